@@ -1,0 +1,174 @@
+//! API keys: how programs call for a tenant.
+
+use std::fmt;
+
+use aws_sdk_dynamodb::Client;
+use zeroize::Zeroizing;
+
+use crate::{
+    aws::Aws,
+    config::{ConfigError, Env},
+    dynamo::{Record, item, rfc3339, text},
+    error::{Error, Result},
+    id::{KeyId, TenantId, UserId},
+    name::Name,
+    random,
+    token::SecretHash,
+    user::User,
+};
+
+/// What every key starts with, so that people and secret scanners recognise it.
+pub const PREFIX: &str = "ak_";
+/// How much of a key is shown after its creation.
+const START_LENGTH: usize = 9;
+/// 43 base-62 digits hold 32 random bytes: 62^43 > 2^256.
+const DIGITS: usize = 43;
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The secret: `ak_` and 43 random base-62 digits. Shown once; the table has its hash.
+pub struct ApiKey(Zeroizing<String>);
+
+impl ApiKey {
+    /// A new one.
+    #[must_use]
+    pub fn generate() -> Self {
+        let mut key = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
+        key.push_str(PREFIX);
+        while key.len() < PREFIX.len() + DIGITS {
+            // 248 is the largest multiple of 62 in a byte; the rest is drawn again, so no digit is likelier.
+            let draws = Zeroizing::new(random::bytes::<64>());
+            let digits = draws.iter().filter(|draw| **draw < 248).filter_map(|draw| BASE62.get(usize::from(draw % 62)));
+            let missing = PREFIX.len() + DIGITS - key.len();
+            key.extend(digits.take(missing).map(|digit| char::from(*digit)));
+        }
+        Self(key)
+    }
+
+    /// A text that has a key's form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(PREFIX)?;
+        let well_formed = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        well_formed.then(|| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    /// The secret itself, for its holder.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// The first characters, to tell keys apart.
+    #[must_use]
+    pub fn start(&self) -> &str {
+        self.0.get(..START_LENGTH).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(redacted)")
+    }
+}
+
+/// Who calls with a key.
+#[derive(Clone, Debug)]
+pub struct KeyHolder {
+    /// The organization that the key belongs to.
+    pub tenant: TenantId,
+    /// The user who issued it.
+    pub user: UserId,
+}
+
+/// A key that was just issued.
+#[derive(Debug)]
+pub struct IssuedKey {
+    /// Which one.
+    pub id: KeyId,
+    /// The secret.
+    pub key: ApiKey,
+    /// When.
+    pub created_at: jiff::Timestamp,
+}
+
+/// The table of keys.
+#[derive(Clone)]
+pub struct ApiKeys {
+    dynamodb: Client,
+    table: String,
+}
+
+impl ApiKeys {
+    /// The store over the table that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
+    }
+
+    /// Who holds `key`; `None` for one that was never issued or is revoked. The read is strongly consistent, so
+    /// that revoking holds at once.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn holder(&self, key: &ApiKey) -> Result<Option<KeyHolder>> {
+        let hash = SecretHash::of(key.reveal());
+        let found = self.dynamodb.get_item().table_name(&self.table).key("key_hash", text(hash.as_str()));
+        let found = found.consistent_read(true).send().await.map_err(Error::aws("reading an API key"))?;
+        let Some(found) = found.item else { return Ok(None) };
+        let record = Record::new("API key", &found);
+        Ok(Some(KeyHolder { tenant: record.parsed("organization_id")?, user: record.parsed("user_id")? }))
+    }
+
+    /// Issues a key for `user`'s organization.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn issue(&self, user: &User, name: &Name, now: jiff::Timestamp) -> Result<IssuedKey> {
+        let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now };
+        let item = item([
+            ("key_hash", text(SecretHash::of(issued.key.reveal()).as_str())),
+            ("key_id", text(issued.id)),
+            ("name", text(name.as_str())),
+            ("start", text(issued.key.start())),
+            ("organization_id", text(&user.organization)),
+            ("user_id", text(user.id)),
+            ("created_at", text(rfc3339(now))),
+        ]);
+        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(item));
+        put.send().await.map_err(Error::aws("storing an API key"))?;
+        Ok(issued)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_has_a_keys_form_and_is_not_printed() {
+        let key = ApiKey::generate();
+        assert!(ApiKey::parse(key.reveal()).is_some());
+        assert_eq!(key.reveal().len(), 46);
+        assert_eq!(key.start().len(), 9);
+        assert_ne!(ApiKey::generate().reveal(), key.reveal());
+        assert_eq!(format!("{key:?}"), "ApiKey(redacted)");
+    }
+
+    #[test]
+    fn every_digit_occurs() {
+        let keys: String = (0..200).map(|_| ApiKey::generate().reveal()[3..].to_owned()).collect();
+        assert!(BASE62.iter().all(|digit| keys.as_bytes().contains(digit)));
+    }
+
+    #[test]
+    fn other_texts_are_not_keys() {
+        let digits = "a".repeat(43);
+        for text in
+            ["", "ak_", &digits, &format!("ak_{digits}a"), &format!("AK_{digits}"), &format!("ak_{}é", &digits[2..])]
+        {
+            assert!(ApiKey::parse(text).is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Where the API is reached: the start of the links in mails, and the origin whose cookies are ours.
+
+use std::{fmt, str::FromStr};
+
+use url::{Origin, Url};
+
+use crate::config::{ConfigError, Env};
+
+/// Scheme and authority, without a slash at the end: `https://api.example.com`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl(String);
+
+impl BaseUrl {
+    /// The base URL in `BASE_URL`; `None` where the deployment gives none, which means the domain that each
+    /// request came to. (CloudFormation cannot tell a function the address of the API that it is part of:
+    /// each would depend on the other.)
+    ///
+    /// # Errors
+    /// It is set and not an absolute http or https URL without a path.
+    pub fn from_env(env: &Env) -> Result<Option<Self>, ConfigError> {
+        env.optional("BASE_URL").map(|_| env.parsed("BASE_URL")).transpose()
+    }
+
+    /// The base URL of an API Gateway domain, which always speaks TLS.
+    #[must_use]
+    pub fn of_domain(domain: &str) -> Self {
+        Self(format!("https://{domain}"))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether cookies can be `Secure`.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.0.starts_with("https://")
+    }
+
+    /// Whether `url`, an `Origin` header or an absolute URL, is of this origin.
+    #[must_use]
+    pub fn is_origin_of(&self, url: &str) -> bool {
+        matches!((origin(url), origin(&self.0)), (Some(theirs), Some(ours)) if theirs == ours)
+    }
+}
+
+/// The origin of an absolute http or https URL; an opaque origin (`null`, `data:`) is nobody's.
+fn origin(url: &str) -> Option<Origin> {
+    let origin = Url::parse(url).ok()?.origin();
+    origin.is_tuple().then_some(origin)
+}
+
+impl FromStr for BaseUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).map_err(|error| error.to_string())?;
+        let bare = matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none();
+        if bare { Ok(Self(url.origin().ascii_serialization())) } else { Err("it must be scheme and host only".into()) }
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let base: BaseUrl = "https://api.example.com/".parse().expect("a base URL");
+        assert_eq!(base.as_str(), "https://api.example.com");
+        for ours in ["https://api.example.com", "https://API.example.com:443/somewhere"] {
+            assert!(base.is_origin_of(ours), "{ours}");
+        }
+        for other in [
+            "http://api.example.com",
+            "https://api.example.com:8443",
+            "https://api.example.com.evil.com",
+            "https://evil.com/https://api.example.com",
+            "//api.example.com",
+            "null",
+            "",
+            "javascript:alert(1)",
+        ] {
+            assert!(!base.is_origin_of(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_has_no_path() {
+        for text in ["https://api.example.com/prod", "ftp://api.example.com", "api.example.com"] {
+            assert!(text.parse::<BaseUrl>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The settings of a function. Nothing else reads the environment.
+
+use std::{fmt, str::FromStr};
+
+/// Where a function's settings come from: in Lambda the process environment, in the local runner and the
+/// tests exactly the variables that the template gives to that function.
+pub struct Env {
+    lookup: Lookup,
+}
+
+type Lookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+impl Env {
+    /// Settings from the environment of this process.
+    #[must_use]
+    pub fn process() -> Self {
+        Self::new(|name| std::env::var(name).ok())
+    }
+
+    /// Settings from `lookup`.
+    pub fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { lookup: Box::new(lookup) }
+    }
+
+    /// The variable `name`, if it is set and not empty.
+    #[must_use]
+    pub fn optional(&self, name: &str) -> Option<String> {
+        (self.lookup)(name).filter(|value| !value.is_empty())
+    }
+
+    /// The variable `name`.
+    ///
+    /// # Errors
+    /// It is not set, or empty.
+    pub fn required(&self, name: &'static str) -> Result<String, ConfigError> {
+        self.optional(name).ok_or_else(|| ConfigError::new(name, "is not set"))
+    }
+
+    /// The variable `name`, parsed.
+    ///
+    /// # Errors
+    /// It is not set, or does not parse.
+    pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<T, ConfigError> {
+        self.required(name)?.trim().parse().map_err(|error| ConfigError::new(name, format!("does not parse: {error}")))
+    }
+
+    /// The comma-separated list in the variable `name`. Empty is the empty list; it must be set all the same,
+    /// so that a function never runs with a setting that nobody gave.
+    ///
+    /// # Errors
+    /// It is not set, or an element does not parse.
+    pub fn list<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<Vec<T>, ConfigError> {
+        let value = (self.lookup)(name).ok_or_else(|| ConfigError::new(name, "is not set"))?;
+        value
+            .split(',')
+            .map(str::trim)
+            .filter(|element| !element.is_empty())
+            .map(|element| {
+                element.parse().map_err(|error| ConfigError::new(name, format!("'{element}' does not parse: {error}")))
+            })
+            .collect()
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Env")
+    }
+}
+
+/// A setting that is missing or does not parse. It stops the function at its start.
+#[derive(Debug)]
+pub struct ConfigError {
+    variable: &'static str,
+    problem: String,
+}
+
+impl ConfigError {
+    /// The variable `variable` has `problem`, which completes the sentence "`VARIABLE` ...".
+    pub fn new(variable: &'static str, problem: impl Into<String>) -> Self {
+        Self { variable, problem: problem.into() }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "environment variable {} {}", self.variable, self.problem)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(value: Option<&'static str>) -> Env {
+        Env::new(move |_| value.map(str::to_owned))
+    }
+
+    #[test]
+    fn an_error_names_the_variable() {
+        let missing = env(None).required("USERS_TABLE").expect_err("nothing is set");
+        assert_eq!(missing.to_string(), "environment variable USERS_TABLE is not set");
+        let garbage = env(Some("many")).parsed::<u32>("MAX_ENDPOINTS_PER_TENANT").expect_err("not a number");
+        assert!(garbage.to_string().starts_with("environment variable MAX_ENDPOINTS_PER_TENANT does not parse"));
+    }
+
+    #[test]
+    fn a_list_may_be_empty_but_not_missing() {
+        assert!(env(Some("")).list::<u32>("RETRY_SCHEDULE").expect("empty").is_empty());
+        assert_eq!(env(Some("5, 300")).list::<u32>("RETRY_SCHEDULE").expect("two"), [5, 300]);
+        assert!(env(None).list::<u32>("RETRY_SCHEDULE").is_err());
+        assert!(env(Some("5,x")).list::<u32>("RETRY_SCHEDULE").is_err());
+    }
+}

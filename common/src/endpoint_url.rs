@@ -1,0 +1,144 @@
+//! The URL of a webhook endpoint or of a job's callback.
+
+use std::fmt;
+
+use url::Url;
+
+use crate::{destination::DestinationPolicy, error::Problem};
+
+const MAX_LENGTH: usize = 2048;
+
+/// An absolute http or https URL with a host, at most 2048 characters, without user info and fragment. Whether
+/// the deployment lets anything be sent there is for a [`DestinationPolicy`] to say.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EndpointUrl {
+    given: String,
+    url: Url,
+}
+
+impl EndpointUrl {
+    /// Parses a URL that is to be delivered to, wherever it leads.
+    ///
+    /// # Errors
+    /// Every rule that `text` breaks.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
+        // The parser drops these silently; what is stored must be what is dialled.
+        if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            problems.push(Problem::format("Must not contain blanks or control characters"));
+        }
+        let Some(url) = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        else {
+            problems.push(Problem::format("Must be an absolute https URL"));
+            return Err(problems);
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            problems.push(Problem::format("Must not contain a user name or password"));
+        }
+        if url.fragment().is_some() {
+            problems.push(Problem::format("Must not contain a fragment"));
+        }
+        if problems.is_empty() { Ok(Self { given: text.to_owned(), url }) } else { Err(problems) }
+    }
+
+    /// Parses a URL that is to be stored, and refuses at once what `policy` would refuse at every delivery.
+    ///
+    /// # Errors
+    /// Every rule that `text` breaks.
+    pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
+        let url = Self::parse(text)?;
+        match policy.check_url(&url.url) {
+            Ok(()) => Ok(url),
+            Err(refused) => Err(vec![Problem::format(refused.to_string())]),
+        }
+    }
+
+    /// The text, as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.given
+    }
+
+    /// The URL that is requested.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+}
+
+/// A query often holds a secret, so only the origin is printed.
+impl fmt::Debug for EndpointUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EndpointUrl({})", self.url.origin().ascii_serialization())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_an_endpoint_url_is_refused() {
+        let long = format!("https://example.com/{}", "a".repeat(2048));
+        for text in [
+            "",
+            "example.com",
+            "/hook",
+            "//example.com",
+            "ftp://example.com",
+            "mailto:a@example.com",
+            "https://",
+            "https:///",
+            "https://user@example.com",
+            "https://user:pass@example.com",
+            "https://:pass@example.com",
+            "https://example.com/#a",
+            " https://example.com",
+            "https://exa\nmple.com",
+            "https://exa mple.com",
+            "https://[::1",
+            "https://1.2.3.4.5",
+            "javascript:alert(1)",
+            &long,
+        ] {
+            assert!(EndpointUrl::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_rule_that_a_url_breaks_is_told() {
+        assert_eq!(EndpointUrl::parse("https://user:pass@example.com/ #a").expect_err("three rules").len(), 3);
+    }
+
+    #[test]
+    fn the_text_stays_as_it_was_given() {
+        let url = EndpointUrl::parse("HTTPS://Example.com?key=1").expect("a URL");
+        assert_eq!(url.as_str(), "HTTPS://Example.com?key=1");
+        assert_eq!(url.url().as_str(), "https://example.com/?key=1");
+        assert_eq!(format!("{url:?}"), "EndpointUrl(https://example.com)");
+    }
+
+    #[test]
+    fn only_public_tls_destinations_are_permitted_by_default() {
+        let policy = DestinationPolicy::default();
+        assert!(EndpointUrl::parse_permitted("https://example.com/hook", &policy).is_ok());
+        for text in ["http://example.com/hook", "https://127.0.0.1/", "https://localhost/", "https://[::1]/"] {
+            assert!(EndpointUrl::parse_permitted(text, &policy).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_the_parser(text in any::<String>()) {
+            let _parsed = EndpointUrl::parse(&text);
+        }
+
+        #[test]
+        fn a_plain_url_is_accepted(host in "[a-z]{1,10}\\.(com|dev)", path in "[a-z0-9/]{0,40}", query in "[a-z=&]{0,20}") {
+            let text = format!("https://{host}/{path}?{query}");
+            prop_assert!(EndpointUrl::parse(&text).is_ok(), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Webhook endpoints, stored per tenant.
+
+use aws_sdk_dynamodb::{
+    Client,
+    operation::update_item::UpdateItemError,
+    types::{AttributeValue, TransactWriteItem, Update},
+};
+use serde::Serialize;
+
+use crate::{
+    aws::Aws,
+    config::{ConfigError, Env},
+    dynamo::{Item, Record, Transaction, boolean, delete_existing, item, number, put_new, rfc3339, text, transact},
+    endpoint_url::EndpointUrl,
+    error::{Conflict, Error, Result},
+    id::{EndpointId, TenantId},
+    name::Description,
+    signing_secret::SigningSecret,
+};
+
+/// Where a tenant wants its events.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Which one; ids grow with time, so their order is the order of creation.
+    pub id: EndpointId,
+    /// Where to deliver.
+    pub url: EndpointUrl,
+    /// What to sign with.
+    pub signing_secret: SigningSecret,
+    /// What the tenant says about it.
+    pub description: Option<Description>,
+    /// Whether events go there.
+    pub active: bool,
+    /// When it was created.
+    pub created_at: jiff::Timestamp,
+    /// When it was last changed.
+    pub updated_at: jiff::Timestamp,
+}
+
+/// An endpoint as the API shows it: all but the secret.
+#[derive(Debug, Serialize)]
+pub struct EndpointView {
+    webhook_endpoint_id: EndpointId,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<Description>,
+    active: bool,
+    created_at: String,
+    updated_at: String,
+}
+
+impl From<Endpoint> for EndpointView {
+    fn from(endpoint: Endpoint) -> Self {
+        Self {
+            webhook_endpoint_id: endpoint.id,
+            url: endpoint.url.as_str().to_owned(),
+            description: endpoint.description,
+            active: endpoint.active,
+            created_at: rfc3339(endpoint.created_at),
+            updated_at: rfc3339(endpoint.updated_at),
+        }
+    }
+}
+
+/// What to change of an endpoint; `None` leaves a field as it is.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// The new URL.
+    pub url: Option<EndpointUrl>,
+    /// The new secret.
+    pub signing_secret: Option<SigningSecret>,
+    /// The new description; `Some(None)` clears it.
+    pub description: Option<Option<Description>>,
+    /// Whether events go there from now on.
+    pub active: Option<bool>,
+}
+
+impl Change {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self { url: None, signing_secret: None, description: None, active: None })
+    }
+}
+
+/// The table of endpoints. Beside its endpoints each tenant has one item that counts them: the limit must hold
+/// under concurrent creates, and DynamoDB can only check a condition on an item, not on a number of items.
+#[derive(Clone)]
+pub struct Endpoints {
+    dynamodb: Client,
+    table: String,
+}
+
+/// The sort key of the counter. It sorts before every id.
+const COUNTER: &str = "#count";
+const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found");
+
+impl Endpoints {
+    /// The store over the table that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
+    }
+
+    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
+    ///
+    /// # Errors
+    /// The tenant has `limit` endpoints; or the write fails.
+    pub async fn create(&self, tenant: &TenantId, endpoint: &Endpoint, limit: u32) -> Result<()> {
+        let count = self
+            .counter(tenant, 1)
+            .condition_expression("attribute_not_exists(endpoints) OR endpoints < :limit")
+            .expression_attribute_values(":limit", number(limit.into()))
+            .build()
+            .map_err(Error::internal("counting endpoints"))?;
+        let writes = vec![
+            TransactWriteItem::builder().update(count).build(),
+            put_new(&self.table, "webhook_endpoint_id", endpoint.to_item(tenant)),
+        ];
+        match transact(&self.dynamodb, writes, "creating an endpoint").await? {
+            Transaction::Committed => Ok(()),
+            refused if refused.refused(0) => Err(Error::Conflict(Conflict::EndpointLimit(limit))),
+            refused => Err(Error::Internal(format!("creating an endpoint: {refused:?}"))),
+        }
+    }
+
+    /// All endpoints of `tenant`, oldest first, as they stand at this moment.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn list(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
+        let pages = self
+            .dynamodb
+            .query()
+            .table_name(&self.table)
+            .consistent_read(true)
+            .key_condition_expression("tenant_id = :tenant AND webhook_endpoint_id >= :first")
+            .expression_attribute_values(":tenant", text(tenant))
+            .expression_attribute_values(":first", text("0"));
+        let items: Vec<Item> = pages
+            .into_paginator()
+            .items()
+            .send()
+            .collect::<Result<_, _>>()
+            .await
+            .map_err(Error::aws("listing endpoints"))?;
+        items.iter().map(Endpoint::from_item).collect()
+    }
+
+    /// The endpoints of `tenant` that are active at this moment.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn active(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
+        let mut endpoints = self.list(tenant).await?;
+        endpoints.retain(|endpoint| endpoint.active);
+        Ok(endpoints)
+    }
+
+    /// The endpoint `id` of `tenant` as it stands at this moment, if there is one.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Endpoint>> {
+        let found = self.dynamodb.get_item().table_name(&self.table).set_key(Some(key(tenant, id)));
+        let found = found.consistent_read(true).send().await.map_err(Error::aws("reading an endpoint"))?;
+        found.item.as_ref().map(Endpoint::from_item).transpose()
+    }
+
+    /// Changes what `change` names; without any change, `updated_at` stays too.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint; or a call fails.
+    pub async fn update(&self, tenant: &TenantId, id: EndpointId, change: Change, now: jiff::Timestamp) -> Result<()> {
+        if change.is_empty() {
+            return self.find(tenant, id).await?.map(|_| ()).ok_or(NOT_FOUND);
+        }
+        let mut set = vec![("updated_at", text(rfc3339(now)))];
+        let mut remove = "";
+        set.extend(change.url.map(|url| ("url", text(url.as_str()))));
+        set.extend(change.signing_secret.map(|secret| ("signing_secret", text(secret.reveal()))));
+        set.extend(change.active.map(|active| ("active", boolean(active))));
+        match change.description {
+            Some(Some(description)) => set.push(("description", text(description.as_str()))),
+            Some(None) => remove = " REMOVE #description",
+            None => {}
+        }
+        let assignments: Vec<String> = set.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
+        let mut update = self
+            .dynamodb
+            .update_item()
+            .table_name(&self.table)
+            .set_key(Some(key(tenant, id)))
+            .condition_expression("attribute_exists(webhook_endpoint_id)")
+            .update_expression(format!("SET {}{remove}", assignments.join(", ")));
+        if !remove.is_empty() {
+            update = update.expression_attribute_names("#description", "description");
+        }
+        for (name, value) in set {
+            update = update
+                .expression_attribute_names(format!("#{name}"), name)
+                .expression_attribute_values(format!(":{name}"), value);
+        }
+        match update.send().await {
+            Ok(_) => Ok(()),
+            Err(error)
+                if error.as_service_error().is_some_and(UpdateItemError::is_conditional_check_failed_exception) =>
+            {
+                Err(NOT_FOUND)
+            }
+            Err(error) => Err(Error::aws("updating an endpoint")(error)),
+        }
+    }
+
+    /// Deletes the endpoint and counts it off.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint; or the write fails.
+    pub async fn delete(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+        let count_off = self.counter(tenant, -1).build().map_err(Error::internal("counting endpoints"))?;
+        let writes = vec![
+            delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id)),
+            TransactWriteItem::builder().update(count_off).build(),
+        ];
+        match transact(&self.dynamodb, writes, "deleting an endpoint").await? {
+            Transaction::Committed => Ok(()),
+            Transaction::Refused(_) => Err(NOT_FOUND),
+        }
+    }
+
+    fn counter(&self, tenant: &TenantId, by: i64) -> aws_sdk_dynamodb::types::builders::UpdateBuilder {
+        Update::builder()
+            .table_name(&self.table)
+            .set_key(Some(key(tenant, COUNTER)))
+            .update_expression("ADD endpoints :by")
+            .expression_attribute_values(":by", number(by))
+    }
+}
+
+fn key(tenant: &TenantId, id: impl ToString) -> Item {
+    item([("tenant_id", text(tenant)), ("webhook_endpoint_id", text(id))])
+}
+
+impl Endpoint {
+    fn to_item(&self, tenant: &TenantId) -> Item {
+        let mut item = key(tenant, self.id);
+        let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
+        set("url", text(self.url.as_str()));
+        set("signing_secret", text(self.signing_secret.reveal()));
+        set("active", boolean(self.active));
+        set("created_at", text(rfc3339(self.created_at)));
+        set("updated_at", text(rfc3339(self.updated_at)));
+        if let Some(description) = &self.description {
+            set("description", text(description.as_str()));
+        }
+        item
+    }
+
+    fn from_item(item: &Item) -> Result<Self> {
+        let record = Record::new("webhook endpoint", item);
+        let description =
+            record.optional_text("description").map(|_| record.checked("description", Description::parse));
+        Ok(Self {
+            id: record.parsed("webhook_endpoint_id")?,
+            url: record.checked("url", EndpointUrl::parse)?,
+            signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
+            description: description.transpose()?,
+            active: record.boolean("active")?,
+            created_at: record.parsed("created_at")?,
+            updated_at: record.parsed("updated_at")?,
+        })
+    }
+}

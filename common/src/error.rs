@@ -1,0 +1,161 @@
+//! What can go wrong, in the words of the domain. [`crate::http`] alone turns it into a status.
+
+use std::{error::Error as StdError, fmt};
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use serde::Serialize;
+
+use crate::name::Slug;
+
+/// The result of everything that a request can ask for.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a request gets no answer of the hoped-for kind. The public half is what the caller is told; the cause
+/// inside [`Error::Internal`] goes to the log only.
+#[derive(Debug)]
+pub enum Error {
+    /// The body is not of the form that the route takes.
+    Malformed,
+    /// The body is well-formed and its content is not: every problem found.
+    Invalid(Vec<Issue>),
+    /// No, a wrong, or an expired credential.
+    Unauthorized,
+    /// A good credential that does not reach this far; why.
+    Forbidden(Refusal),
+    /// What the request names does not exist, or not for this caller; the sentence that says so.
+    NotFound(&'static str),
+    /// The request contradicts what is stored.
+    Conflict(Conflict),
+    /// Contention or throttling that outlasted the retries: the same request may succeed later.
+    Busy,
+    /// Our failure: what was being done, and the chain of causes.
+    Internal(String),
+}
+
+/// A conflict, as `data.reason` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// Another organization has the slug.
+    SlugTaken(Slug),
+    /// An account has the email.
+    EmailTaken,
+    /// The invitation's time is over.
+    InvitationExpired,
+    /// The invitation was accepted or cancelled before.
+    InvitationUsed,
+    /// The tenant has as many webhook endpoints as it may.
+    EndpointLimit(u32),
+}
+
+/// Why a known caller may not do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The user's email address is not verified yet.
+    EmailNotVerified,
+    /// A cookie came with a state-changing call from an origin that is not ours.
+    Origin,
+}
+
+/// One problem of an input, as `data.issues` lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Issue {
+    /// The kind of problem.
+    pub code: IssueCode,
+    /// The field.
+    pub path: Vec<String>,
+    /// The problem in words. Never holds the value.
+    pub message: String,
+}
+
+/// The kinds of problem, as zod (and so every oRPC client) names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssueCode {
+    /// Missing, or not of the JSON type.
+    InvalidType,
+    /// Of the right type, with content that the field does not allow.
+    InvalidFormat,
+    /// Shorter than allowed.
+    TooSmall,
+    /// Longer than allowed.
+    TooBig,
+}
+
+/// What a domain type finds wrong with a text: an [`Issue`] that does not know its field yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The kind of problem.
+    pub code: IssueCode,
+    /// The problem in words. Never holds the value.
+    pub message: String,
+}
+
+impl Problem {
+    /// Content that the field does not allow.
+    pub fn format(message: impl Into<String>) -> Self {
+        Self { code: IssueCode::InvalidFormat, message: message.into() }
+    }
+
+    /// The problem of a text of `length` characters, if it has to have `min` to `max`.
+    #[must_use]
+    pub fn length(length: usize, min: usize, max: usize) -> Option<Self> {
+        let characters = |n: usize| if n == 1 { "1 character".to_owned() } else { format!("{n} characters") };
+        if length < min {
+            Some(Self { code: IssueCode::TooSmall, message: format!("Must have at least {}", characters(min)) })
+        } else if length > max {
+            Some(Self { code: IssueCode::TooBig, message: format!("Must have at most {}", characters(max)) })
+        } else {
+            None
+        }
+    }
+}
+
+impl Error {
+    /// Turns a failure of ours into an [`Error::Internal`] that says what was being done ("reading the user").
+    pub fn internal<E: StdError>(doing: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Internal(format!("{doing}: {}", Chain(&error)))
+    }
+
+    /// The same for a call of an AWS service: throttling is [`Error::Busy`], everything else ours.
+    pub fn aws<E, R>(doing: &'static str) -> impl FnOnce(SdkError<E, R>) -> Self
+    where
+        E: StdError + ProvideErrorMetadata + 'static,
+        R: fmt::Debug + 'static,
+    {
+        move |error| {
+            if error.code().is_some_and(is_throttling) {
+                tracing::warn!(doing, "throttled");
+                Self::Busy
+            } else {
+                Self::Internal(format!("{doing}: {}", Chain(&error)))
+            }
+        }
+    }
+}
+
+fn is_throttling(code: &str) -> bool {
+    matches!(
+        code,
+        "ThrottlingException"
+            | "Throttling"
+            | "ProvisionedThroughputExceededException"
+            | "RequestLimitExceeded"
+            | "TransactionInProgressException"
+            | "TransactionConflictException"
+    )
+}
+
+/// An error and its causes on one line, by their `Display`: `Debug` of an SDK error holds the whole response.
+struct Chain<'a>(&'a dyn StdError);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! What a failure is called over HTTP.
+
+use lambda_http::http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::error::{Conflict, Error, Refusal};
+
+/// A failure as HTTP knows it: the domain's, or one that only HTTP can have.
+#[derive(Debug)]
+pub enum Failure {
+    /// Something that the domain says.
+    Domain(Error),
+    /// A method that no route has.
+    Method,
+    /// A body that is too long.
+    TooLarge,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Domain(error)
+    }
+}
+
+impl Failure {
+    /// The HTTP status.
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Domain(error) => match error {
+                Error::Malformed | Error::Invalid(_) => StatusCode::BAD_REQUEST,
+                Error::Unauthorized => StatusCode::UNAUTHORIZED,
+                Error::Forbidden(_) => StatusCode::FORBIDDEN,
+                Error::NotFound(_) => StatusCode::NOT_FOUND,
+                Error::Conflict(_) => StatusCode::CONFLICT,
+                Error::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+        }
+    }
+
+    /// The `code`, as oRPC names it.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Method => "METHOD_NOT_SUPPORTED",
+            Self::TooLarge => "PAYLOAD_TOO_LARGE",
+            Self::Domain(error) => match error {
+                Error::Malformed | Error::Invalid(_) => "BAD_REQUEST",
+                Error::Unauthorized => "UNAUTHORIZED",
+                Error::Forbidden(_) => "FORBIDDEN",
+                Error::NotFound(_) => "NOT_FOUND",
+                Error::Conflict(_) => "CONFLICT",
+                Error::Busy => "SERVICE_UNAVAILABLE",
+                Error::Internal(_) => "INTERNAL_SERVER_ERROR",
+            },
+        }
+    }
+
+    /// The `message`: what the caller may know.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Self::Method => "This route takes POST only".to_owned(),
+            Self::TooLarge => "The body must not have more than 64 KiB".to_owned(),
+            Self::Domain(error) => match error {
+                Error::Malformed => {
+                    "Malformed request. The body must be JSON of the form {\"json\": {...}}.".to_owned()
+                }
+                Error::Invalid(_) => "Input validation failed".to_owned(),
+                Error::Unauthorized => "A valid credential is required".to_owned(),
+                Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
+                Error::Forbidden(Refusal::Origin) => "The request's origin is not allowed".to_owned(),
+                Error::NotFound(message) => (*message).to_owned(),
+                Error::Conflict(conflict) => conflict_message(conflict),
+                Error::Busy => "The service is busy. Try again in a moment".to_owned(),
+                Error::Internal(_) => "Internal server error".to_owned(),
+            },
+        }
+    }
+
+    /// The `data`, where it says something.
+    pub(super) fn data(&self) -> Option<Value> {
+        match self {
+            Self::Domain(Error::Invalid(issues)) => Some(json!({ "issues": issues })),
+            Self::Domain(Error::Conflict(conflict)) => Some(json!({ "reason": reason(conflict) })),
+            _ => None,
+        }
+    }
+}
+
+fn conflict_message(conflict: &Conflict) -> String {
+    match conflict {
+        Conflict::SlugTaken(slug) => format!("The organization slug \"{slug}\" is already taken"),
+        Conflict::EmailTaken => "An account with this email already exists".to_owned(),
+        Conflict::InvitationExpired => "This invitation has expired".to_owned(),
+        Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
+        Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
+    }
+}
+
+fn reason(conflict: &Conflict) -> &'static str {
+    match conflict {
+        Conflict::SlugTaken(_) => "slug_taken",
+        Conflict::EmailTaken => "email_taken",
+        Conflict::InvitationExpired => "invitation_expired",
+        Conflict::InvitationUsed => "invitation_used",
+        Conflict::EndpointLimit(_) => "endpoint_limit",
+    }
+}

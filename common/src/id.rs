@@ -1,0 +1,134 @@
+//! Identifiers. The ones that we make are UUIDs of version 7 (RFC 9562), lower-case and hyphenated, so that
+//! their order is the order of creation.
+
+use std::{fmt, str::FromStr};
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::error::Problem;
+
+macro_rules! uuid_id {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A new one, later than all before.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            /// Parses the hyphenated form, upper or lower case.
+            ///
+            /// # Errors
+            /// Any other text.
+            pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+                text.parse().map_err(|NotAnId| vec![Problem::format("Must be a UUID")])
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                // The parser also takes URNs, braces and bare digits; the API does not.
+                match Uuid::try_parse(text) {
+                    Ok(id) if text.len() == 36 => Ok(Self(id)),
+                    _ => Err(NotAnId),
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+uuid_id! {
+    /// A user.
+    UserId
+    /// An invitation into an organization.
+    InvitationId
+    /// A session, as it may be shown; the secret is a [`crate::token::Token`].
+    SessionId
+    /// An API key, as it may be shown; the secret is an [`crate::api_keys::ApiKey`].
+    KeyId
+    /// A webhook endpoint.
+    EndpointId
+}
+
+/// A text that is not an identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAnId;
+
+impl fmt::Display for NotAnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not an identifier")
+    }
+}
+
+impl std::error::Error for NotAnId {}
+
+/// A tenant: an organization, seen from what it owns. The ones that we make are UUIDs like all other ids; job
+/// producers send theirs back to us, so any token that SQS takes as a `MessageGroupId` (1 to 128 printable
+/// ASCII characters) is let through, and simply owns nothing if we did not make it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct TenantId(String);
+
+impl TenantId {
+    /// A new one.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7().to_string())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for TenantId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let fits = (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if fits { Ok(Self(text.to_owned())) } else { Err(NotAnId) }
+    }
+}
+
+impl fmt::Display for TenantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hyphenated_form_is_an_id() {
+        let id = "01890f3e-7b5a-7cc0-8000-000000000000";
+        assert_eq!(id.parse::<EndpointId>().expect("hyphenated").to_string(), id);
+        assert_eq!(id.to_uppercase().parse::<EndpointId>().expect("upper case").to_string(), id);
+        for other in ["", "01890f3e7b5a7cc08000000000000000", "{01890f3e-7b5a-7cc0-8000-000000000000}", "x"] {
+            assert!(other.parse::<EndpointId>().is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn new_ids_are_ordered() {
+        let ids: Vec<_> = (0..1000).map(|_| EndpointId::generate()).collect();
+        assert!(ids.is_sorted());
+    }
+}

@@ -1,0 +1,97 @@
+//! Mail to users, through SES.
+
+use aws_sdk_ses::{
+    Client,
+    types::{Body, Content, Destination, Message},
+};
+use html_escape::encode_safe;
+
+use crate::{
+    aws::Aws,
+    base_url::BaseUrl,
+    config::{ConfigError, Env},
+    email::Email,
+    error::{Error, Result},
+    name::Name,
+    token::Token,
+};
+
+/// Sends mail from the address in `MAIL_FROM`.
+#[derive(Clone)]
+pub struct Mailer {
+    ses: Client,
+    from: String,
+}
+
+/// A mail: the same in words twice, for programs that show HTML and for those that do not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mail {
+    subject: String,
+    text: String,
+    html: String,
+}
+
+impl Mailer {
+    /// The mailer over SES.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
+    }
+
+    /// Sends `mail` to one address.
+    ///
+    /// # Errors
+    /// SES does not take it.
+    pub async fn send(&self, to: &Email, mail: Mail) -> Result<()> {
+        let doing = "sending a mail";
+        let content =
+            |data: String| Content::builder().charset("UTF-8").data(data).build().map_err(Error::internal(doing));
+        let body = Body::builder().text(content(mail.text)?).html(content(mail.html)?).build();
+        self.ses
+            .send_email()
+            .source(&self.from)
+            .destination(Destination::builder().to_addresses(to.as_str()).build())
+            .message(Message::builder().subject(content(mail.subject)?).body(body).build())
+            .send()
+            .await
+            .map_err(Error::aws(doing))?;
+        Ok(())
+    }
+}
+
+/// The mail with the link that verifies an address.
+#[must_use]
+pub fn verification_mail(base: &BaseUrl, name: &Name, token: &Token) -> Mail {
+    let link = format!("{base}/api/auth/verify-email?token={}", token.reveal());
+    let name = name.as_str();
+    let text = format!(
+        "Hello {name},\n\nplease confirm your email address by opening this link. It works once, within 24 hours:\n\n\
+         {link}\n\nIf you did not create an account, you can ignore this mail.\n"
+    );
+    let (name, href) = (encode_safe(name), encode_safe(&link));
+    let html = format!(
+        "<p>Hello {name},</p>\n<p>please confirm your email address by opening this link. It works once, within 24 \
+         hours:</p>\n<p><a href=\"{href}\">{href}</a></p>\n<p>If you did not create an account, you can ignore this \
+         mail.</p>\n"
+    );
+    Mail { subject: "Confirm your email address".to_owned(), text, html }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_stands_alone_on_a_line_and_the_name_is_escaped() {
+        let token = Token::generate();
+        let base = "https://api.example.com".parse().expect("a base URL");
+        let name = Name::parse("<b>\"Mallory\" & co</b>").expect("a name");
+        let mail = verification_mail(&base, &name, &token);
+        let link = format!("https://api.example.com/api/auth/verify-email?token={}", token.reveal());
+        assert!(mail.text.lines().any(|line| line == link));
+        assert!(mail.html.contains(&format!(">{}</a>", encode_safe(&link))));
+        assert!(!mail.html.contains("<b>") && mail.html.contains("&lt;b&gt;"));
+    }
+}

@@ -1,0 +1,19 @@
+//! Random bytes for secrets and jitter, from the operating system.
+
+/// `N` random bytes.
+///
+/// # Panics
+/// The operating system has no randomness to give: nothing that we do is safe then.
+#[must_use]
+pub fn bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    #[expect(clippy::expect_used, reason = "without randomness no secret may be made")]
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}
+
+/// A number in `0.0..1.0`.
+#[must_use]
+pub fn fraction() -> f64 {
+    f64::from(u32::from_le_bytes(bytes())) / (f64::from(u32::MAX) + 1.0)
+}

@@ -1,0 +1,86 @@
+//! What both ways to sign up have in common: what is made of the person, and what they are answered.
+
+use serde::Serialize;
+
+use crate::{
+    accounts::NewUser,
+    base_url::BaseUrl,
+    email::Email,
+    error::{Error, Result},
+    http::Output,
+    id::{TenantId, UserId},
+    mail::{Mailer, verification_mail},
+    metrics,
+    name::{Name, Slug},
+    password::PasswordHash,
+    sessions::{Session, session_cookie},
+    token::Token,
+    user::{Role, User},
+};
+
+/// The answer to a sign-up.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignedUp {
+    user_id: UserId,
+    email: Email,
+    organization_id: TenantId,
+    organization_slug: Slug,
+    session_token: String,
+    set_cookie: Vec<String>,
+    email_verified: bool,
+}
+
+impl Output for SignedUp {
+    fn set_cookies(&self) -> &[String] {
+        &self.set_cookie
+    }
+}
+
+/// Everything that is made of a person who signs up `now`.
+///
+/// # Errors
+/// The session would end after the end of time.
+pub fn new_user(
+    (name, email, password): (Name, Email, PasswordHash),
+    (organization, role): (TenantId, Role),
+    now: jiff::Timestamp,
+) -> Result<NewUser> {
+    let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
+    Ok(NewUser {
+        session: Session::start(user.id, now)?,
+        user,
+        password,
+        session_token: Token::generate(),
+        verification_token: Token::generate(),
+    })
+}
+
+/// Sends the verification mail and answers. The account stands already: a mail that cannot be sent is logged
+/// and counted, and the user asks for another one.
+pub async fn welcome(mailer: &Mailer, base: &BaseUrl, new: NewUser, organization_slug: Slug) -> SignedUp {
+    let NewUser { user, session_token, verification_token, .. } = new;
+    let mail = verification_mail(base, &user.name, &verification_token);
+    if let Err(Error::Internal(cause)) = mailer.send(&user.email, mail).await.map_err(busy_is_a_cause) {
+        tracing::error!(user = %user.id, cause, "the verification mail was not sent");
+        metrics::count("MailFailed");
+    }
+    metrics::count("SignedUp");
+    SignedUp {
+        set_cookie: vec![session_cookie(base, &session_token)],
+        session_token: session_token.reveal().to_owned(),
+        user_id: user.id,
+        email: user.email,
+        organization_id: user.organization,
+        organization_slug,
+        email_verified: user.email_verified,
+    }
+}
+
+/// For a mail that is not sent it makes no difference whether SES was busy or broken.
+fn busy_is_a_cause(error: Error) -> Error {
+    match error {
+        Error::Busy => Error::Internal("sending a mail: throttled".to_owned()),
+        other => other,
+    }
+}

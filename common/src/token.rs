@@ -1,0 +1,87 @@
+//! Tokens that prove who holds them: session tokens and email-verification tokens.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::random;
+
+const BYTES: usize = 32;
+
+/// 32 random bytes in base64url. Shown to its holder only; the table has the [`SecretHash`].
+#[derive(Clone)]
+pub struct Token(Zeroizing<String>);
+
+impl Token {
+    /// A new one.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
+    }
+
+    /// A text that has a token's form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);
+        (bytes.len() == BYTES).then(|| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    /// The secret itself, for its holder.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What the table knows it by.
+    #[must_use]
+    pub fn hash(&self) -> SecretHash {
+        SecretHash::of(self.reveal())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(redacted)")
+    }
+}
+
+/// The SHA-256 of a random secret, in base64url: enough, since nobody can guess 256 random bits, and a table
+/// that leaks lets nobody in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretHash(String);
+
+impl SecretHash {
+    /// The hash of `secret`.
+    pub(crate) fn of(secret: &str) -> Self {
+        Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret)))
+    }
+
+    /// The hash, as it is stored.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_token_has_a_tokens_form_and_is_not_printed() {
+        let token = Token::generate();
+        assert_eq!(token.reveal().len(), 43);
+        assert_eq!(Token::parse(token.reveal()).expect("its own form").hash(), token.hash());
+        assert_ne!(Token::generate().hash(), token.hash());
+        assert!(!format!("{token:?}").contains(token.reveal()));
+    }
+
+    #[test]
+    fn other_texts_are_not_tokens() {
+        for text in ["", "abc", &"a".repeat(42), &"=".repeat(43), &"a".repeat(1000)] {
+            assert!(Token::parse(text).is_none(), "{text}");
+        }
+    }
+}

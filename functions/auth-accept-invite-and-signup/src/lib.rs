@@ -1,0 +1,71 @@
+//! Signing up by accepting an invitation into an organization.
+
+use std::sync::Arc;
+
+use common::{
+    aws::Aws,
+    base_url::BaseUrl,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Fields, Function, Rejected},
+    id::InvitationId,
+    invitations::Invitations,
+    mail::Mailer,
+    name::{Name, Slug},
+    password::{Hasher, Password},
+    signup::{SignedUp, new_user, welcome},
+};
+
+/// The method and path, as the template maps them.
+pub const ROUTE: &str = "POST /v1/auth/acceptInviteAndSignup";
+
+/// What the route needs.
+pub struct App {
+    invitations: Invitations,
+    hasher: Hasher,
+    mailer: Mailer,
+}
+
+/// The function, with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        invitations: Invitations::from_env(env, &aws)?,
+        hasher: Hasher::from_env(env)?,
+        mailer: Mailer::from_env(env, &aws)?,
+    };
+    Ok(Function::public(app, BaseUrl::from_env(env)?, |_, fields| Input::parse(fields), handle))
+}
+
+/// Which invitation, and who accepts it.
+pub struct Input {
+    invitation_id: InvitationId,
+    tenant_slug: Slug,
+    name: Name,
+    password: Password,
+}
+
+impl Input {
+    fn parse(fields: &mut Fields) -> Result<Self, Rejected> {
+        let invitation_id = fields.text("invitationId", InvitationId::parse);
+        let tenant_slug = fields.text("tenantSlug", Slug::parse);
+        let name = fields.text("name", Name::parse);
+        let password = fields.text("password", Password::parse);
+        Ok(Self { invitation_id: invitation_id?, tenant_slug: tenant_slug?, name: name?, password: password? })
+    }
+}
+
+/// Says no quickly, hashes, writes everything in one transaction, and sends the verification mail: the inviter
+/// knows the invitation's id, so holding it proves nothing about the mailbox.
+async fn handle(app: Arc<App>, base: BaseUrl, input: Input) -> Result<SignedUp> {
+    let now = jiff::Timestamp::now();
+    let invitation = app.invitations.pending(input.invitation_id, &input.tenant_slug, now).await?;
+    let password = app.hasher.hash(input.password).await?;
+    let person = (input.name, invitation.email.clone(), password);
+    let new = new_user(person, (invitation.organization.clone(), invitation.role), now)?;
+    app.invitations.accept(&invitation, &new, now).await?;
+    Ok(welcome(&app.mailer, &base, new, input.tenant_slug).await)
+}

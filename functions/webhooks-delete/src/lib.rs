@@ -1,0 +1,58 @@
+//! Deleting a webhook endpoint.
+
+use std::sync::Arc;
+
+use common::{
+    api_keys::{ApiKeys, KeyHolder},
+    aws::Aws,
+    config::{ConfigError, Env},
+    endpoints::Endpoints,
+    error::Result,
+    http::{self, Fields, Function, Rejected},
+    id::EndpointId,
+};
+use serde::Serialize;
+
+/// The method and path, as the template maps them.
+pub const ROUTE: &str = "POST /v1/webhooks/delete";
+
+/// What the route needs.
+pub struct App {
+    endpoints: Endpoints,
+}
+
+/// The function, with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App { endpoints: Endpoints::from_env(env, &aws)? };
+    Ok(Function::with_api_key(app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
+}
+
+/// Which endpoint.
+pub struct Input {
+    id: EndpointId,
+}
+
+impl Input {
+    fn parse(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.text("id", EndpointId::parse);
+        Ok(Self { id: id? })
+    }
+}
+
+/// The answer.
+#[derive(Serialize)]
+pub struct Output {
+    success: bool,
+    message: &'static str,
+}
+
+impl http::Output for Output {}
+
+async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Output> {
+    app.endpoints.delete(&caller.tenant, input.id).await?;
+    Ok(Output { success: true, message: "Webhook endpoint deleted" })
+}

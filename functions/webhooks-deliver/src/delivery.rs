@@ -1,0 +1,228 @@
+//! One event on its way to one destination.
+
+use bytes::Bytes;
+use common::{
+    endpoint_url::EndpointUrl,
+    id::{EndpointId, TenantId},
+    signing_secret::SigningSecret,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::event::{EventName, JobEvent, Malformed, malformed};
+
+/// A delivery: what to send where, and how often that was tried. As a message of the deliveries queue it waits
+/// for its next attempt; as a message of the dead-letter queue, for an operator.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) tenant: TenantId,
+    pub(crate) event: EventName,
+    pub(crate) destination: Destination,
+    /// The same for every attempt and for a duplicate of the event, so that a receiver can tell.
+    pub(crate) webhook_id: String,
+    /// Attempts that were made.
+    pub(crate) attempts: u32,
+    /// When the event entered its queue, in milliseconds of Unix time, if the queue says so.
+    pub(crate) event_at: Option<i64>,
+    /// Nothing is sent before this time, in milliseconds of Unix time.
+    pub(crate) not_before: Option<i64>,
+    pub(crate) body: Bytes,
+}
+
+/// Where a delivery goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Destination {
+    /// A stored endpoint. Its URL and secret are read again before every attempt.
+    Endpoint(EndpointId),
+    /// A job's own callback.
+    Callback { url: EndpointUrl, secret: SigningSecret },
+}
+
+/// Why a delivery is in the dead-letter queue.
+#[derive(Debug, Serialize)]
+pub(crate) struct Death<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) attempts: u32,
+    /// RFC 3339.
+    pub(crate) at: String,
+}
+
+/// A delivery as a queue has it. `dead` is for people: a message that is put back starts anew.
+#[derive(Serialize, Deserialize)]
+struct Message<'a> {
+    tenant_id: String,
+    event: EventName,
+    webhook_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    endpoint_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    callback_url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    callback_secret: Option<String>,
+    attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_before: Option<i64>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    dead: Option<&'a Death<'a>>,
+    #[serde(borrow)]
+    body: &'a RawValue,
+}
+
+impl Delivery {
+    /// The first delivery of `event` to `destination`.
+    pub(crate) fn first(event: &JobEvent, destination: Destination, event_at: Option<i64>) -> Self {
+        let address = match &destination {
+            Destination::Endpoint(id) => id.to_string(),
+            Destination::Callback { url, .. } => url.as_str().to_owned(),
+        };
+        Self {
+            tenant: event.tenant.clone(),
+            event: event.name,
+            webhook_id: webhook_id([event.tenant.as_str(), &event.job_id, event.name.as_str(), &address]),
+            destination,
+            attempts: 0,
+            event_at,
+            not_before: None,
+            body: event.body.clone(),
+        }
+    }
+
+    /// Parses a message of the deliveries queue.
+    pub(crate) fn parse(text: &str) -> Result<Self, Malformed> {
+        let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
+        let wrong = |field: &str| Malformed(format!("{field} is not what was sent"));
+        let destination = match (message.endpoint_id, message.callback_url, message.callback_secret) {
+            (Some(id), None, None) => Destination::Endpoint(id.parse().map_err(|_not_an_id| wrong("endpoint_id"))?),
+            (None, Some(url), Some(secret)) => Destination::Callback {
+                url: EndpointUrl::parse(&url).map_err(|_problems| wrong("callback_url"))?,
+                secret: SigningSecret::parse(&secret).map_err(|_problems| wrong("callback_secret"))?,
+            },
+            _ => return Err(wrong("the destination")),
+        };
+        Ok(Self {
+            tenant: message.tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?,
+            event: message.event,
+            destination,
+            webhook_id: message.webhook_id,
+            attempts: message.attempts,
+            event_at: message.event_at,
+            not_before: message.not_before,
+            body: Bytes::copy_from_slice(message.body.get().as_bytes()),
+        })
+    }
+
+    /// The message that waits for the next attempt.
+    pub(crate) fn to_message(&self) -> Result<String, serde_json::Error> {
+        self.message(self.attempts, None)
+    }
+
+    /// The message for the dead-letter queue: whole, with the reason, and with the attempts at zero, so that
+    /// putting it back into the deliveries queue is all that it takes to start anew.
+    pub(crate) fn to_dead_letter(&self, death: &Death<'_>) -> Result<String, serde_json::Error> {
+        Self { not_before: None, ..self.clone() }.message(0, Some(death))
+    }
+
+    fn message(&self, attempts: u32, dead: Option<&Death<'_>>) -> Result<String, serde_json::Error> {
+        let (endpoint_id, callback_url, callback_secret) = match &self.destination {
+            Destination::Endpoint(id) => (Some(id.to_string()), None, None),
+            Destination::Callback { url, secret } => {
+                (None, Some(url.as_str().to_owned()), Some(secret.reveal().to_owned()))
+            }
+        };
+        serde_json::to_string(&Message {
+            tenant_id: self.tenant.to_string(),
+            event: self.event,
+            webhook_id: self.webhook_id.clone(),
+            endpoint_id,
+            callback_url,
+            callback_secret,
+            attempts,
+            event_at: self.event_at,
+            not_before: self.not_before,
+            dead,
+            body: serde_json::from_slice(&self.body)?,
+        })
+    }
+
+    /// The destination, for the log: never a URL, which may hold a credential.
+    pub(crate) fn destination_name(&self) -> String {
+        match &self.destination {
+            Destination::Endpoint(id) => id.to_string(),
+            Destination::Callback { .. } => "callback".to_owned(),
+        }
+    }
+}
+
+/// 128 bits of a hash over the parts, each with its length before it, so that no two lists run together.
+fn webhook_id(parts: [&str; 4]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part);
+    }
+    let bytes = hash.finalize();
+    let hex: String = bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("msg_{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> JobEvent {
+        let message = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","result":1.10}"#;
+        JobEvent::parse(message).expect("a job event")
+    }
+
+    fn callback() -> Destination {
+        Destination::Callback {
+            url: EndpointUrl::parse("https://example.com/hook").expect("a URL"),
+            secret: SigningSecret::parse("canary").expect("a secret"),
+        }
+    }
+
+    #[test]
+    fn a_delivery_survives_its_message_to_the_byte() {
+        for destination in [Destination::Endpoint(EndpointId::generate()), callback()] {
+            let mut delivery = Delivery::first(&event(), destination, Some(7));
+            delivery.attempts = 3;
+            delivery.not_before = Some(9);
+            let read = Delivery::parse(&delivery.to_message().expect("a message")).expect("its own message");
+            assert_eq!(read.body, delivery.body);
+            assert_eq!(format!("{read:?}"), format!("{delivery:?}"));
+        }
+    }
+
+    #[test]
+    fn a_dead_letter_says_why_and_starts_anew_when_put_back() {
+        let delivery = Delivery { attempts: 8, not_before: Some(9), ..Delivery::first(&event(), callback(), None) };
+        let death = Death { reason: "timeout", attempts: 8, at: "2026-01-31T12:00:00.000Z".to_owned() };
+        let letter = delivery.to_dead_letter(&death).expect("a message");
+        assert!(letter.contains(r#""dead":{"reason":"timeout","attempts":8,"at":"2026-01-31T12:00:00.000Z"}"#));
+        let read = Delivery::parse(&letter).expect("its own message");
+        assert_eq!((read.attempts, read.not_before), (0, None));
+        assert_eq!((read.webhook_id, read.body), (delivery.webhook_id, delivery.body));
+    }
+
+    #[test]
+    fn the_webhook_id_depends_on_tenant_job_event_and_destination() {
+        let id = webhook_id(["t", "j", "job.completed", "e"]);
+        assert_eq!(id, webhook_id(["t", "j", "job.completed", "e"]));
+        for other in [
+            ["u", "j", "job.completed", "e"],
+            ["tj", "", "job.completed", "e"],
+            ["t", "j", "job.failed", "e"],
+            ["t", "j", "job.completed", "f"],
+        ] {
+            assert_ne!(id, webhook_id(other));
+        }
+    }
+
+    #[test]
+    fn a_delivery_is_printed_without_its_secret() {
+        assert!(!format!("{:?}", Delivery::first(&event(), callback(), None)).contains("canary"));
+    }
+}

@@ -1,0 +1,245 @@
+//! What job producers send: one message for each finished job.
+
+use std::fmt;
+
+use bytes::Bytes;
+use common::{endpoint_url::EndpointUrl, id::TenantId, signing_secret::SigningSecret};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A job that finished, and who is to be told.
+#[derive(Debug)]
+pub(crate) struct JobEvent {
+    pub(crate) name: EventName,
+    pub(crate) tenant: TenantId,
+    pub(crate) job_id: String,
+    pub(crate) audience: Audience,
+    /// What is delivered, serialised once: every signature is over exactly these bytes.
+    pub(crate) body: Bytes,
+}
+
+/// The events that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum EventName {
+    #[serde(rename = "job.completed")]
+    Completed,
+    #[serde(rename = "job.failed")]
+    Failed,
+}
+
+impl EventName {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "job.completed",
+            Self::Failed => "job.failed",
+        }
+    }
+}
+
+/// Who is to be told of an event.
+#[derive(Debug)]
+pub(crate) enum Audience {
+    /// Nobody: the job says so.
+    Nobody,
+    /// The job's own callback, and nobody else.
+    Callback { url: EndpointUrl, secret: SigningSecret },
+    /// Every endpoint of the tenant that is active at that moment.
+    Endpoints,
+}
+
+/// A message that is not of the form that the contract fixes. It is left to the queue's redrive policy.
+#[derive(Debug)]
+pub(crate) struct Malformed(pub(crate) String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The message as it comes. The values that only pass through stay text: a number keeps every digit.
+#[derive(Deserialize)]
+struct Message<'a> {
+    event: EventName,
+    tenant_id: String,
+    job_id: String,
+    #[serde(borrow, default)]
+    nonce: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    workflow: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    deployment_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    mapped_stack: Option<&'a RawValue>,
+    callback_url: Option<String>,
+    callback_secret: Option<String>,
+    skip_callbacks: Option<bool>,
+}
+
+/// What is delivered: these fields in this order, all of them always there.
+#[derive(Serialize)]
+struct Payload<'a> {
+    event: EventName,
+    job_id: &'a str,
+    nonce: Option<&'a RawValue>,
+    workflow: Option<&'a RawValue>,
+    deployment_id: Option<&'a RawValue>,
+    status: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    mapped_stack: Option<&'a RawValue>,
+}
+
+impl JobEvent {
+    /// Parses a message.
+    pub(crate) fn parse(text: &str) -> Result<Self, Malformed> {
+        let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
+        let payload = Payload {
+            event: message.event,
+            job_id: &message.job_id,
+            nonce: message.nonce,
+            workflow: message.workflow,
+            deployment_id: message.deployment_id,
+            status: message.status,
+            result: message.result,
+            error: message.error,
+            mapped_stack: message.mapped_stack,
+        };
+        let body = serde_json::to_vec(&payload).map_err(malformed)?;
+        Ok(Self {
+            name: message.event,
+            tenant: message.tenant_id.parse().map_err(|_not_an_id| Malformed("tenant_id is no id".to_owned()))?,
+            audience: audience(
+                message.skip_callbacks.unwrap_or(false),
+                message.callback_url.as_deref(),
+                message.callback_secret.as_deref(),
+            )?,
+            body: body.into(),
+            job_id: message.job_id,
+        })
+    }
+}
+
+/// Skipping wins; only one of the two callback fields counts as none.
+fn audience(skip: bool, url: Option<&str>, secret: Option<&str>) -> Result<Audience, Malformed> {
+    match (skip, url, secret) {
+        (true, _, _) => Ok(Audience::Nobody),
+        (false, Some(url), Some(secret)) => callback(url, secret),
+        (false, _, _) => Ok(Audience::Endpoints),
+    }
+}
+
+/// The two texts of a callback, parsed. The message is no secret, the texts are.
+fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
+    let url = EndpointUrl::parse(url).map_err(|_problems| Malformed("callback_url is no endpoint URL".to_owned()))?;
+    let secret = SigningSecret::parse(secret)
+        .map_err(|_problems| Malformed("callback_secret is no signing secret".to_owned()))?;
+    Ok(Audience::Callback { url, secret })
+}
+
+/// The place and kind of a JSON problem, never the text: it may be a secret.
+pub(crate) fn malformed(error: serde_json::Error) -> Malformed {
+    Malformed(format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn body(message: &str) -> String {
+        String::from_utf8(JobEvent::parse(message).expect("a job event").body.to_vec()).expect("UTF-8")
+    }
+
+    fn audience_of(more: Value) -> Audience {
+        let mut message = json!({"event": "job.completed", "tenant_id": "t", "job_id": "j"});
+        message.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        JobEvent::parse(&message.to_string()).expect("a job event").audience
+    }
+
+    #[test]
+    fn all_nine_fields_are_there_in_their_order() {
+        assert_eq!(
+            body(r#"{"job_id":"j","tenant_id":"t","event":"job.failed","error":{"message":"no"},"extra":1}"#),
+            r#"{"event":"job.failed","job_id":"j","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":{"message":"no"},"mapped_stack":null}"#
+        );
+    }
+
+    #[test]
+    fn numbers_come_out_as_they_went_in() {
+        let result = r#"{"integer":123456789012345678901234567890,"decimal":0.1000000000000000055511151231257827,"exponent":1E400,"zero":-0.0}"#;
+        let message = format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","result":{result}}}"#);
+        assert!(body(&message).contains(&format!("\"result\":{result}")));
+    }
+
+    #[test]
+    fn a_deeply_nested_result_passes_through() {
+        let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+        assert!(
+            body(&format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","result":{deep}}}"#))
+                .contains(&deep)
+        );
+    }
+
+    #[test]
+    fn skipping_wins_and_half_a_callback_is_none() {
+        let (url, secret) = ("https://example.com/hook", "s");
+        assert!(matches!(audience_of(json!({})), Audience::Endpoints));
+        assert!(matches!(audience_of(json!({"skip_callbacks": null})), Audience::Endpoints));
+        assert!(matches!(audience_of(json!({"callback_url": url})), Audience::Endpoints));
+        assert!(matches!(audience_of(json!({"callback_secret": secret, "callback_url": null})), Audience::Endpoints));
+        let both = json!({"callback_url": url, "callback_secret": secret});
+        assert!(matches!(audience_of(both), Audience::Callback { url: to, .. } if to.as_str() == url));
+        let skipped = json!({"callback_url": url, "callback_secret": secret, "skip_callbacks": true});
+        assert!(matches!(audience_of(skipped), Audience::Nobody));
+    }
+
+    #[test]
+    fn another_form_is_malformed_and_told_without_its_text() {
+        for message in [
+            "",
+            "x",
+            "null",
+            "[]",
+            "{}",
+            r#"{"event":"job.started","tenant_id":"t","job_id":"j"}"#,
+            r#"{"event":"job.completed","job_id":"j"}"#,
+            r#"{"event":"job.completed","tenant_id":"t"}"#,
+            r#"{"event":"job.completed","tenant_id":"","job_id":"j"}"#,
+            r#"{"event":"job.completed","tenant_id":"t","job_id":7}"#,
+            r#"{"event":"job.completed","tenant_id":"t","job_id":"j","skip_callbacks":"canary"}"#,
+            r#"{"event":"job.completed","tenant_id":"t","job_id":"j","callback_url":"canary","callback_secret":"s"}"#,
+            r#"{"event":"job.completed","tenant_id":"t","job_id":"j","callback_url":"https://a.b","callback_secret":" "}"#,
+        ] {
+            let error = JobEvent::parse(message).expect_err(message);
+            assert!(!error.to_string().contains("canary"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_the_parser(text in any::<String>()) {
+            let _parsed = JobEvent::parse(&text);
+        }
+
+        #[test]
+        fn the_result_keeps_its_meaning(text in any::<String>(), number in any::<i128>()) {
+            let result = json!({"text": text});
+            let message = format!(
+                r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","nonce":{number},"result":{result}}}"#);
+            let delivered = body(&message);
+            let nonce = format!("\"nonce\":{number},");
+            prop_assert!(delivered.contains(&nonce));
+            let delivered: Value = serde_json::from_str(&delivered).expect("JSON");
+            prop_assert_eq!(&delivered["result"], &result);
+        }
+    }
+}

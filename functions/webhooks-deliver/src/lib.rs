@@ -1,0 +1,236 @@
+//! Delivering job events to webhook endpoints.
+//!
+//! The cast: a [`JobEvent`] comes from the job-events queue and goes to its [`Audience`]; what goes to one
+//! destination is a [`Delivery`]; the [`Client`] makes an attempt, [`next_step`] decides what follows, and the
+//! [`Queues`] hold what has to wait or has died. The first attempts of a batch are made at once, here and now:
+//! an event costs one message where all goes well, and only a failure costs another.
+//!
+//! Nothing is acknowledged before what follows is safe: a crash at any point repeats work, and loses none.
+
+use std::{sync::Arc, time::Duration};
+
+use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use common::{
+    aws::Aws,
+    config::{ConfigError, Env},
+    destination::DestinationPolicy,
+    endpoints::Endpoints,
+    error::Error,
+    random,
+};
+use futures::future::join_all;
+use lambda_runtime::LambdaEvent;
+use rustls::crypto::ring;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    client::{Client, Target, system_lookup},
+    delivery::{Death, Delivery, Destination},
+    event::{Audience, JobEvent, Malformed},
+    queue::Queues,
+    schedule::{Failure, Step, next_step},
+};
+
+mod client;
+mod delivery;
+mod event;
+mod observe;
+mod queue;
+mod schedule;
+
+/// Attempts under way at once. Lambda gives a process 1,024 file descriptors.
+const MAX_CONCURRENT_ATTEMPTS: usize = 500;
+/// What is left of an invocation after its last attempt, for the bookkeeping.
+const RESERVE: Duration = Duration::from_secs(4);
+/// SQS may hand a message over a little before its delay is over; that is not worth another hop.
+const EARLY: i64 = 1000;
+
+/// The function, ready to be called. Cloning is cheap.
+#[derive(Clone)]
+pub struct Deliver {
+    app: Arc<App>,
+}
+
+struct App {
+    endpoints: Endpoints,
+    queues: Queues,
+    client: Client,
+    schedule: Vec<Duration>,
+    slots: Semaphore,
+}
+
+/// The function, with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse, or the machine trusts no certificate authority.
+pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
+    let aws = Aws::new(env)?;
+    let timeout = Duration::from_secs(env.parsed("DELIVERY_TIMEOUT")?);
+    let client = Client::new(DestinationPolicy::from_env(env)?, timeout, tls()?, system_lookup());
+    let app = App {
+        endpoints: Endpoints::from_env(env, &aws)?,
+        queues: Queues::from_env(env, &aws)?,
+        client,
+        schedule: env.list("RETRY_SCHEDULE")?.into_iter().map(Duration::from_secs).collect(),
+        slots: Semaphore::new(MAX_CONCURRENT_ATTEMPTS),
+    };
+    Ok(Deliver { app: Arc::new(app) })
+}
+
+/// TLS 1.2 and 1.3, trusting the certificate authorities of the machine.
+fn tls() -> Result<rustls::ClientConfig, ConfigError> {
+    let broken = |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("gives no TLS: {error}"));
+    let mut roots = rustls::RootCertStore::empty();
+    let (_, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let config = rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| broken(&error))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Why a record is left in its queue.
+enum Undone {
+    /// It can never be done; the queue's redrive policy takes it to the dead-letter queue.
+    Malformed(Malformed),
+    /// It can be done again.
+    Failed(Error),
+}
+
+impl From<Malformed> for Undone {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl From<Error> for Undone {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Deliver {
+    /// Handles a batch. The answer names the records that are to stay in their queue.
+    ///
+    /// # Errors
+    /// The function's timeout leaves no time for an attempt; nothing of the batch is done then.
+    pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
+        let app = &self.app;
+        let left = event.context.deadline().duration_since(std::time::SystemTime::now()).unwrap_or_default();
+        if left < app.client.timeout() + RESERVE {
+            return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
+        }
+        let last_start = Instant::now() + (left - app.client.timeout() - RESERVE);
+        let records = event.payload.records.iter().map(|record| app.record(record, last_start));
+        let undone = join_all(records).await.into_iter().flatten();
+        let mut response = SqsBatchResponse::default();
+        response.batch_item_failures = undone
+            .map(|item_identifier| {
+                let mut failure = BatchItemFailure::default();
+                failure.item_identifier = item_identifier;
+                failure
+            })
+            .collect();
+        Ok(response)
+    }
+}
+
+impl App {
+    /// Handles a record; answers its id if it is to stay in its queue.
+    async fn record(&self, record: &SqsMessage, last_start: Instant) -> Option<String> {
+        let body = record.body.as_deref().unwrap_or_default();
+        let outcome = if self.queues.is_deliveries(record.event_source_arn.as_deref().unwrap_or_default()) {
+            self.retry(body, last_start).await
+        } else {
+            let sent_at = record.attributes.get("SentTimestamp").and_then(|time| time.parse().ok());
+            self.event(body, sent_at, last_start).await
+        };
+        let message_id = record.message_id.clone().unwrap_or_default();
+        observe::undone(&message_id, outcome.as_ref().err()?);
+        Some(message_id)
+    }
+
+    /// Makes the first attempts of a job event, all at once.
+    async fn event(&self, body: &str, sent_at: Option<i64>, last_start: Instant) -> Result<(), Undone> {
+        let event = JobEvent::parse(body)?;
+        let first = |destination, target| {
+            let delivery = Delivery::first(&event, destination, sent_at);
+            async move { self.attempt(delivery, &target, last_start).await }
+        };
+        match &event.audience {
+            Audience::Nobody => {}
+            Audience::Callback { url, secret } => {
+                let target = Target { url: url.clone(), secret: secret.clone() };
+                first(Destination::Callback { url: url.clone(), secret: secret.clone() }, target).await?;
+            }
+            Audience::Endpoints => {
+                let endpoints = self.endpoints.active(&event.tenant).await?;
+                let attempts = endpoints.into_iter().map(|endpoint| {
+                    let target = Target { url: endpoint.url, secret: endpoint.signing_secret };
+                    first(Destination::Endpoint(endpoint.id), target)
+                });
+                // Every attempt runs to its end, even where the bookkeeping of another fails.
+                for outcome in join_all(attempts).await {
+                    outcome?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes another attempt of a delivery, or sends it on if it is not due.
+    async fn retry(&self, body: &str, last_start: Instant) -> Result<(), Undone> {
+        let delivery = Delivery::parse(body)?;
+        let now = jiff::Timestamp::now();
+        if delivery.not_before.is_some_and(|time| time > now.as_millisecond() + EARLY) {
+            return Ok(self.queues.wait(&delivery, now).await?);
+        }
+        let target = match &delivery.destination {
+            Destination::Callback { url, secret } => Some(Target { url: url.clone(), secret: secret.clone() }),
+            Destination::Endpoint(id) => {
+                let endpoint = self.endpoints.find(&delivery.tenant, *id).await?.filter(|endpoint| endpoint.active);
+                endpoint.map(|endpoint| Target { url: endpoint.url, secret: endpoint.signing_secret })
+            }
+        };
+        match target {
+            Some(target) => Ok(self.attempt(delivery, &target, last_start).await?),
+            None => {
+                observe::ended(&delivery);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes an attempt and does what follows from it. An attempt that cannot be started in time goes back to the
+    /// queue as it is: it is never cut off.
+    async fn attempt(&self, mut delivery: Delivery, target: &Target, last_start: Instant) -> Result<(), Error> {
+        let Ok(Ok(slot)) = timeout_at(last_start, self.slots.acquire()).await else {
+            return self.queues.wait(&delivery, jiff::Timestamp::now()).await;
+        };
+        let (started, now) = (Instant::now(), jiff::Timestamp::now());
+        let outcome = self.client.post(&delivery, target, now).await;
+        drop(slot);
+        delivery.attempts = delivery.attempts.saturating_add(1);
+        observe::attempt(&delivery, outcome, started.elapsed(), jiff::Timestamp::now());
+        match next_step(outcome, delivery.attempts, &self.schedule, random::fraction()) {
+            Step::Done => Ok(()),
+            Step::RetryAfter(delay) => {
+                let now = jiff::Timestamp::now();
+                let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+                delivery.not_before = Some(now.as_millisecond().saturating_add(delay));
+                self.queues.wait(&delivery, now).await
+            }
+            Step::Dead(failure) => self.bury(&delivery, failure).await,
+        }
+    }
+
+    async fn bury(&self, delivery: &Delivery, failure: Failure) -> Result<(), Error> {
+        let at = format!("{:.3}", jiff::Timestamp::now());
+        let death = Death { reason: failure.reason(), attempts: delivery.attempts, at };
+        self.queues.bury(delivery, &death).await?;
+        observe::dead(delivery, failure);
+        Ok(())
+    }
+}

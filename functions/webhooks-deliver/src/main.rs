@@ -1,0 +1,12 @@
+//! The Lambda function that delivers job events, from two SQS queues.
+
+use common::config::Env;
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let env = Env::process();
+    common::log::init(&env);
+    let deliver = webhooks_deliver::function(&env)?;
+    lambda_runtime::run(service_fn(|event: LambdaEvent<_>| deliver.handle(event))).await
+}

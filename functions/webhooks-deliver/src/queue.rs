@@ -1,0 +1,90 @@
+//! The queues that deliveries wait and end in.
+
+use std::time::Duration;
+
+use aws_sdk_sqs::Client;
+use common::{
+    aws::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    id::TenantId,
+};
+
+use crate::delivery::{Death, Delivery};
+
+/// SQS delays a message by this much at the most; a longer wait is made in hops.
+const MAX_DELAY: Duration = Duration::from_secs(900);
+
+/// The deliveries queue and its dead-letter queue.
+#[derive(Clone)]
+pub(crate) struct Queues {
+    sqs: Client,
+    deliveries: String,
+    dead: String,
+}
+
+impl Queues {
+    /// The queues that `env` names.
+    pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            sqs: aws.sqs(),
+            deliveries: env.required("DELIVERIES_QUEUE_URL")?,
+            dead: env.required("DELIVERIES_DEAD_QUEUE_URL")?,
+        })
+    }
+
+    /// Whether a record from the queue with this ARN is a delivery; all others are job events.
+    pub(crate) fn is_deliveries(&self, arn: &str) -> bool {
+        arn.rsplit(':').next().is_some_and(|name| Some(name) == self.deliveries.rsplit('/').next())
+    }
+
+    /// Puts `delivery` into the deliveries queue, to come out at its `not_before` or, where that is further away
+    /// than SQS delays, on the way there.
+    pub(crate) async fn wait(&self, delivery: &Delivery, now: jiff::Timestamp) -> Result<()> {
+        let message = delivery.to_message().map_err(Error::internal("writing a delivery"))?;
+        self.send(&self.deliveries, &delivery.tenant, message, delay(delivery.not_before, now)).await
+    }
+
+    /// Puts `delivery` into the dead-letter queue, whole.
+    pub(crate) async fn bury(&self, delivery: &Delivery, death: &Death<'_>) -> Result<()> {
+        let message = delivery.to_dead_letter(death).map_err(Error::internal("writing a dead letter"))?;
+        self.send(&self.dead, &delivery.tenant, message, 0).await
+    }
+
+    async fn send(&self, queue: &str, tenant: &TenantId, message: String, delay: i32) -> Result<()> {
+        self.sqs
+            .send_message()
+            .queue_url(queue)
+            .message_body(message)
+            .message_group_id(tenant.as_str())
+            .delay_seconds(delay)
+            .send()
+            .await
+            .map_err(Error::aws("sending a message"))?;
+        Ok(())
+    }
+}
+
+/// The delay that SQS is asked for, in whole seconds, rounded up.
+fn delay(not_before: Option<i64>, now: jiff::Timestamp) -> i32 {
+    let wait = not_before.map_or(0, |time| time - now.as_millisecond()).max(0);
+    let seconds = (wait.unsigned_abs()).div_ceil(1000).min(MAX_DELAY.as_secs());
+    i32::try_from(seconds).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_is_rounded_up_and_at_most_15_minutes() {
+        let now = jiff::Timestamp::from_second(1_000).expect("a time");
+        let delay_in = |ms: i64| delay(Some(1_000_000 + ms), now);
+        assert_eq!(delay(None, now), 0);
+        assert_eq!(delay_in(-5), 0);
+        assert_eq!(delay_in(0), 0);
+        assert_eq!(delay_in(1), 1);
+        assert_eq!(delay_in(5_000), 5);
+        assert_eq!(delay_in(86_400_000), 900);
+    }
+}

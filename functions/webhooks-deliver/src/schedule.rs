@@ -1,0 +1,168 @@
+//! What follows an attempt: one pure function.
+
+use std::time::Duration;
+
+/// How an attempt ended. A receiver's failure is data, not an error of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The receiver answered this 2xx.
+    Delivered(u16),
+    /// Anything else.
+    Failed(Failure),
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The receiver answered this status, and perhaps when to come back.
+    Status(u16, Option<Duration>),
+    /// No complete response in time.
+    Timeout,
+    /// The destination is not one that the deployment lets through.
+    Blocked,
+    /// The name has no address.
+    Dns,
+    /// No connection.
+    Connect,
+    /// No trust: the TLS handshake failed.
+    Tls,
+    /// The connection ended early, or what came over it was not HTTP.
+    Protocol,
+}
+
+impl Failure {
+    /// The reason, for the log, the metrics and the dead-letter queue.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Status(410, _) => "gone",
+            Self::Status(300..=399, _) => "redirect",
+            Self::Status(400..=499, _) => "status_4xx",
+            Self::Status(500..=599, _) => "status_5xx",
+            Self::Status(..) => "status_other",
+            Self::Timeout => "timeout",
+            Self::Blocked => "blocked",
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Protocol => "protocol",
+        }
+    }
+}
+
+/// What to do after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing: it was delivered.
+    Done,
+    /// Another attempt after this time.
+    RetryAfter(Duration),
+    /// No further attempt: to the dead-letter queue.
+    Dead(Failure),
+}
+
+/// A receiver may ask for this much patience and no more.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// A delay grows by up to this share, so that what failed together does not come back together.
+const JITTER: f64 = 0.2;
+
+/// What follows the attempt number `attempt` (1 is the first) that ended with `outcome`. `schedule` has the
+/// delays after the first attempt, the second, and so on; `jitter` is in `0.0..1.0`.
+pub(crate) fn next_step(outcome: Outcome, attempt: u32, schedule: &[Duration], jitter: f64) -> Step {
+    let failure = match outcome {
+        Outcome::Delivered(_) => return Step::Done,
+        Outcome::Failed(failure) => failure,
+    };
+    let place = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+    match (failure, schedule.get(place)) {
+        (Failure::Status(410, _), _) | (_, None) => Step::Dead(failure),
+        (Failure::Status(429 | 503, Some(asked)), Some(delay)) => {
+            Step::RetryAfter(with_jitter(*delay, jitter).max(asked.min(MAX_RETRY_AFTER)))
+        }
+        (_, Some(delay)) => Step::RetryAfter(with_jitter(*delay, jitter)),
+    }
+}
+
+fn with_jitter(delay: Duration, jitter: f64) -> Duration {
+    delay.mul_f64(1.0 + JITTER * jitter)
+}
+
+/// Reads a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Garbage is `None`.
+pub(crate) fn retry_after(header: &str, now: jiff::Timestamp) -> Option<Duration> {
+    let header = header.trim();
+    if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit are more patience than we have anyway.
+        return Some(header.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs));
+    }
+    let date = httpdate::parse_http_date(header).ok()?;
+    let now = std::time::SystemTime::from(now);
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SCHEDULE: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(300), Duration::from_secs(1800)];
+
+    fn after(failure: Failure, attempt: u32) -> Step {
+        next_step(Outcome::Failed(failure), attempt, &SCHEDULE, 0.0)
+    }
+
+    #[test]
+    fn a_failed_attempt_is_repeated_by_the_schedule_and_then_dead() {
+        assert_eq!(after(Failure::Timeout, 1), Step::RetryAfter(SCHEDULE[0]));
+        assert_eq!(after(Failure::Status(500, None), 2), Step::RetryAfter(SCHEDULE[1]));
+        assert_eq!(after(Failure::Status(302, None), 3), Step::RetryAfter(SCHEDULE[2]));
+        assert_eq!(after(Failure::Blocked, 4), Step::Dead(Failure::Blocked));
+        assert_eq!(after(Failure::Blocked, u32::MAX), Step::Dead(Failure::Blocked));
+    }
+
+    #[test]
+    fn success_ends_it_and_gone_ends_it_too() {
+        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, 0.0), Step::Done);
+        let gone = Failure::Status(410, Some(Duration::from_secs(1)));
+        assert_eq!(after(gone, 1), Step::Dead(gone));
+    }
+
+    #[test]
+    fn retry_after_counts_on_429_and_503_where_it_is_longer() {
+        let asked = |status, seconds| after(Failure::Status(status, Some(Duration::from_secs(seconds))), 1);
+        assert_eq!(asked(429, 3600), Step::RetryAfter(Duration::from_secs(3600)));
+        assert_eq!(asked(503, 3600), Step::RetryAfter(Duration::from_secs(3600)));
+        assert_eq!(asked(429, 1), Step::RetryAfter(SCHEDULE[0]));
+        assert_eq!(asked(429, 1_000_000), Step::RetryAfter(Duration::from_secs(86_400)));
+        assert_eq!(asked(500, 3600), Step::RetryAfter(SCHEDULE[0]));
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = "2026-01-31T12:00:00Z".parse().expect("a time");
+        let read = |header| retry_after(header, now).map(|duration| duration.as_secs());
+        assert_eq!(read(" 120 "), Some(120));
+        assert_eq!(read("0"), Some(0));
+        assert_eq!(read("99999999999999999999999"), Some(86_400));
+        assert_eq!(read("Sat, 31 Jan 2026 12:10:00 GMT"), Some(600));
+        assert_eq!(read("Sat, 31 Jan 2026 11:00:00 GMT"), Some(0));
+        for garbage in ["", "soon", "-5", "1.5", "12 s", "Sat, 99 Foo 2026"] {
+            assert_eq!(read(garbage), None, "{garbage}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn jitter_adds_up_to_a_fifth(attempt in 1_u32..4, jitter in 0.0..1.0) {
+            let Step::RetryAfter(delay) = next_step(Outcome::Failed(Failure::Dns), attempt, &SCHEDULE, jitter) else {
+                unreachable!("the schedule has three delays")
+            };
+            let base = SCHEDULE[attempt as usize - 1];
+            prop_assert!(delay >= base && delay <= base.mul_f64(1.2));
+        }
+
+        #[test]
+        fn no_header_panics_the_reader(header in any::<String>()) {
+            let _parsed = retry_after(&header, jiff::Timestamp::UNIX_EPOCH);
+        }
+    }
+}
