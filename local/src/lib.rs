@@ -1,1 +1,13 @@
+//! The whole service on one machine, as `template.yaml` describes it: the tables, queues, functions, routes and
+//! environment variables that it names, in one process, on loopback ports. What is missing there is missing here.
 
+mod functions;
+mod gateway;
+mod mail;
+mod poller;
+mod queues;
+mod services;
+mod stack;
+mod template;
+
+pub use stack::{Data, Options, Ports, Stack};

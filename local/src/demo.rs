@@ -1,0 +1,179 @@
+//! The story of the service, told over HTTP: from sign-up to a signed delivery that is verified.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use local::{Options, Stack};
+use reqwest::{Client, RequestBuilder, redirect};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tokio::{net::TcpListener, sync::mpsc};
+
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+const SIGNING_SECRET: &str = "correct-horse-battery-staple";
+
+/// What reached the receiver.
+type Delivery = (HeaderMap, Bytes);
+
+/// Tells the whole story, or fails at the first step that does not go as it should.
+pub(crate) async fn run() -> Result<()> {
+    let stack = Stack::start(Options::default()).await?;
+    let told = tokio::time::timeout(TIME_LIMIT, tell(&stack)).await.context("the story took too long");
+    stack.stop().await;
+    told?
+}
+
+async fn tell(stack: &Stack) -> Result<()> {
+    let client = Client::builder().redirect(redirect::Policy::none()).build()?;
+    let api = stack.api();
+
+    say("1. Ada signs up and creates an organization.");
+    let sign_up = json!({"json": {
+        "name": "Ada Lovelace",
+        "email": "ada@example.com",
+        "password": "a long password",
+        "organizationName": "Analytical Engines",
+        "organizationSlug": "analytical-engines",
+        "debugNotificationEmail": "debug@example.com",
+    }});
+    let account = post_json(client.post(format!("{api}/v1/auth/signupAndCreateOrg")), &sign_up).await?;
+    let tenant = text(&account, "/json/organizationId")?;
+    let cookie = text(&account, "/json/setCookie/0")?.split(';').next().unwrap_or_default();
+
+    say("2. She opens the link in the mail.");
+    let mails: Value = client.get(format!("{}/messages", stack.mail())).send().await?.json().await?;
+    let link = find_link(text(&mails, "/0/text")?, api).context("the mail has no link to the API")?;
+    shown(client.get(link)).await?;
+
+    say("3. With a verified address, she issues an API key.");
+    let create_key = client.post(format!("{api}/api/auth/api-key/create")).header("cookie", cookie);
+    let key = post_json(create_key.header("origin", api), &json!({"name": "demo"})).await?;
+    let key = text(&key, "/key")?;
+
+    say("4. With the key, she stores a webhook endpoint.");
+    let (url, mut deliveries) = receiver().await?;
+    let create = client.post(format!("{api}/v1/webhooks/create")).header("x-api-key", key);
+    post_json(create, &json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}})).await?;
+
+    say("5. A job finishes: its event goes into the queue.");
+    send_job_event(stack, tenant).await?;
+
+    say("6. The webhook arrives, signed.");
+    let (headers, body) = deliveries.recv().await.context("the receiver ended")?;
+    show_delivery(&url, &headers, &body)?;
+    verify(&headers, &body)?;
+    say("Both signatures are right.");
+    Ok(())
+}
+
+async fn send_job_event(stack: &Stack, tenant: &str) -> Result<()> {
+    let event = json!({
+        "event": "job.completed",
+        "tenant_id": tenant,
+        "job_id": "job-1",
+        "workflow": "difference-engine",
+        "status": "completed",
+        "result": {"answer": 42},
+    });
+    let queue = stack.queues().get("job-events").context("there is no queue job-events")?;
+    say(&format!("   > SQS SendMessage {queue}\n   > {event}\n"));
+    stack.sqs_client().send_message().queue_url(queue).message_body(event.to_string()).send().await?;
+    Ok(())
+}
+
+/// A webhook receiver as a customer would run one. Returns its URL and what reaches it.
+async fn receiver() -> Result<(String, mpsc::Receiver<Delivery>)> {
+    let (sender, deliveries) = mpsc::channel(1);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let url = format!("http://{}/hook", listener.local_addr()?);
+    let router = Router::new().route("/hook", post(receive)).with_state(sender);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok((url, deliveries))
+}
+
+async fn receive(State(sender): State<mpsc::Sender<Delivery>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    match sender.send((headers, body)).await {
+        Ok(()) => StatusCode::NO_CONTENT,
+        Err(_closed) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// Checks both signatures from their definitions, with none of the service's own code.
+fn verify(headers: &HeaderMap, body: &[u8]) -> Result<()> {
+    let hexadecimal = hex::encode(hmac(&[body])?);
+    ensure!(header(headers, "x-webhook-signature")? == hexadecimal, "x-webhook-signature is wrong");
+
+    let (id, timestamp) = (header(headers, "webhook-id")?, header(headers, "webhook-timestamp")?);
+    let signed = hmac(&[id.as_bytes(), b".", timestamp.as_bytes(), b".", body])?;
+    let standard = format!("v1,{}", BASE64_STANDARD.encode(signed));
+    ensure!(header(headers, "webhook-signature")? == standard, "webhook-signature is wrong");
+    Ok(())
+}
+
+fn hmac(parts: &[&[u8]]) -> Result<Vec<u8>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(SIGNING_SECRET.as_bytes())?;
+    parts.iter().for_each(|part| mac.update(part));
+    Ok(mac.finalize().into_bytes().to_vec())
+}
+
+fn show_delivery(url: &str, headers: &HeaderMap, body: &[u8]) -> Result<()> {
+    say(&format!("   > POST {url}"));
+    for name in ["x-event-type", "x-webhook-signature", "webhook-id", "webhook-timestamp", "webhook-signature"] {
+        say(&format!("   > {name}: {}", header(headers, name)?));
+    }
+    say(&format!("   > {}\n   < 204\n", std::str::from_utf8(body)?));
+    Ok(())
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
+    Ok(headers.get(name).with_context(|| format!("the header {name} is missing"))?.to_str()?)
+}
+
+async fn post_json(request: RequestBuilder, body: &Value) -> Result<Value> {
+    Ok(serde_json::from_str(&shown(request.json(body)).await?)?)
+}
+
+/// Sends `request`, shows it and the answer, and returns the answer's body.
+async fn shown(request: RequestBuilder) -> Result<String> {
+    let (client, request) = request.build_split();
+    let request = request?;
+    say(&format!("   > {} {}", request.method(), request.url()));
+    for name in ["cookie", "origin", "x-api-key"] {
+        if let Some(value) = request.headers().get(name) {
+            say(&format!("   > {name}: {}", value.to_str()?));
+        }
+    }
+    if let Some(body) = request.body().and_then(reqwest::Body::as_bytes) {
+        say(&format!("   > {}", std::str::from_utf8(body)?));
+    }
+    let response = client.execute(request).await?;
+    let status = response.status();
+    let is_json = response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
+    let body = response.text().await?;
+    // A page is for people with a browser.
+    say(&format!("   < {} {}\n", status.as_u16(), if is_json { &body } else { "(a page)" }));
+    ensure!(status.is_success(), "the answer is {status}: {body}");
+    Ok(body)
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> Result<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str).with_context(|| format!("no {pointer} in {value}"))
+}
+
+fn find_link<'a>(mail: &'a str, api: &str) -> Option<&'a str> {
+    mail.split_whitespace().find(|word| word.starts_with(api))
+}
+
+#[expect(clippy::print_stdout, reason = "the story is what this prints")]
+fn say(text: &str) {
+    println!("{text}");
+}

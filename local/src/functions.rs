@@ -1,0 +1,147 @@
+//! The functions, invoked as Lambda invokes them: with JSON, a context and a deadline.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, bail};
+use aws_lambda_events::sqs::SqsEvent;
+use common::config::Env;
+use lambda_http::{Adapter, Request, Service, request::LambdaRequest, service_fn};
+use lambda_runtime::{Config, Context, LambdaEvent};
+use serde_json::Value;
+
+use crate::template;
+
+/// A function of the template.
+pub(crate) struct Function {
+    arn: String,
+    timeout: Duration,
+    config: Arc<Config>,
+    handler: Handler,
+}
+
+/// What is behind a function: its crate.
+#[derive(Clone)]
+enum Handler {
+    Http(common::http::Function),
+    Deliver(webhooks_deliver::Deliver),
+}
+
+impl Handler {
+    /// The crate of the function `name`.
+    fn new(name: &str, env: &Env) -> Result<Self> {
+        Ok(match name {
+            "auth-accept-invite-and-signup" => Self::Http(auth_accept_invite_and_signup::function(env)?),
+            "auth-cli" => Self::Http(auth_cli::function(env)?),
+            "auth-signup-and-create-org" => Self::Http(auth_signup_and_create_org::function(env)?),
+            "webhooks-create" => Self::Http(webhooks_create::function(env)?),
+            "webhooks-delete" => Self::Http(webhooks_delete::function(env)?),
+            "webhooks-deliver" => Self::Deliver(webhooks_deliver::function(env)?),
+            "webhooks-list" => Self::Http(webhooks_list::function(env)?),
+            "webhooks-update" => Self::Http(webhooks_update::function(env)?),
+            _ => bail!("no crate has this name"),
+        })
+    }
+
+    async fn call(self, event: Value, context: Context) -> Result<Value> {
+        match self {
+            Self::Http(function) => {
+                // The types that `lambda_http::run` puts between the runtime and the function.
+                let service = service_fn(move |request: Request| {
+                    let function = function.clone();
+                    async move { Ok::<_, Infallible>(function.call(request).await) }
+                });
+                let payload: LambdaRequest = serde_json::from_value(event)?;
+                let answer = Adapter::from(service).call(LambdaEvent::new(payload, context)).await?;
+                Ok(serde_json::to_value(answer)?)
+            }
+            Self::Deliver(function) => {
+                let payload: SqsEvent = serde_json::from_value(event)?;
+                let answer = function.handle(LambdaEvent::new(payload, context)).await;
+                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
+            }
+        }
+    }
+}
+
+impl Function {
+    /// The function `name`, as the template has it. It sees the variables that the template gives it, with the
+    /// values of `overrides` where it has some, and `lambda`, what Lambda itself sets; nothing else.
+    pub(crate) fn new(
+        name: &str,
+        properties: &template::Function,
+        arn_prefix: &str,
+        overrides: &HashMap<String, String>,
+        lambda: &HashMap<String, String>,
+    ) -> Result<Self> {
+        let mut variables = lambda.clone();
+        variables.extend(properties.variables().map(|(name, value)| {
+            let value = overrides.get(&name).cloned().unwrap_or(value);
+            (name, value)
+        }));
+        let env = Env::new(move |name| variables.get(name).cloned());
+        let handler = Handler::new(name, &env).with_context(|| format!("cannot start the function {name}"))?;
+        let config = Config {
+            function_name: name.to_owned(),
+            memory: properties.memory_size,
+            version: "$LATEST".to_owned(),
+            log_stream: "local".to_owned(),
+            log_group: format!("/aws/lambda/{name}"),
+        };
+        let arn = format!("{arn_prefix}:function:{name}");
+        Ok(Self { arn, timeout: properties.timeout(), config: Arc::new(config), handler })
+    }
+
+    /// One invocation: the JSON that Lambda would hand over, and the JSON that it would get back.
+    ///
+    /// It runs to its end, or to the function's timeout, also where the caller goes away before: Lambda does not
+    /// notice that either.
+    pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
+        let handler = self.handler.clone();
+        let call = tokio::time::timeout(self.timeout, handler.call(event, self.context()?));
+        match tokio::spawn(call).await.context("the function panicked")? {
+            Ok(answer) => answer,
+            Err(_elapsed) => bail!("the function timed out after {} seconds", self.timeout.as_secs()),
+        }
+    }
+
+    fn context(&self) -> Result<Context> {
+        let deadline = SystemTime::now().duration_since(UNIX_EPOCH)? + self.timeout;
+        let mut context = Context::default();
+        context.request_id = uuid::Uuid::new_v4().to_string();
+        context.deadline = u64::try_from(deadline.as_millis())?;
+        context.invoked_function_arn = self.arn.clone();
+        context.env_config = Arc::clone(&self.config);
+        Ok(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The constant in each crate and the event in the template say the same.
+    #[test]
+    fn the_template_maps_every_route() -> Result<()> {
+        let place = template::Place::example();
+        let template = template::Template::load(&[("MailFrom", "mail@example.com")], place)?;
+        for (name, route) in [
+            ("auth-accept-invite-and-signup", auth_accept_invite_and_signup::ROUTE),
+            ("auth-cli", auth_cli::ROUTE),
+            ("auth-signup-and-create-org", auth_signup_and_create_org::ROUTE),
+            ("webhooks-create", webhooks_create::ROUTE),
+            ("webhooks-delete", webhooks_delete::ROUTE),
+            ("webhooks-list", webhooks_list::ROUTE),
+            ("webhooks-update", webhooks_update::ROUTE),
+        ] {
+            let function = template.functions.get(name).context(name)?;
+            let mapped: Vec<_> = function.routes().map(|route| format!("{} {}", route.method, route.path)).collect();
+            assert_eq!(mapped, [route], "{name}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Runs the whole service on this machine until Ctrl-C or SIGTERM, or tells its story once (`demo`).
+
+mod demo;
+
+use std::{io::IsTerminal, path::PathBuf};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use local::{Data, Options, Ports, Stack};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// The whole service on this machine, on loopback only. A port of 0 is any free one.
+///
+/// A variable of the environment that template.yaml also sets wins over the value there.
+#[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Port of the HTTP API.
+    #[arg(long, default_value_t = 9000)]
+    api: u16,
+    /// Port of the tables, for the AWS CLI and any DynamoDB tool.
+    #[arg(long, default_value_t = 8000)]
+    dynamodb: u16,
+    /// Port of the queues, the same.
+    #[arg(long, default_value_t = 9324)]
+    sqs: u16,
+    /// Port of the sent mail: a page for people, /messages for programs.
+    #[arg(long, default_value_t = 8025)]
+    mail: u16,
+    /// Print where everything is as one JSON line.
+    #[arg(long)]
+    json: bool,
+    /// Keep the tables in memory instead of in .local/.
+    #[arg(long)]
+    memory: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start one in memory, go from sign-up to a signed delivery, show what goes over the wire, and end.
+    Demo,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        Some(Command::Demo) => {
+            log("warn");
+            demo::run().await
+        }
+        None => {
+            log("info,emf=off,rustack_sqs_core=warn,rustack_ses_core=warn");
+            serve(arguments).await
+        }
+    }
+}
+
+async fn serve(arguments: Arguments) -> Result<()> {
+    let Arguments { api, dynamodb, sqs, mail, json, memory, .. } = arguments;
+    let data = if memory { Data::Memory } else { Data::Directory(PathBuf::from(".local")) };
+    let ports = Ports { api, dynamodb, sqs, mail };
+    let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let env = std::env::vars_os().filter_map(texts).collect();
+    // Before anything answers: a signal that comes early must not be lost.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+
+    let stack = Stack::start(Options { data, ports, env, poll: true }).await?;
+    if json {
+        say(&stack.ready_line().to_string());
+    } else {
+        say(&banner(&stack));
+    }
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    stack.stop().await;
+    Ok(())
+}
+
+fn banner(stack: &Stack) -> String {
+    let mut lines = vec![
+        format!("API       {}", stack.api()),
+        format!("mail      {}", stack.mail()),
+        format!("DynamoDB  {}", stack.dynamodb()),
+        format!("SQS       {}", stack.sqs()),
+    ];
+    lines.extend(stack.queues().iter().map(|(name, url)| format!("  {name:<16} {url}")));
+    lines.push("Ctrl-C ends it.".to_owned());
+    lines.join("\n")
+}
+
+#[expect(clippy::print_stdout, reason = "standard output is for where everything is; the log goes to standard error")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+fn log(default_level: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default_level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .compact()
+        .init();
+}

@@ -1,0 +1,141 @@
+//! Lambda's event source mapping: receives batches from a queue, hands them to a function, and deletes what it is
+//! done with.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use aws_lambda_events::sqs::SqsBatchResponse;
+use aws_sdk_sqs::types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{functions::Function, template::Mapping};
+
+/// What one machine should run at a time, whatever the template allows in the cloud.
+const MAX_CONCURRENCY: usize = 16;
+
+/// How long a receive waits for a first message.
+const WAIT_SECONDS: i32 = 1;
+
+/// A queue, and the function that gets what comes out of it.
+pub(crate) struct Poller {
+    pub(crate) mapping: Mapping,
+    pub(crate) queue_url: String,
+    pub(crate) region: String,
+    pub(crate) client: aws_sdk_sqs::Client,
+    pub(crate) function: Arc<Function>,
+}
+
+impl Poller {
+    /// Polls until `stop`, then waits for what is running.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let concurrency = self.mapping.scaling_config.maximum_concurrency.min(MAX_CONCURRENCY);
+        let permits = Arc::new(Semaphore::new(concurrency));
+        while let Some(received) = stop.run_until_cancelled(self.receive_permitted(&permits)).await {
+            match received {
+                Ok((_, messages)) if messages.is_empty() => {}
+                Ok((permit, messages)) => {
+                    let poller = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        poller.process_logged(&messages).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "cannot receive");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+        // All permits are back when nothing runs any more. It cannot fail: the semaphore is never closed.
+        drop(permits.acquire_many(u32::try_from(concurrency).unwrap_or(u32::MAX)).await);
+    }
+
+    /// Receives one batch and processes it. Returns the number of records received.
+    pub(crate) async fn step(&self) -> Result<usize> {
+        let messages = self.receive().await?;
+        if !messages.is_empty() {
+            self.process_logged(&messages).await;
+        }
+        Ok(messages.len())
+    }
+
+    async fn receive_permitted(
+        &self,
+        permits: &Arc<Semaphore>,
+    ) -> Result<(tokio::sync::OwnedSemaphorePermit, Vec<Message>)> {
+        let permit = Arc::clone(permits).acquire_owned().await?;
+        Ok((permit, self.receive().await?))
+    }
+
+    async fn receive(&self) -> Result<Vec<Message>> {
+        let request = self.client.receive_message().queue_url(&self.queue_url);
+        let received = request
+            .max_number_of_messages(self.mapping.batch_size)
+            .wait_time_seconds(WAIT_SECONDS)
+            .message_system_attribute_names(MessageSystemAttributeName::All)
+            .send()
+            .await?;
+        Ok(received.messages.unwrap_or_default())
+    }
+
+    /// Where the function fails as a whole, all records stay: they come back after the visibility timeout.
+    async fn process_logged(&self, messages: &[Message]) {
+        if let Err(error) = self.process(messages).await {
+            tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "a batch failed");
+        }
+    }
+
+    async fn process(&self, messages: &[Message]) -> Result<()> {
+        let records: Vec<_> = messages.iter().map(|message| self.record(message)).collect();
+        let answer = self.function.invoke(json!({ "Records": records })).await?;
+        let failed = if self.mapping.reports_item_failures() { failures(answer, messages)? } else { Vec::new() };
+        self.delete(messages.iter().filter(|message| !failed.iter().any(|id| Some(id) == message.message_id.as_ref())))
+            .await
+    }
+
+    fn record(&self, message: &Message) -> Value {
+        let attributes = message.attributes.iter().flatten();
+        json!({
+            "messageId": message.message_id,
+            "receiptHandle": message.receipt_handle,
+            "body": message.body,
+            "md5OfBody": message.md5_of_body,
+            "attributes": attributes.map(|(name, value)| (name.to_string(), json!(value))).collect::<serde_json::Map<_, _>>(),
+            "messageAttributes": {},
+            "eventSource": "aws:sqs",
+            "eventSourceARN": self.mapping.queue,
+            "awsRegion": self.region,
+        })
+    }
+
+    async fn delete(&self, messages: impl Iterator<Item = &Message>) -> Result<()> {
+        let entries = messages.enumerate().map(|(index, message)| {
+            let entry = DeleteMessageBatchRequestEntry::builder().id(index.to_string());
+            entry.set_receipt_handle(message.receipt_handle.clone()).build()
+        });
+        let entries: Vec<_> = entries.collect::<Result<_, _>>()?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let request = self.client.delete_message_batch().queue_url(&self.queue_url);
+        let answer = request.set_entries(Some(entries)).send().await.context("cannot delete")?;
+        match answer.failed.first() {
+            None => Ok(()),
+            Some(failed) => bail!("cannot delete: {failed:?}"),
+        }
+    }
+}
+
+/// The ids of the records that the function names as failed. An id that is not one of the batch's makes Lambda keep
+/// the whole batch.
+fn failures(answer: Value, messages: &[Message]) -> Result<Vec<String>> {
+    let answer: SqsBatchResponse = serde_json::from_value(answer).context("not a batch response")?;
+    let failed: Vec<_> = answer.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
+    let known = |id: &String| messages.iter().any(|message| message.message_id.as_ref() == Some(id));
+    match failed.iter().find(|id| !known(id)) {
+        None => Ok(failed),
+        Some(id) => bail!("the answer names the record {id:?}, which is not in the batch"),
+    }
+}

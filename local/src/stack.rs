@@ -1,0 +1,332 @@
+//! The stack: everything that the template describes, started and wired.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use common::{aws::Aws, config::Env};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    functions::Function,
+    gateway::Gateway,
+    mail,
+    poller::Poller,
+    services::{self, Services},
+    template::{Place, Template},
+};
+
+const REGION: &str = "eu-central-1";
+const ACCOUNT: &str = "123456789012";
+
+/// How long a stop waits for what is running: longer than a delivery takes at the most.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// How a stack is started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the tables are kept.
+    pub data: Data,
+    /// Where it listens.
+    pub ports: Ports,
+    /// Environment variables that win over the template's values. A variable that the template does not give to a
+    /// function is not given to it here either.
+    pub env: HashMap<String, String>,
+    /// Whether the queues are polled. Without this nothing leaves a queue until [`Stack::poll`] is called.
+    pub poll: bool,
+}
+
+/// Where the tables are kept.
+#[derive(Debug, Clone)]
+pub enum Data {
+    /// Gone when the stack stops.
+    Memory,
+    /// In a database file in this directory.
+    Directory(PathBuf),
+}
+
+/// The loopback ports to listen on; 0 takes any free one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ports {
+    /// The HTTP API.
+    pub api: u16,
+    /// The tables.
+    pub dynamodb: u16,
+    /// The queues.
+    pub sqs: u16,
+    /// The page of sent mail.
+    pub mail: u16,
+}
+
+/// In memory, on free ports, polling, with the template's values.
+impl Default for Options {
+    fn default() -> Self {
+        Self { data: Data::Memory, ports: Ports::default(), env: HashMap::new(), poll: true }
+    }
+}
+
+/// The whole service, running.
+pub struct Stack {
+    api: String,
+    dynamodb: String,
+    sqs: String,
+    mail: String,
+    queues: BTreeMap<String, String>,
+    tables: BTreeMap<String, String>,
+    dynamodb_client: aws_sdk_dynamodb::Client,
+    sqs_client: aws_sdk_sqs::Client,
+    functions: BTreeMap<String, Arc<Function>>,
+    pollers: BTreeMap<String, Arc<Poller>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    _services: Services,
+}
+
+impl Stack {
+    /// Starts everything; when it returns, everything answers.
+    ///
+    /// # Errors
+    /// A port is in use, the data cannot be opened, or the template and the functions do not fit together.
+    pub async fn start(options: Options) -> Result<Self> {
+        let Options { data, ports, env, poll } = options;
+        let api_listener = services::listen(ports.api, "--api")?;
+        let dynamodb_listener = services::listen(ports.dynamodb, "--dynamodb")?;
+        let sqs_listener = services::listen(ports.sqs, "--sqs")?;
+        let mail_listener = services::listen(ports.mail, "--mail")?;
+        let ses_listener = services::listen(0, "--mail")?;
+        let (api, dynamodb) = (services::address(&api_listener)?, services::address(&dynamodb_listener)?);
+        let (sqs, mail) = (services::address(&sqs_listener)?, services::address(&mail_listener)?);
+
+        let lambda = lambda_variables(&dynamodb, &sqs, &services::address(&ses_listener)?);
+        let place = Place { region: REGION.into(), account: ACCOUNT.into(), api: api.clone(), sqs: sqs.clone() };
+        let template = Template::load(&parameters(&api), place)?;
+
+        let database = services::open_database(database_file(&data)?.as_deref())?;
+        services::create_tables(&database, &template.tables)?;
+        let listeners = [dynamodb_listener, sqs_listener, ses_listener];
+        let services = Services::start(REGION, ACCOUNT, &database, listeners)?;
+
+        let (dynamodb_client, sqs_client) = clients(lambda.clone())?;
+        let queues = services::create_queues(&sqs_client, &template.queues).await?;
+        let functions = functions(&template, &env, &lambda)?;
+        let pollers = pollers(&template, &functions, &queues, &sqs_client)?;
+
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions) };
+        tasks.spawn(serve(api_listener, gateway.router(), stop.clone()));
+        tasks.spawn(serve(mail_listener, mail::router(services.mail.clone()), stop.clone()));
+        if poll {
+            for poller in pollers.values() {
+                tasks.spawn(Arc::clone(poller).run(stop.clone()));
+            }
+        }
+        let tables = template.tables.into_keys().map(|name| (name.clone(), name)).collect();
+        Ok(Self {
+            api,
+            dynamodb,
+            sqs,
+            mail,
+            queues,
+            tables,
+            dynamodb_client,
+            sqs_client,
+            functions,
+            pollers,
+            stop,
+            tasks,
+            _services: services,
+        })
+    }
+
+    /// The HTTP API: `http://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
+    /// The tables' endpoint.
+    #[must_use]
+    pub fn dynamodb(&self) -> &str {
+        &self.dynamodb
+    }
+
+    /// The queues' endpoint.
+    #[must_use]
+    pub fn sqs(&self) -> &str {
+        &self.sqs
+    }
+
+    /// The page of sent mail.
+    #[must_use]
+    pub fn mail(&self) -> &str {
+        &self.mail
+    }
+
+    /// The URL of each queue, by name.
+    #[must_use]
+    pub fn queues(&self) -> &BTreeMap<String, String> {
+        &self.queues
+    }
+
+    /// What each table is called, by its name in the template.
+    #[must_use]
+    pub fn tables(&self) -> &BTreeMap<String, String> {
+        &self.tables
+    }
+
+    /// A client of the tables.
+    #[must_use]
+    pub fn dynamodb_client(&self) -> aws_sdk_dynamodb::Client {
+        self.dynamodb_client.clone()
+    }
+
+    /// A client of the queues.
+    #[must_use]
+    pub fn sqs_client(&self) -> aws_sdk_sqs::Client {
+        self.sqs_client.clone()
+    }
+
+    /// Invokes a function with exactly the JSON that Lambda would hand to it; returns what Lambda would get back.
+    ///
+    /// # Errors
+    /// There is no such function, it does not take this event, it fails, or it runs into its timeout.
+    pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
+        self.functions.get(function).with_context(|| format!("there is no function {function}"))?.invoke(event).await
+    }
+
+    /// One step of a queue: receives one batch, hands it to the queue's function, and deletes what succeeded. Waits
+    /// up to a second for a first record. Returns the number of records received.
+    ///
+    /// # Errors
+    /// No function reads this queue, or the queue cannot be read. That the function fails is none: as with Lambda,
+    /// the records then stay in the queue.
+    pub async fn poll(&self, queue: &str) -> Result<usize> {
+        self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
+    }
+
+    /// Where everything is, as one line for programs.
+    #[must_use]
+    pub fn ready_line(&self) -> Value {
+        json!({
+            "api": self.api,
+            "dynamodb": self.dynamodb,
+            "sqs": self.sqs,
+            "mail": self.mail,
+            "queues": self.queues,
+            "tables": self.tables,
+        })
+    }
+
+    /// Takes nothing new in, waits for what is running, and ends.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
+            tracing::warn!("stopped with work under way: what it took from a queue comes back");
+        }
+    }
+}
+
+/// A stack that is dropped without [`Stack::stop`] ends as well, only not in order.
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What a deployment on this machine would set. Plain http and loopback are allowed as destinations, because that is
+/// where a developer's receiver is.
+fn parameters(api: &str) -> [(&'static str, &str); 4] {
+    [
+        ("BaseUrl", api),
+        ("MailFrom", "mail@example.com"),
+        ("AllowHttpDestinations", "true"),
+        ("AllowedDestinations", "127.0.0.0/8,::1/128"),
+    ]
+}
+
+/// What Lambda itself sets, with the services' addresses on this machine.
+fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<String, String> {
+    let variables = [
+        ("AWS_REGION", REGION),
+        ("AWS_ACCESS_KEY_ID", "local"),
+        ("AWS_SECRET_ACCESS_KEY", "local"),
+        ("AWS_ENDPOINT_URL_DYNAMODB", dynamodb),
+        ("AWS_ENDPOINT_URL_SQS", sqs),
+        ("AWS_ENDPOINT_URL_SES", ses),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+fn database_file(data: &Data) -> Result<Option<PathBuf>> {
+    let Data::Directory(directory) = data else { return Ok(None) };
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    Ok(Some(directory.join("dynamodb.sqlite")))
+}
+
+fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client, aws_sdk_sqs::Client)> {
+    let env = Env::new(move |name| lambda.get(name).cloned());
+    let aws = Aws::new(&env)?;
+    Ok((aws.dynamodb(), aws.sqs()))
+}
+
+fn functions(
+    template: &Template,
+    overrides: &HashMap<String, String>,
+    lambda: &HashMap<String, String>,
+) -> Result<BTreeMap<String, Arc<Function>>> {
+    let arn_prefix = format!("arn:aws:lambda:{REGION}:{ACCOUNT}");
+    let functions = template.functions.iter().map(|(name, properties)| {
+        let function = Function::new(name, properties, &arn_prefix, overrides, lambda)?;
+        Ok((name.clone(), Arc::new(function)))
+    });
+    functions.collect()
+}
+
+fn routes(
+    template: &Template,
+    functions: &BTreeMap<String, Arc<Function>>,
+) -> Vec<(crate::template::Route, Arc<Function>)> {
+    let mapped = template.functions.values().zip(functions.values());
+    mapped
+        .flat_map(|(properties, function)| properties.routes().map(|route| (route.clone(), Arc::clone(function))))
+        .collect()
+}
+
+fn pollers(
+    template: &Template,
+    functions: &BTreeMap<String, Arc<Function>>,
+    queues: &BTreeMap<String, String>,
+    client: &aws_sdk_sqs::Client,
+) -> Result<BTreeMap<String, Arc<Poller>>> {
+    let mut pollers = BTreeMap::new();
+    for (properties, function) in template.functions.values().zip(functions.values()) {
+        for mapping in properties.mappings() {
+            let name = mapping.queue_name().to_owned();
+            let poller = Poller {
+                mapping: mapping.clone(),
+                queue_url: queues.get(&name).with_context(|| format!("there is no queue {name}"))?.clone(),
+                region: REGION.to_owned(),
+                client: client.clone(),
+                function: Arc::clone(function),
+            };
+            pollers.insert(name, Arc::new(poller));
+        }
+    }
+    Ok(pollers)
+}
+
+async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+    let server = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
+    if let Err(error) = server.await {
+        tracing::error!(%error, "a server ended");
+    }
+}

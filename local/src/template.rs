@@ -1,0 +1,228 @@
+//! `template.yaml`, read as CloudFormation would read it.
+
+mod evaluate;
+mod yaml;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+use evaluate::Scope;
+pub(crate) use evaluate::text;
+
+/// Compiled in, so that the binary runs from any folder.
+const SOURCE: &str = include_str!("../../template.yaml");
+
+/// Where the resources of the template stand on this machine.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) region: String,
+    pub(crate) account: String,
+    pub(crate) api: String,
+    pub(crate) sqs: String,
+}
+
+/// What the template describes, every reference in it resolved.
+pub(crate) struct Template {
+    /// By name.
+    pub(crate) functions: BTreeMap<String, Function>,
+    /// The properties of each table, by name.
+    pub(crate) tables: BTreeMap<String, Value>,
+    /// The properties of each queue, by name.
+    pub(crate) queues: BTreeMap<String, Value>,
+}
+
+/// A function's properties.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Function {
+    pub(crate) memory_size: i32,
+    /// In seconds.
+    timeout: u64,
+    environment: Environment,
+    #[serde(default)]
+    events: BTreeMap<String, Event>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Environment {
+    variables: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "Type", content = "Properties")]
+enum Event {
+    HttpApi(Route),
+    #[serde(rename = "SQS")]
+    Sqs(Mapping),
+}
+
+/// Which requests API Gateway hands to a function.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Route {
+    /// `ANY` for all.
+    pub(crate) method: String,
+    /// May end in a greedy variable, such as `{proxy+}`.
+    pub(crate) path: String,
+}
+
+/// Which queue Lambda polls for a function, and how.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Mapping {
+    /// The ARN.
+    pub(crate) queue: String,
+    pub(crate) batch_size: i32,
+    #[serde(default)]
+    pub(crate) function_response_types: Vec<String>,
+    pub(crate) scaling_config: ScalingConfig,
+}
+
+/// How far a mapping scales.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ScalingConfig {
+    pub(crate) maximum_concurrency: usize,
+}
+
+impl Template {
+    /// The project's template, deployed at `place` with `parameters`.
+    pub(crate) fn load(parameters: &[(&str, &str)], place: Place) -> Result<Self> {
+        let root = yaml::parse(SOURCE)?;
+        let scope = Scope::new(&root, parameters, place);
+        let mut template = Self { functions: BTreeMap::new(), tables: BTreeMap::new(), queues: BTreeMap::new() };
+        let resources = root.get("Resources").and_then(Value::as_object).context("the template has no Resources")?;
+        for (logical, resource) in resources {
+            let kind = resource.get("Type").and_then(Value::as_str).unwrap_or_default();
+            let properties = resource.get("Properties").cloned().unwrap_or_else(|| Value::Object(Default::default()));
+            let name = local_name(logical);
+            match kind {
+                "AWS::Serverless::Function" => {
+                    let properties = with_globals(&root, properties);
+                    let function = scope.evaluate(&properties).and_then(|value| Ok(serde_json::from_value(value)?));
+                    template.functions.insert(name, function.with_context(|| logical.clone())?);
+                }
+                "AWS::DynamoDB::Table" => {
+                    template.tables.insert(name, scope.evaluate(&properties).with_context(|| logical.clone())?);
+                }
+                "AWS::SQS::Queue" => {
+                    template.queues.insert(name, scope.evaluate(&properties).with_context(|| logical.clone())?);
+                }
+                // Nothing else exists on this machine.
+                _ => {}
+            }
+        }
+        Ok(template)
+    }
+}
+
+impl Function {
+    /// When Lambda ends it.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
+    /// The environment variables that the template gives it.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> {
+        self.environment.variables.iter().map(|(name, value)| (name.clone(), text(value)))
+    }
+
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.events.values().filter_map(|event| if let Event::HttpApi(route) = event { Some(route) } else { None })
+    }
+
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        self.events.values().filter_map(|event| if let Event::Sqs(mapping) = event { Some(mapping) } else { None })
+    }
+}
+
+impl Mapping {
+    /// The queue's name: the last part of its ARN.
+    pub(crate) fn queue_name(&self) -> &str {
+        self.queue.rsplit(':').next().unwrap_or_default()
+    }
+
+    /// Whether the function's answer says which records failed. Without this, Lambda does not look at it.
+    pub(crate) fn reports_item_failures(&self) -> bool {
+        self.function_response_types.iter().any(|kind| kind == "ReportBatchItemFailures")
+    }
+}
+
+/// What a resource without an explicit name is called here: its logical id without the suffix for its kind, in kebab
+/// case.
+pub(crate) fn local_name(logical: &str) -> String {
+    let stem = ["Function", "Table", "Queue"].iter().find_map(|kind| logical.strip_suffix(kind)).unwrap_or(logical);
+    let mut name = String::new();
+    for character in stem.chars() {
+        if character.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(character.to_ascii_lowercase());
+    }
+    name
+}
+
+/// A function's properties over those that SAM's `Globals` section gives to all of them.
+fn with_globals(root: &Value, properties: Value) -> Value {
+    let mut merged = root.pointer("/Globals/Function").cloned().unwrap_or_default();
+    match (&mut merged, properties) {
+        (Value::Object(merged), Value::Object(own)) => merged.extend(own),
+        (merged, own) => *merged = own,
+    }
+    merged
+}
+
+#[cfg(test)]
+impl Place {
+    pub(crate) fn example() -> Self {
+        Self {
+            region: "eu-central-1".to_owned(),
+            account: "123456789012".to_owned(),
+            api: "http://127.0.0.1:9000".to_owned(),
+            sqs: "http://127.0.0.1:9324".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(local_name("JobEventsDeadQueue"), "job-events-dead");
+        assert_eq!(local_name("ApiKeysTable"), "api-keys");
+        assert_eq!(local_name("AuthSignupAndCreateOrgFunction"), "auth-signup-and-create-org");
+    }
+
+    #[test]
+    fn the_template_is_read() -> Result<()> {
+        let template = Template::load(&[("MailFrom", "mail@example.com")], Place::example())?;
+        assert_eq!(template.functions.len(), 8);
+        assert_eq!(template.tables.len(), 6);
+        let queues: Vec<_> = template.queues.keys().map(String::as_str).collect();
+        assert_eq!(queues, ["deliveries", "deliveries-dead", "job-events", "job-events-dead"]);
+
+        let deliver = template.functions.get("webhooks-deliver").context("webhooks-deliver")?;
+        let polled: Vec<_> = deliver.mappings().map(Mapping::queue_name).collect();
+        assert_eq!(polled, ["deliveries", "job-events"]);
+        let variables: BTreeMap<_, _> = deliver.variables().collect();
+        assert_eq!(variables.get("DELIVERY_TIMEOUT").map(String::as_str), Some("15"));
+        assert_eq!(variables.get("WEBHOOK_ENDPOINTS_TABLE").map(String::as_str), Some("webhook-endpoints"));
+        Ok(())
+    }
+
+    #[test]
+    fn every_reference_of_the_template_resolves() -> Result<()> {
+        let root = yaml::parse(SOURCE)?;
+        let scope = Scope::new(&root, &[("MailFrom", "mail@example.com")], Place::example());
+        for section in ["Globals", "Resources", "Outputs"] {
+            scope.evaluate(root.get(section).context(section)?)?;
+        }
+        Ok(())
+    }
+}

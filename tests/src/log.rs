@@ -1,0 +1,44 @@
+//! The log of everything that runs in this process, to look for what must be in it and what must not.
+
+use std::{
+    io,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
+
+static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+/// Starts to collect the log, as the functions write it in Lambda. Once for all tests of the process.
+pub fn collect() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| common::log::subscriber(tracing::level_filters::LevelFilter::TRACE, Collector).init());
+}
+
+/// All that was logged so far.
+#[must_use]
+pub fn collected() -> String {
+    String::from_utf8_lossy(&LINES.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+}
+
+#[derive(Clone)]
+struct Collector;
+
+impl<'a> MakeWriter<'a> for Collector {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self
+    }
+}
+
+impl io::Write for Collector {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LINES.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! The service on loopback ports, with what a test does to it in words.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use local::{Data, Options, Ports, Stack};
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+
+/// The service, and a client for its HTTP door.
+pub struct World {
+    /// The service.
+    pub stack: Stack,
+    /// The client.
+    pub http: reqwest::Client,
+}
+
+/// An HTTP answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, where that is JSON; else a string.
+    pub body: Value,
+}
+
+impl Answer {
+    /// What is inside the envelope.
+    #[must_use]
+    pub fn json(&self) -> &Value {
+        self.body.get("json").unwrap_or(&Value::Null)
+    }
+
+    /// What is inside the envelope of a success.
+    #[must_use]
+    pub fn ok(&self) -> &Value {
+        assert_eq!(self.status, 200, "{}", self.body);
+        self.json()
+    }
+
+    /// Status, code and reason of an error in the envelope.
+    #[must_use]
+    pub fn error(&self) -> (u16, &str, &str) {
+        let error = self.json();
+        assert_eq!(error["status"], self.status, "{}", self.body);
+        (self.status, error["code"].as_str().unwrap_or_default(), error["data"]["reason"].as_str().unwrap_or_default())
+    }
+
+    /// Field and code of every issue.
+    #[must_use]
+    pub fn issues(&self) -> Vec<(&str, &str)> {
+        let issues = self.json()["data"]["issues"].as_array().expect("issues");
+        issues
+            .iter()
+            .map(|issue| (issue["path"][0].as_str().unwrap_or_default(), issue["code"].as_str().unwrap_or_default()))
+            .collect()
+    }
+}
+
+/// Somebody who signed up, verified their email and has a key.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    /// The organization.
+    pub id: String,
+    /// Its slug.
+    pub slug: String,
+    /// The user who founded it.
+    pub user: String,
+    /// Their email.
+    pub email: String,
+    /// The session cookie, as a `cookie` header.
+    pub cookie: String,
+    /// The API key.
+    pub key: String,
+}
+
+/// Passwords in tests are hashed cheaply, and nothing moves in the queues until a test says so.
+const SETTINGS: [(&str, &str); 2] = [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1")];
+
+impl World {
+    /// A new world.
+    pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// A new world in which these settings are others than the template's.
+    pub async fn with(settings: &[(&str, &str)]) -> Self {
+        crate::log::collect();
+        let env: HashMap<String, String> =
+            SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let options = Options { data: Data::Memory, ports: Ports::default(), env, poll: false };
+        let stack = Stack::start(options).await.expect("the service starts");
+        let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
+        Self { stack, http: http.build().expect("a client") }
+    }
+
+    /// Calls `POST /v1/{route}` with these fields and, if it is not empty, this key.
+    pub async fn rpc(&self, key: &str, route: &str, fields: Value) -> Answer {
+        self.post(key, &format!("/v1/{route}"), json!({ "json": fields }).to_string().into_bytes()).await
+    }
+
+    /// Posts bytes.
+    pub async fn post(&self, key: &str, path: &str, body: Vec<u8>) -> Answer {
+        let request = self.http.post(self.url(path)).body(body);
+        self.send(if key.is_empty() { request } else { request.header("x-api-key", key) }).await
+    }
+
+    /// Sends any request.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        let response = request.send().await.expect("an answer");
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.expect("a complete answer");
+        Answer { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
+    }
+
+    /// A URL of the API.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.stack.api())
+    }
+
+    /// The fields of a sign-up that nothing is wrong with.
+    #[must_use]
+    pub fn sign_up_fields(slug: &str) -> Value {
+        json!({
+            "name": "Jo Doe", "email": format!("jo@{slug}.example.com"), "password": "correct horse battery",
+            "organizationName": "Doe & Co", "organizationSlug": slug, "debugNotificationEmail": "ops@example.com",
+        })
+    }
+
+    /// Signs up; answers the answer's fields.
+    pub async fn sign_up(&self, slug: &str) -> Value {
+        self.rpc("", "auth/signupAndCreateOrg", Self::sign_up_fields(slug)).await.ok().clone()
+    }
+
+    /// Signs up, opens the link in the mail, and issues a key.
+    pub async fn tenant(&self, slug: &str) -> Tenant {
+        let account = self.sign_up(slug).await;
+        let text = |name: &str| account[name].as_str().expect("a text").to_owned();
+        let (email, cookie) = (text("email"), cookie(&account));
+        let link = link(&self.mail_to(&email).await);
+        assert_eq!(self.send(self.http.get(link)).await.status, 200);
+        let issued = self.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
+        let key = issued.body["key"].as_str().expect("a key").to_owned();
+        Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
+    }
+
+    /// Posts JSON to `/api/auth/{route}`, as the command-line client does.
+    pub async fn cli(&self, cookie: &str, route: &str, body: Value) -> Answer {
+        let request = self.http.post(self.url(&format!("/api/auth/{route}"))).json(&body);
+        self.send(request.header("cookie", cookie).header("origin", self.stack.api())).await
+    }
+
+    /// The session that a cookie stands for, as `get-session` answers it.
+    pub async fn session(&self, cookie: &str) -> Answer {
+        self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await
+    }
+
+    /// The newest mail to an address.
+    pub async fn mail_to(&self, email: &str) -> Value {
+        let messages = self.send(self.http.get(format!("{}/messages", self.stack.mail()))).await.body;
+        let mut messages = messages.as_array().expect("a list of mails").clone();
+        messages.retain(|mail| mail["to"] == json!([email]));
+        messages.sort_by_key(|mail| mail["sent_at"].to_string());
+        messages.pop().expect("a mail")
+    }
+
+    /// Stores a pending invitation that holds until `expires_at`, in Unix seconds.
+    pub async fn invitation(&self, organization: &str, email: &str, expires_at: i64) -> String {
+        let id = uuid::Uuid::now_v7().to_string();
+        let text = |value: &str| AttributeValue::S(value.to_owned());
+        self.stack
+            .dynamodb_client()
+            .put_item()
+            .table_name("invitations")
+            .item("invitation_id", text(&id))
+            .item("organization_id", text(organization))
+            .item("email", text(email))
+            .item("role", text("member"))
+            .item("status", text("pending"))
+            .item("expires_at", AttributeValue::N(expires_at.to_string()))
+            .send()
+            .await
+            .expect("the invitation is stored");
+        id
+    }
+
+    /// Every item of a table.
+    pub async fn items(&self, table: &str) -> Vec<HashMap<String, AttributeValue>> {
+        let scan = self.stack.dynamodb_client().scan().table_name(table).send().await.expect("the table is read");
+        scan.items.unwrap_or_default()
+    }
+
+    /// Stores an endpoint; answers its id.
+    pub async fn endpoint(&self, tenant: &Tenant, url: &str, secret: &str) -> String {
+        let fields = json!({"url": url, "signing_secret": secret});
+        let answer = self.rpc(&tenant.key, "webhooks/create", fields).await;
+        answer.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Sends a message to a queue.
+    pub async fn enqueue(&self, queue: &str, body: impl Into<String>) {
+        let url = self.stack.queues().get(queue).expect("a queue of that name");
+        self.stack.sqs_client().send_message().queue_url(url).message_body(body).send().await.expect("it is sent");
+    }
+
+    /// Takes all messages out of a queue that can be seen at this moment.
+    pub async fn drain(&self, queue: &str) -> Vec<Value> {
+        let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue of that name"));
+        let mut messages = Vec::new();
+        loop {
+            let batch = sqs.receive_message().queue_url(url).max_number_of_messages(10).send().await;
+            let batch = batch.expect("the queue answers").messages.unwrap_or_default();
+            if batch.is_empty() {
+                return messages;
+            }
+            for message in batch {
+                let body = message.body().expect("a body");
+                messages.push(serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned())));
+                let handle = message.receipt_handle().expect("a receipt handle");
+                sqs.delete_message().queue_url(url).receipt_handle(handle).send().await.expect("it is deleted");
+            }
+        }
+    }
+}
+
+/// The session cookie of a sign-up, as a `cookie` header.
+#[must_use]
+pub fn cookie(account: &Value) -> String {
+    let set_cookie = account["setCookie"][0].as_str().expect("a cookie");
+    set_cookie.split(';').next().unwrap_or_default().to_owned()
+}
+
+/// The link that stands alone on a line of a mail.
+#[must_use]
+pub fn link(mail: &Value) -> String {
+    let text = mail["text"].as_str().expect("a text part");
+    text.lines().find(|line| line.starts_with("http")).expect("a link").to_owned()
+}

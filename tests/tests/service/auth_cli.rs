@@ -1,0 +1,182 @@
+//! Contract 5: the command-line authentication flow.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{
+    World,
+    world::{cookie, link},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_link_in_the_mail_verifies_once() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    let page = world.send(world.http.get(&link)).await;
+    assert_eq!(page.status, 200);
+    assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+    assert!(page.headers["content-security-policy"].to_str().expect("a policy").starts_with("default-src 'none'"));
+    assert_eq!(page.headers["referrer-policy"], "no-referrer");
+    assert!(page.body.as_str().expect("a page").contains("Your email address is confirmed"));
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], true);
+    let again = world.send(world.http.get(&link)).await;
+    assert_eq!(again.status, 400);
+    assert!(again.body.as_str().expect("a page").contains("This link does not work"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_16_verifications_at_once_one_succeeds() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    let answers = join_all((0..16).map(|_| world.send(world.http.get(&link)))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.status == 400).count(), 15);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_token_gets_the_page_that_says_so() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let session = account["sessionToken"].as_str().expect("a token");
+    for query in ["", "?token=", "?token=x", &format!("?token={}", "a".repeat(43)), &format!("?token={session}")] {
+        let answer = world.send(world.http.get(world.url(&format!("/api/auth/verify-email{query}")))).await;
+        assert_eq!(answer.status, 400, "{query}");
+    }
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verified_person_is_sent_on_to_a_trusted_origin_only() {
+    let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
+    for (slug, callback, sent_on) in [
+        ("a1", "https://app.example.com/welcome".to_owned(), true),
+        ("a2", world.url("/somewhere"), true),
+        ("a3", "https://evil.example.com/welcome".to_owned(), false),
+        ("a4", "https://app.example.com.evil.com/".to_owned(), false),
+        ("a5", "javascript:alert(1)".to_owned(), false),
+        ("a6", "//evil.example.com".to_owned(), false),
+    ] {
+        world.sign_up(slug).await;
+        let link = link(&world.mail_to(&format!("jo@{slug}.example.com")).await);
+        let answer = world.send(world.http.get(link).query(&[("callbackURL", &callback)])).await;
+        assert_eq!(answer.status, if sent_on { 302 } else { 200 }, "{callback}");
+        if sent_on {
+            assert_eq!(answer.headers["location"], callback);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_says_who_is_signed_in() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let answer = world.session(&cookie(&account)).await;
+    assert_eq!(answer.status, 200);
+    let session = &answer.body["session"];
+    assert_eq!(
+        answer.body,
+        json!({
+            "session": {"id": session["id"], "expiresAt": session["expiresAt"]},
+            "user": {
+                "id": account["userId"], "email": "jo@acme.example.com", "name": "Jo Doe", "emailVerified": false,
+            },
+        })
+    );
+    let expires: jiff::Timestamp = session["expiresAt"].as_str().expect("a time").parse().expect("a time");
+    let days = (expires.as_second() - jiff::Timestamp::now().as_second()) / 86_400;
+    assert!((29..=30).contains(&days), "{days}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_signed_in_without_a_good_cookie() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    for cookie in ["", "session_token=x", &format!("session_token={}", "a".repeat(43))] {
+        let answer = world.session(cookie).await;
+        assert_eq!((answer.status, answer.body), (200, Value::Null), "{cookie}");
+    }
+    let tokens = world.items("tokens").await;
+    let session = tokens.iter().find(|item| item["kind"].as_s().is_ok_and(|kind| kind == "session")).expect("one");
+    let mut expired = session.clone();
+    let now = jiff::Timestamp::now().as_second().to_string();
+    expired.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.put_item().table_name("tokens").set_item(Some(expired)).send().await.expect("it is stored");
+    assert_eq!(world.session(&cookie(&account)).await.body, Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_issued_to_a_verified_user_and_shown_once() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let cookie = cookie(&account);
+    let unverified = world.cli(&cookie, "api-key/create", json!({"name": "laptop"})).await;
+    assert_eq!((unverified.status, &unverified.body["code"]), (403, &json!("FORBIDDEN")));
+    world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
+    let issued = world.cli(&cookie, "api-key/create", json!({"name": " laptop "})).await;
+    assert_eq!(issued.status, 200, "{issued:?}");
+    let key = issued.body["key"].as_str().expect("a key");
+    assert!(key.starts_with("ak_") && key.len() == 46, "{key}");
+    assert_eq!(
+        issued.body,
+        json!({
+            "id": issued.body["id"], "name": "laptop", "prefix": "ak_", "start": key[..9], "key": key,
+            "enabled": true, "createdAt": issued.body["createdAt"],
+        })
+    );
+    assert!(!format!("{:?}", world.items("api-keys").await).contains(&key[3..]));
+    world.rpc(key, "webhooks/list", json!({})).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn issuing_a_key_needs_a_session_and_our_origin() {
+    let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
+    let tenant = world.tenant("acme").await;
+    let create = |cookie: &str, origin: Option<&str>| {
+        let request = world.http.post(world.url("/api/auth/api-key/create")).json(&json!({"name": "x"}));
+        let request = if cookie.is_empty() { request } else { request.header("cookie", cookie) };
+        world.send(match origin {
+            Some(origin) => request.header("origin", origin),
+            None => request,
+        })
+    };
+    assert_eq!(create(&tenant.cookie, Some("https://app.example.com")).await.status, 200);
+    for origin in [None, Some("https://evil.example.com"), Some("null")] {
+        assert_eq!(create(&tenant.cookie, origin).await.status, 403, "{origin:?}");
+    }
+    assert_eq!(create("", None).await.status, 401);
+    assert_eq!(create("session_token=x", Some(world.stack.api())).await.status, 401);
+    let by_key = world.http.post(world.url("/api/auth/api-key/create")).header("x-api-key", &tenant.key);
+    assert_eq!(world.send(by_key.json(&json!({"name": "x"}))).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_bodies_and_unknown_routes_get_the_flows_own_shape() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let create = |body: Vec<u8>| {
+        let request = world.http.post(world.url("/api/auth/api-key/create")).body(body);
+        world.send(request.header("cookie", &tenant.cookie).header("origin", world.stack.api()))
+    };
+    for body in [
+        b"x".to_vec(),
+        b"[]".to_vec(),
+        b"null".to_vec(),
+        vec![0xff],
+        Vec::new(),
+        b"{}".to_vec(),
+        br#"{"name":""}"#.to_vec(),
+        br#"{"name":7}"#.to_vec(),
+    ] {
+        let answer = create(body).await;
+        assert_eq!((answer.status, &answer.body["code"]), (400, &json!("BAD_REQUEST")), "{answer:?}");
+        assert!(answer.body["message"].is_string());
+    }
+    let large = create(vec![b'x'; 70_000]).await;
+    assert_eq!((large.status, &large.body["code"]), (413, &json!("PAYLOAD_TOO_LARGE")));
+    let unknown = world.send(world.http.get(world.url("/api/auth/unknown"))).await;
+    assert_eq!((unknown.status, &unknown.body["code"]), (404, &json!("NOT_FOUND")));
+    let method = world.send(world.http.get(world.url("/api/auth/api-key/create"))).await;
+    assert_eq!((method.status, &method.body["code"]), (405, &json!("METHOD_NOT_SUPPORTED")));
+}

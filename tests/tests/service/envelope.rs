@@ -1,0 +1,160 @@
+//! Contract 1: the envelope of every `POST /v1/...` route.
+
+use serde_json::{Value, json};
+use tests::World;
+
+const LIST: &str = "/v1/webhooks/list";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_fields_can_be_said_in_many_ways() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    for body in ["", "{}", r#"{"json":{}}"#, r#"{"json":null}"#, r#"{"meta":[[3]]}"#, r#"{"json":{"x":1},"meta":{}}"#] {
+        let answer = world.post(&key, LIST, body.into()).await;
+        assert_eq!(answer.ok(), &json!({"webhook_endpoints": []}), "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_is_json_with_a_request_id_and_is_not_cached() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    for answer in [
+        world.post(&key, LIST, Vec::new()).await,
+        world.post("", LIST, Vec::new()).await,
+        world.post(&key, LIST, b"x".to_vec()).await,
+        world.post("", "/v1/auth/signupAndCreateOrg", b"{}".to_vec()).await,
+    ] {
+        assert_eq!(answer.headers["content-type"], "application/json", "{answer:?}");
+        assert_eq!(answer.headers["cache-control"], "no-store", "{answer:?}");
+        assert_eq!(answer.headers["x-request-id"].len(), 36, "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_not_the_envelope_is_malformed() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    let deep = [vec![b'['; 30_000], vec![b']'; 30_000]].concat();
+    let deep_inside = [br#"{"json":{"id":"#.to_vec(), deep.clone(), b"}}".to_vec()].concat();
+    let bodies: [Vec<u8>; 9] = [
+        b"garbage".to_vec(),
+        b"null".to_vec(),
+        b"[]".to_vec(),
+        b"7".to_vec(),
+        b"\"json\"".to_vec(),
+        b"{\"json\":".to_vec(),
+        vec![0xff, 0xfe, 0x00],
+        deep,
+        deep_inside,
+    ];
+    for body in bodies {
+        for (key, route) in [(key.as_str(), "/v1/webhooks/create"), ("", "/v1/auth/signupAndCreateOrg")] {
+            let answer = world.post(key, route, body.clone()).await;
+            assert_eq!(
+                answer.body,
+                json!({"json": {
+                    "defined": false, "code": "BAD_REQUEST", "status": 400,
+                    "message": "Malformed request. The body must be JSON of the form {\"json\": {...}}.",
+                }})
+            );
+            assert_eq!(answer.status, 400);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_that_is_no_object_is_an_issue() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    for fields in [json!([]), json!("x"), json!(1), json!(true)] {
+        let answer = world.rpc(&key, "webhooks/list", fields).await;
+        assert_eq!(answer.error(), (400, "BAD_REQUEST", ""));
+        assert_eq!(answer.issues(), [("", "invalid_type")]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_64_kib_are_refused_before_anything_is_parsed() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    for (key, route) in [(key.as_str(), LIST), ("", LIST), ("", "/v1/auth/acceptInviteAndSignup")] {
+        let answer = world.post(key, route, vec![b'x'; 70_000]).await;
+        assert_eq!(answer.error(), (413, "PAYLOAD_TOO_LARGE", ""));
+    }
+    let full = [br#"{"json":{}}"#.to_vec(), vec![b' '; 64 * 1024 - 11]].concat();
+    assert_eq!(world.post(&key, LIST, full.clone()).await.status, 200);
+    assert_eq!(world.post(&key, LIST, [full, vec![b' ']].concat()).await.status, 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_issue_of_an_input_is_told() {
+    let world = World::start().await;
+    let answer = world
+        .rpc(
+            "",
+            "auth/signupAndCreateOrg",
+            json!({
+                "name": " ", "email": "nobody", "password": "short", "organizationName": 7, "organizationSlug": "-A",
+            }),
+        )
+        .await;
+    assert_eq!(answer.error(), (400, "BAD_REQUEST", ""));
+    assert_eq!(answer.json()["message"], "Input validation failed");
+    assert_eq!(
+        answer.issues(),
+        [
+            ("name", "too_small"),
+            ("email", "invalid_format"),
+            ("password", "too_small"),
+            ("organizationName", "invalid_type"),
+            ("organizationSlug", "invalid_format"),
+            ("organizationSlug", "invalid_format"),
+            ("debugNotificationEmail", "invalid_type"),
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_method_gets_the_error_shape_of_the_function() {
+    let world = World::start().await;
+    let mut event: Value = serde_json::from_str(include_str!("../../../events/webhooks-list.json")).expect("an event");
+    event["requestContext"]["http"]["method"] = json!("GET");
+    let response = world.stack.invoke("webhooks-list", event).await.expect("an answer");
+    assert_eq!(response["statusCode"], 405);
+    let body: Value = serde_json::from_str(response["body"].as_str().expect("a body")).expect("JSON");
+    assert_eq!(body["json"]["code"], "METHOD_NOT_SUPPORTED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_function_is_mapped_to_is_answered_by_the_gateway() {
+    let world = World::start().await;
+    for request in [
+        world.http.post(world.url("/v1/webhooks/unknown")),
+        world.http.get(world.url(LIST)),
+        world.http.post(world.url("/v1/webhooks/list/more")),
+        world.http.get(world.url("/")),
+    ] {
+        let answer = world.send(request).await;
+        assert_eq!((answer.status, answer.body), (404, json!({"message": "Not Found"})));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_ours_says_nothing_about_its_cause_but_the_log_does() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("it is deleted");
+    let answer = world.post(&key, LIST, Vec::new()).await;
+    assert_eq!(
+        answer.body,
+        json!({"json": {
+            "defined": false, "code": "INTERNAL_SERVER_ERROR", "status": 500, "message": "Internal server error",
+        }})
+    );
+    let id = answer.headers["x-request-id"].to_str().expect("an id").to_owned();
+    let log = tests::log::collected();
+    let line = log.lines().find(|line| line.contains(&id)).expect("a line with the request id");
+    assert!(line.contains("listing endpoints") && line.contains("ResourceNotFoundException"), "{line}");
+}

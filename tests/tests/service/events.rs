@@ -1,0 +1,63 @@
+//! Every sample event is what its function takes, so that it can be used by hand too.
+
+use serde_json::{Value, json};
+use tests::World;
+
+async fn invoke(function: &str, event: &str) -> (u64, Value) {
+    let world = World::start().await;
+    let event = serde_json::from_str(event).expect("an event");
+    let response = world.stack.invoke(function, event).await.expect("an answer");
+    let body = response["body"].as_str().map(|body| serde_json::from_str(body).expect("JSON"));
+    (response["statusCode"].as_u64().unwrap_or_default(), body.unwrap_or(response))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auth_signup_and_create_org() {
+    let (status, body) =
+        invoke("auth-signup-and-create-org", include_str!("../../../events/auth-signup-and-create-org.json")).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body["json"]["sessionToken"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auth_accept_invite_and_signup() {
+    let (status, body) =
+        invoke("auth-accept-invite-and-signup", include_str!("../../../events/auth-accept-invite-and-signup.json"))
+            .await;
+    assert_eq!((status, &body["json"]["message"]), (404, &json!("Invitation not found")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auth_cli() {
+    let (status, body) = invoke("auth-cli", include_str!("../../../events/auth-cli.json")).await;
+    assert_eq!((status, body), (200, Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks() {
+    for (function, event) in [
+        ("webhooks-create", include_str!("../../../events/webhooks-create.json")),
+        ("webhooks-list", include_str!("../../../events/webhooks-list.json")),
+        ("webhooks-update", include_str!("../../../events/webhooks-update.json")),
+        ("webhooks-delete", include_str!("../../../events/webhooks-delete.json")),
+    ] {
+        let (status, body) = invoke(function, event).await;
+        assert_eq!((status, &body["json"]["code"]), (401, &json!("UNAUTHORIZED")), "{function}");
+        let mut event: Value = serde_json::from_str(event).expect("an event");
+        let world = World::start().await;
+        event["headers"]["x-api-key"] = json!(world.tenant("acme").await.key);
+        let response = world.stack.invoke(function, event).await.expect("an answer");
+        let expected = if matches!(function, "webhooks-create" | "webhooks-list") { 200 } else { 404 };
+        assert_eq!(response["statusCode"], expected, "{function}: {response}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_deliver() {
+    let receiver = tests::Receiver::start().await;
+    let event = include_str!("../../../events/webhooks-deliver.json")
+        .replace("https://example.com/hook", &receiver.url("/hook"));
+    let (_, response) = invoke("webhooks-deliver", &event).await;
+    assert_eq!(response, json!({"batchItemFailures": []}));
+    assert_eq!(receiver.received().await.len(), 1);
+}

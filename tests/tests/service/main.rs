@@ -1,0 +1,11 @@
+//! What the service promises, by route and by noun.
+
+mod accept_invite_and_signup;
+mod auth_cli;
+mod delivery;
+mod envelope;
+mod events;
+mod secrets;
+mod signup_and_create_org;
+mod template;
+mod webhooks;

@@ -1,0 +1,53 @@
+//! No secret reaches the log: every kind of secret goes through every door, and none is found there.
+
+use serde_json::json;
+use tests::{Receiver, World, world::link};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_canary_reaches_the_log() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let password = "canary-password-5d1f";
+    let mut fields = World::sign_up_fields("canary");
+    fields["password"] = json!(password);
+    let account = world.rpc("", "auth/signupAndCreateOrg", fields.clone()).await.ok().clone();
+    world.rpc("", "auth/signupAndCreateOrg", fields).await;
+    let session = account["sessionToken"].as_str().expect("a token").to_owned();
+    let cookie = tests::world::cookie(&account);
+    let link = link(&world.mail_to("jo@canary.example.com").await);
+    let verification = link.rsplit('=').next().expect("a token").to_owned();
+    world.send(world.http.get(&link)).await;
+    world.send(world.http.get(&link)).await;
+    let issued = world.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
+    let key = issued.body["key"].as_str().expect("a key").to_owned();
+
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
+    let (secret, callback_secret) = ("canary-signing-7e2a", "canary-callback-91c4");
+    let query = "canary-query-3b8d";
+    let fields = json!({"url": receiver.url(&format!("/?token={query}")), "signing_secret": secret});
+    world.rpc(&key, "webhooks/create", fields.clone()).await.ok();
+    world.rpc(&key, "webhooks/create", json!({"url": 7, "signing_secret": secret, "active": secret})).await;
+    let tenant = account["organizationId"].as_str().expect("an id");
+    let result = "canary-result-66f0";
+    let event = json!({"event": "job.completed", "tenant_id": tenant, "job_id": "j", "result": result});
+    let mut to_callback = event.clone();
+    to_callback["callback_url"] = json!(receiver.url(&format!("/callback?token={query}")));
+    to_callback["callback_secret"] = json!(callback_secret);
+    let mut malformed = to_callback.clone();
+    malformed["callback_url"] = json!(format!("not a url {query}"));
+    for message in [event, to_callback, malformed] {
+        world.enqueue("job-events", message.to_string()).await;
+    }
+    world
+        .enqueue("deliveries", json!({"tenant_id": callback_secret, "callback_secret": callback_secret}).to_string())
+        .await;
+    world.stack.poll("job-events").await.expect("a step");
+    world.stack.poll("deliveries").await.expect("a step");
+    assert_eq!(receiver.wait_for(4).await.len(), 4);
+
+    let log = tests::log::collected();
+    assert!(log.contains(tenant), "the log was collected");
+    for canary in [password, &session, &verification, &key, secret, callback_secret, query, result] {
+        let found = log.lines().find(|line| line.contains(canary));
+        assert_eq!(found, None, "{canary}");
+    }
+}

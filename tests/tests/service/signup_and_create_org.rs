@@ -1,0 +1,182 @@
+//! Contract 3: `POST /v1/auth/signupAndCreateOrg`.
+
+use std::collections::HashSet;
+
+use futures::future::join_all;
+use serde_json::json;
+use tests::{
+    World,
+    world::{cookie, link},
+};
+
+const ROUTE: &str = "auth/signupAndCreateOrg";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_up_answers_the_account_with_a_session() {
+    let world = World::start().await;
+    let mut fields = World::sign_up_fields("acme");
+    fields["email"] = json!("  Jo@Acme.Example.COM ");
+    let answer = world.rpc("", ROUTE, fields).await;
+    let account = answer.ok();
+    let names: HashSet<_> = account.as_object().expect("fields").keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        HashSet::from([
+            "userId",
+            "email",
+            "organizationId",
+            "organizationSlug",
+            "sessionToken",
+            "setCookie",
+            "emailVerified"
+        ])
+    );
+    assert_eq!(account["email"], "jo@acme.example.com");
+    assert_eq!(account["organizationSlug"], "acme");
+    assert_eq!(account["emailVerified"], false);
+    for id in ["userId", "organizationId"] {
+        let id: uuid::Uuid = account[id].as_str().expect("an id").parse().expect("a UUID");
+        assert_eq!(id.get_version_num(), 7);
+    }
+    let token = account["sessionToken"].as_str().expect("a token");
+    let expected = format!("session_token={token}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000");
+    assert_eq!(account["setCookie"], json!([expected]));
+    let headers: Vec<_> = answer.headers.get_all("set-cookie").iter().collect();
+    assert_eq!(headers, [expected.as_str()]);
+    let session = world.session(&cookie(account)).await.body;
+    assert_eq!(session["user"]["id"], account["userId"]);
+    assert_eq!(session["user"]["emailVerified"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cookie_is_secure_where_the_base_url_is_https() {
+    let world = World::with(&[("BASE_URL", "https://api.example.com")]).await;
+    let account = world.sign_up("acme").await;
+    let cookie = account["setCookie"][0].as_str().expect("a cookie");
+    assert!(cookie.starts_with("__Secure-session_token=") && cookie.ends_with("; Secure"), "{cookie}");
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    assert!(link.starts_with("https://api.example.com/api/auth/verify-email?token="), "{link}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_base_url_the_domain_that_was_called_is_it() {
+    let world = World::with(&[("BASE_URL", "")]).await;
+    let mut event: serde_json::Value =
+        serde_json::from_str(include_str!("../../../events/auth-signup-and-create-org.json")).expect("an event");
+    event["requestContext"]["domainName"] = json!("abc.execute-api.eu-central-1.amazonaws.com");
+    let response = world.stack.invoke("auth-signup-and-create-org", event).await.expect("an answer");
+    assert_eq!(response["statusCode"], 200, "{response}");
+    let mails = world.send(world.http.get(format!("{}/messages", world.stack.mail()))).await.body;
+    let text = mails[0]["text"].as_str().expect("a text part");
+    assert!(
+        text.contains("\nhttps://abc.execute-api.eu-central-1.amazonaws.com/api/auth/verify-email?token="),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_table_holds_a_secret_in_the_clear() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let verification = link(&world.mail_to("jo@acme.example.com").await);
+    let verification = verification.rsplit('=').next().expect("a token");
+    let mut stored = String::new();
+    for table in ["users", "organizations", "tokens"] {
+        stored.push_str(&format!("{:?}", world.items(table).await));
+    }
+    for secret in ["correct horse battery", account["sessionToken"].as_str().expect("a token"), verification] {
+        assert!(!stored.contains(secret), "{secret}");
+    }
+    assert!(stored.contains("$argon2id$v=19$m=64,t=1,p=1$"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mail_has_the_link_in_both_parts() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let mail = world.mail_to("jo@acme.example.com").await;
+    let link = link(&mail);
+    assert!(link.starts_with(&format!("{}/api/auth/verify-email?token=", world.stack.api())));
+    assert_eq!(mail["subject"], "Confirm your email address");
+    let html = html_unescape(mail["html"].as_str().expect("an HTML part"));
+    assert!(html.contains(&format!("href=\"{link}\"")), "{html}");
+}
+
+fn html_unescape(html: &str) -> String {
+    html.replace("&#x2F;", "/").replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_slug_and_a_taken_email_are_conflicts() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let answer = world.rpc("", ROUTE, World::sign_up_fields("acme")).await;
+    assert_eq!(answer.error(), (409, "CONFLICT", "slug_taken"));
+    assert!(answer.json()["message"].as_str().expect("a message").contains("acme"));
+    let mut fields = World::sign_up_fields("other");
+    fields["email"] = json!("JO@acme.example.com");
+    assert_eq!(world.rpc("", ROUTE, fields).await.error(), (409, "CONFLICT", "email_taken"));
+    assert_eq!(world.items("users").await.len(), 2);
+    assert_eq!(world.items("organizations").await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_16_at_once_with_one_slug_one_wins_and_the_others_leave_nothing() {
+    let world = World::start().await;
+    let answers = join_all((0..16).map(|number| {
+        let mut fields = World::sign_up_fields("acme");
+        fields["email"] = json!(format!("jo{number}@example.com"));
+        world.rpc("", ROUTE, fields)
+    }))
+    .await;
+    let won = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(won, 1);
+    for lost in answers.iter().filter(|answer| answer.status != 200) {
+        assert_eq!(lost.error(), (409, "CONFLICT", "slug_taken"));
+    }
+    // The user and their guard; the organization and its guard; the session and the verification.
+    for table in ["users", "organizations", "tokens"] {
+        assert_eq!(world.items(table).await.len(), 2, "{table}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_16_at_once_with_one_email_one_wins_and_the_others_leave_nothing() {
+    let world = World::start().await;
+    let answers = join_all((0..16).map(|number| {
+        let mut fields = World::sign_up_fields(&format!("acme-{number}"));
+        fields["email"] = json!("jo@example.com");
+        world.rpc("", ROUTE, fields)
+    }))
+    .await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    for lost in answers.iter().filter(|answer| answer.status != 200) {
+        assert_eq!(lost.error(), (409, "CONFLICT", "email_taken"));
+    }
+    for table in ["users", "organizations", "tokens"] {
+        assert_eq!(world.items(table).await.len(), 2, "{table}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_that_cannot_be_sent_is_logged_and_the_account_stands() {
+    let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
+    let account = world.sign_up("acme").await;
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["id"], account["userId"]);
+    let log = tests::log::collected();
+    let user = account["userId"].as_str().expect("an id");
+    assert!(log.lines().any(|line| line.contains("the verification mail was not sent") && line.contains(user)));
+    assert!(log.lines().any(|line| line.starts_with("{\"") && line.contains("\"MailFailed\":1")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_taken_as_it_is() {
+    let world = World::start().await;
+    for (slug, password, status) in
+        [("a1", "        ", 200), ("a2", "ßßßßßßßß", 200), ("a3", "ßßßßßßß", 400), ("a4", &"x".repeat(129), 400)]
+    {
+        let mut fields = World::sign_up_fields(slug);
+        fields["password"] = json!(password);
+        assert_eq!(world.rpc("", ROUTE, fields).await.status, status, "{slug}");
+    }
+}

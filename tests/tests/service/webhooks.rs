@@ -1,0 +1,219 @@
+//! Contract 4: the webhook routes.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Tenant, World};
+
+async fn list(world: &World, tenant: &Tenant) -> Vec<Value> {
+    let answer = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
+    answer.ok()["webhook_endpoints"].as_array().expect("a list").clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_created_endpoint_is_listed_without_its_secret() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let answer = world.rpc(&tenant.key, "webhooks/create", json!({
+        "url": "https://example.com/hook?a=b", "signing_secret": "canary", "description": "ours", "active": false,
+    })).await;
+    let created = answer.ok();
+    assert_eq!(created["success"], true);
+    assert!(created["message"].is_string());
+    let listed = list(&world, &tenant).await;
+    assert_eq!(listed.len(), 1);
+    let (created_at, updated_at) = (&listed[0]["created_at"], &listed[0]["updated_at"]);
+    assert_eq!(
+        listed[0],
+        json!({
+            "webhook_endpoint_id": created["webhook_endpoint_id"], "url": "https://example.com/hook?a=b",
+            "description": "ours", "active": false, "created_at": created_at, "updated_at": updated_at,
+        })
+    );
+    let time = created_at.as_str().expect("a time");
+    assert!(time.len() == 24 && time.ends_with('Z') && time.parse::<jiff::Timestamp>().is_ok(), "{time}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_description_there_is_none_and_endpoints_are_active() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for description in [json!({}), json!({"description": null})] {
+        let mut fields = json!({"url": "https://example.com", "signing_secret": "s"});
+        fields.as_object_mut().expect("fields").extend(description.as_object().expect("fields").clone());
+        world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    }
+    for endpoint in list(&world, &tenant).await {
+        assert_eq!(endpoint.get("description"), None);
+        assert_eq!(endpoint["active"], true);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_are_listed_oldest_first() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut ids = Vec::new();
+    for number in 0..12 {
+        ids.push(world.endpoint(&tenant, &format!("https://example.com/{number}"), "s").await);
+    }
+    let listed: Vec<_> = list(&world, &tenant).await.iter().map(|e| e["webhook_endpoint_id"].clone()).collect();
+    assert_eq!(listed, ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_changes_what_is_supplied_and_nothing_else() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let update = async |mut fields: Value| {
+        let before = list(&world, &tenant).await.remove(0);
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        fields["id"] = json!(id);
+        let answer = world.rpc(&tenant.key, "webhooks/update", fields).await;
+        assert_eq!(answer.ok()["success"], true);
+        (before, list(&world, &tenant).await.remove(0))
+    };
+    let (before, after) = update(json!({})).await;
+    assert_eq!(before, after);
+    let (before, after) = update(json!({"description": "new", "url": "https://example.com/2", "active": false})).await;
+    assert_eq!(after["description"], "new");
+    assert_eq!(after["url"], "https://example.com/2");
+    assert_eq!(after["active"], false);
+    assert_eq!(after["created_at"], before["created_at"]);
+    assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
+    let (_, after) = update(json!({"description": null})).await;
+    assert_eq!(after.get("description"), None);
+    assert_eq!(after["url"], "https://example.com/2");
+    let (before, after) = update(json!({"signing_secret": "rotated"})).await;
+    assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
+    assert!(format!("{:?}", world.items("webhook-endpoints").await).contains("rotated"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_endpoint_is_gone_and_makes_room() {
+    let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "1")]).await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let answer = world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await;
+    assert_eq!(answer.ok()["success"], true);
+    assert!(list(&world, &tenant).await.is_empty());
+    let again = world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await;
+    assert_eq!(again.error(), (404, "NOT_FOUND", ""));
+    world.endpoint(&tenant, "https://example.com/2", "s").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_tenants_endpoint_is_as_unknown_as_any() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let id = world.endpoint(&theirs, "https://example.com/1", "s").await;
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for route in ["webhooks/update", "webhooks/delete"] {
+        for fields in [json!({"active": false}), json!({})] {
+            let mut bodies = Vec::new();
+            for id in [&id, &unknown, "#count"] {
+                let mut fields = fields.clone();
+                fields["id"] = json!(id);
+                bodies.push(world.rpc(&ours.key, route, fields).await);
+            }
+            assert_eq!(bodies[0].error(), (404, "NOT_FOUND", ""));
+            assert_eq!(bodies[0].body, bodies[1].body);
+            assert_eq!(bodies[2].issues(), [("id", "invalid_format")]);
+        }
+    }
+    assert!(list(&world, &ours).await.is_empty());
+    assert_eq!(list(&world, &theirs).await[0]["active"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_key_gets_the_same_answer() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let unknown = format!("ak_{}", "a".repeat(43));
+    let shorter = &tenant.key[..45];
+    let mut bodies = Vec::new();
+    for route in ["create", "list", "update", "delete"] {
+        for key in ["", "x", &unknown, shorter, &tenant.cookie] {
+            let answer = world.rpc(key, &format!("webhooks/{route}"), json!({})).await;
+            assert_eq!(answer.error(), (401, "UNAUTHORIZED", ""), "{key}");
+            bodies.push(answer.body);
+        }
+    }
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_key_stops_working_at_once() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    list(&world, &tenant).await;
+    let hash = world.items("api-keys").await[0]["key_hash"].clone();
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.delete_item().table_name("api-keys").key("key_hash", hash).send().await.expect("it is revoked");
+    assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_rule_of_the_fields_holds() {
+    let world = World::with(&[("ALLOW_HTTP_DESTINATIONS", "false"), ("ALLOWED_DESTINATIONS", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let long_url = format!("https://example.com/{}", "a".repeat(2048));
+    for (field, value, code) in [
+        ("url", json!(null), "invalid_type"),
+        ("url", json!(7), "invalid_type"),
+        ("url", json!("example.com"), "invalid_format"),
+        ("url", json!("http://example.com"), "invalid_format"),
+        ("url", json!("https://user@example.com"), "invalid_format"),
+        ("url", json!("https://example.com/#x"), "invalid_format"),
+        ("url", json!("https://127.0.0.1/"), "invalid_format"),
+        ("url", json!("https://[::ffff:10.0.0.1]/"), "invalid_format"),
+        ("url", json!("https://2130706433/"), "invalid_format"),
+        ("url", json!(long_url), "too_big"),
+        ("signing_secret", json!(null), "invalid_type"),
+        ("signing_secret", json!(""), "too_small"),
+        ("signing_secret", json!("  "), "invalid_format"),
+        ("signing_secret", json!("x".repeat(257)), "too_big"),
+        ("description", json!(false), "invalid_type"),
+        ("description", json!("x".repeat(501)), "too_big"),
+        ("active", json!(null), "invalid_type"),
+        ("active", json!("true"), "invalid_type"),
+    ] {
+        let mut create = json!({"url": "https://example.com", "signing_secret": "s"});
+        create[field] = value.clone();
+        let mut update = json!({"id": id});
+        update[field] = value.clone();
+        for (route, fields) in [("webhooks/create", create), ("webhooks/update", update)] {
+            let answer = world.rpc(&tenant.key, route, fields).await;
+            assert_eq!(answer.error(), (400, "BAD_REQUEST", ""), "{route} {field} {value}");
+            assert_eq!(answer.issues(), [(field, code)], "{route} {field} {value}");
+        }
+    }
+    assert_eq!(world.rpc(&tenant.key, "webhooks/create", json!({})).await.issues().len(), 2);
+    assert_eq!(list(&world, &tenant).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_120_creates_by_24_clients_at_once_100_stand() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let clients = join_all((0..24).map(|client| {
+        let (world, tenant) = (&world, &tenant);
+        async move {
+            let mut created = 0;
+            for number in 0..5 {
+                let fields = json!({"url": format!("https://example.com/{client}/{number}"), "signing_secret": "s"});
+                let answer = world.rpc(&tenant.key, "webhooks/create", fields).await;
+                match answer.status {
+                    200 => created += 1,
+                    _ => assert_eq!(answer.error(), (409, "CONFLICT", "endpoint_limit")),
+                }
+            }
+            created
+        }
+    }))
+    .await;
+    assert_eq!(clients.iter().sum::<usize>(), 100);
+    assert_eq!(list(&world, &tenant).await.len(), 100);
+}
