@@ -14,7 +14,7 @@ use crate::{
     error::{Conflict, Error, Result},
     id::{InvitationId, TenantId},
     name::Slug,
-    user::{Role, email_key},
+    user::Role,
 };
 
 /// An invitation that can still be accepted.
@@ -61,7 +61,7 @@ impl Invitations {
     /// slug and an unknown id look the same, so that nobody can find out which ids exist.
     ///
     /// # Errors
-    /// There is none, it is expired or used, or its email has an account; or a read fails.
+    /// There is none, it is expired or used; or the read fails.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: jiff::Timestamp) -> Result<Invitation> {
         let [invitation, slug_guard] = batch_get(
             &self.dynamodb,
@@ -84,22 +84,14 @@ impl Invitations {
         if record.number("expires_at")? <= now.as_second() {
             return Err(Error::Conflict(Conflict::InvitationExpired));
         }
-        let email = record.checked("email", Email::parse)?;
-        self.check_free(&email).await?;
-        Ok(Invitation { id, email, organization, role: record.parsed("role")? })
-    }
-
-    async fn check_free(&self, email: &Email) -> Result<()> {
-        let guard = self.dynamodb.get_item().table_name(&self.users).key("pk", text(email_key(email)));
-        let guard = guard.consistent_read(true).send().await.map_err(Error::aws("looking up an email"))?;
-        if guard.item.is_none() { Ok(()) } else { Err(Error::Conflict(Conflict::EmailTaken)) }
+        Ok(Invitation { id, email: record.checked("email", Email::parse)?, organization, role: record.parsed("role")? })
     }
 
     /// Creates the invited user, their guard, session and verification token, and marks the invitation as
     /// accepted: all or nothing. Of two at once, one succeeds.
     ///
     /// # Errors
-    /// The invitation was used or the email taken meanwhile; or the write fails.
+    /// The invitation was used meanwhile, or its email has an account; or the write fails.
     pub async fn accept(&self, invitation: &Invitation, new: &NewUser, now: jiff::Timestamp) -> Result<()> {
         let mark = Update::builder()
             .table_name(&self.invitations)

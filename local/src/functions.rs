@@ -69,8 +69,8 @@ impl Handler {
 }
 
 impl Function {
-    /// The function `name`, as the template has it. It sees the variables that the template gives it, with the
-    /// values of `overrides` where it has some, and `lambda`, what Lambda itself sets; nothing else.
+    /// The function `name`, as the template has it. It sees the variables that the template gives it and `lambda`,
+    /// what Lambda itself sets, with the values of `overrides` where it has some; nothing else.
     pub(crate) fn new(
         name: &str,
         properties: &template::Function,
@@ -79,10 +79,12 @@ impl Function {
         lambda: &HashMap<String, String>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
-        variables.extend(properties.variables().map(|(name, value)| {
-            let value = overrides.get(&name).cloned().unwrap_or(value);
-            (name, value)
-        }));
+        variables.extend(properties.variables());
+        for (name, value) in &mut variables {
+            if let Some(wins) = overrides.get(name) {
+                value.clone_from(wins);
+            }
+        }
         let env = Env::new(move |name| variables.get(name).cloned());
         let handler = Handler::new(name, &env).with_context(|| format!("cannot start the function {name}"))?;
         let config = Config {

@@ -66,7 +66,8 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    let env = std::env::vars_os().filter_map(texts).collect();
+    // Not the caller's account: a developer's credentials and endpoints must never meet the services here.
+    let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
     // Before anything answers: a signal that comes early must not be lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 

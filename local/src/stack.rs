@@ -37,8 +37,8 @@ pub struct Options {
     pub data: Data,
     /// Where it listens.
     pub ports: Ports,
-    /// Environment variables that win over the template's values. A variable that the template does not give to a
-    /// function is not given to it here either.
+    /// Environment variables that win over the template's values, and over Lambda's own. A variable that neither
+    /// gives to a function is not given to it here either.
     pub env: HashMap<String, String>,
     /// Whether the queues are polled. Without this nothing leaves a queue until [`Stack::poll`] is called.
     pub poll: bool,

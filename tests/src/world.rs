@@ -33,8 +33,7 @@ impl Answer {
         self.body.get("json").unwrap_or(&Value::Null)
     }
 
-    /// What is inside the envelope of a success.
-    #[must_use]
+    /// What is inside the envelope of a success; anything else ends the test.
     pub fn ok(&self) -> &Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.json()

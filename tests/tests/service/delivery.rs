@@ -114,7 +114,7 @@ async fn a_duplicate_has_the_same_webhook_id() {
         world.enqueue("job-events", event(&tenant, job).to_string()).await;
     }
     world.stack.poll("job-events").await.expect("a step");
-    let ids = |job: &'static str| async {
+    let ids = async |job: &str| {
         let received = receiver.received().await;
         let of_job = received.iter().filter(|r| r.json()["job_id"] == job);
         of_job.map(|r| r.header("webhook-id").to_owned()).collect::<Vec<_>>()

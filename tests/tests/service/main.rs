@@ -1,5 +1,7 @@
 //! What the service promises, by route and by noun.
 
+#![expect(clippy::indexing_slicing, reason = "a missing field ends the test, as it should")]
+
 mod accept_invite_and_signup;
 mod auth_cli;
 mod delivery;
