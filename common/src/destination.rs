@@ -151,3 +151,209 @@ const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
 /// Inside it: protocol assignments with Teredo, documentation, 6to4, documentation again.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint_url::EndpointUrl;
+
+    fn permitted(url: &str, policy: &DestinationPolicy) -> bool {
+        EndpointUrl::parse_permitted(url, policy).is_ok()
+    }
+
+    /// The hosts of section 7 of the contract, in every spelling that somebody might hope to get through.
+    const HOSTILE: &[&str] = &[
+        // Each range of the registry, at its edges.
+        "0.0.0.0",
+        "0.255.255.255",
+        "10.0.0.0",
+        "10.255.255.255",
+        "100.64.0.0",
+        "100.127.255.255",
+        "100.100.100.200",
+        "127.0.0.1",
+        "127.255.255.255",
+        "168.63.129.16",
+        "169.254.0.0",
+        "169.254.169.254",
+        "169.254.170.2",
+        "172.16.0.0",
+        "172.31.255.255",
+        "192.0.0.0",
+        "192.0.0.255",
+        "192.0.2.1",
+        "192.31.196.1",
+        "192.52.193.1",
+        "192.88.99.1",
+        "192.168.0.0",
+        "192.168.255.255",
+        "192.175.48.1",
+        "198.18.0.0",
+        "198.19.255.255",
+        "198.51.100.1",
+        "203.0.113.1",
+        "224.0.0.1",
+        "239.255.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+        // Decimal, octal, hexadecimal, short, mixed, with a trailing dot, percent-encoded, full-width.
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "0177.0.0.1",
+        "017700000001",
+        "127.1",
+        "127.0.1",
+        "0",
+        "10.1",
+        "192.168.257",
+        "0xa9fea9fe",
+        "2852039166",
+        "0251.0376.0251.0376",
+        "169.254.43518",
+        "127.0.0.1.",
+        "0x0a.1",
+        "127%2e0%2e0%2e1",
+        "%31%32%37.0.0.1",
+        "１２７.0.0.1",
+        "127。0。0。1",
+        "①②⑦.0.0.1",
+        "①⑥⑨。②⑤④。①⑥⑨。②⑤④",
+        // Names that are loopback by definition.
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "api.localhost",
+        "ｌocalhost",
+        "loc%61lhost",
+        // IPv6 outside 2000::/3.
+        "[::]",
+        "[::1]",
+        "[0:0:0:0:0:0:0:1]",
+        "[fe80::1]",
+        "[febf::1]",
+        "[fc00::1]",
+        "[fd00:ec2::254]",
+        "[ff02::1]",
+        "[fec0::1]",
+        "[100::1]",
+        "[5f00::1]",
+        "[4000::1]",
+        "[1fff::1]",
+        // Inside it, but not public: protocol assignments, Teredo, ORCHID, documentation, 6to4.
+        "[2001::1]",
+        "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
+        "[2001:20::1]",
+        "[2001:1ff:ffff::1]",
+        "[2001:db8::1]",
+        "[2002:7f00:1::]",
+        "[2002:808:808::1]",
+        "[3fff::1]",
+        "[3fff:fff:ffff::1]",
+        // Embedding an address that is not public: mapped, compatible, NAT64, and NAT64 for local use.
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::ffff:a9fe:a9fe]",
+        "[::ffff:10.0.0.1]",
+        "[0:0:0:0:0:ffff:c0a8:1]",
+        "[::127.0.0.1]",
+        "[::8.8.8.8]",
+        "[64:ff9b::127.0.0.1]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[64:ff9b::10.0.0.1]",
+        "[64:ff9b:1::1]",
+        "[::ffff:0:127.0.0.1]",
+    ];
+
+    const GOOD: &[&str] = &[
+        "example.com",
+        "hooks.example.co.uk",
+        "EXAMPLE.com",
+        "example.com.",
+        "münchen.example",
+        "xn--mnchen-3ya.example",
+        "localhost.example.com",
+        "notlocalhost",
+        "127.0.0.1.example.com",
+        "8.8.8.8",
+        "1.1.1.1",
+        "9.255.255.255",
+        "11.0.0.0",
+        "100.63.255.255",
+        "100.128.0.0",
+        "126.255.255.255",
+        "128.0.0.0",
+        "168.63.129.17",
+        "172.15.255.255",
+        "172.32.0.0",
+        "192.0.1.0",
+        "192.167.255.255",
+        "192.169.0.0",
+        "198.17.255.255",
+        "198.20.0.0",
+        "223.255.255.255",
+        "134744072",
+        "[2606:4700:4700::1111]",
+        "[2001:4860:4860::8888]",
+        "[2001:200::1]",
+        "[2003::1]",
+        "[2a00::1]",
+        "[3ffe:ffff::1]",
+        "[::ffff:8.8.8.8]",
+        "[64:ff9b::8.8.8.8]",
+    ];
+
+    #[test]
+    fn hostile_destinations_are_refused_and_good_ones_let_through() {
+        let policy = DestinationPolicy::default();
+        assert!(HOSTILE.len() >= 80 && GOOD.len() >= 20);
+        for host in HOSTILE {
+            for url in [format!("https://{host}/"), format!("https://{host}:8443/a?b=c")] {
+                assert!(!permitted(&url, &policy), "{url}");
+            }
+        }
+        for host in GOOD {
+            assert!(permitted(&format!("https://{host}/"), &policy), "{host}");
+        }
+    }
+
+    #[test]
+    fn what_hides_the_host_gains_nothing() {
+        let policy = DestinationPolicy::default();
+        for url in [
+            "https://example.com@127.0.0.1/",
+            "https://127.0.0.1#@example.com/",
+            "https://127.0.0.1\\@example.com/",
+            "https:127.0.0.1",
+            "https:/127.0.0.1/",
+            "https:\\\\127.0.0.1\\",
+            "https://127.0.0.1:443@example.com/",
+            "https://example.com:pass@[::1]/",
+            "https://\t127.0.0.1/",
+            "https://127.0.\n0.1/",
+        ] {
+            assert!(!permitted(url, &policy), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_deployment_may_let_named_ranges_and_plain_http_through() {
+        let ranges = ["127.0.0.0/8", "10.1.0.0/16", "::1/128"].map(|range| range.parse().expect("a range"));
+        let policy = DestinationPolicy::new(true, ranges.to_vec());
+        for url in [
+            "http://127.0.0.1:8080/",
+            "http://localhost/",
+            "https://10.1.2.3/",
+            "https://[::1]/",
+            "https://[::ffff:10.1.2.3]/",
+            "http://example.com/",
+        ] {
+            assert!(permitted(url, &policy), "{url}");
+        }
+        for url in ["http://10.2.0.1/", "http://169.254.169.254/", "https://[fd00:ec2::254]/", "ftp://127.0.0.1/"] {
+            assert!(!permitted(url, &policy), "{url}");
+        }
+        let only_tls = DestinationPolicy::new(false, ranges.to_vec());
+        assert!(!permitted("http://127.0.0.1/", &only_tls) && permitted("https://127.0.0.1/", &only_tls));
+    }
+}

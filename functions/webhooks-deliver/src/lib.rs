@@ -1,8 +1,8 @@
 //! Delivering job events to webhook endpoints.
 //!
-//! The cast: a [`JobEvent`] comes from the job-events queue and goes to its [`Audience`]; what goes to one
-//! destination is a [`Delivery`]; the [`Client`] makes an attempt, [`next_step`] decides what follows, and the
-//! [`Queues`] hold what has to wait or has died. The first attempts of a batch are made at once, here and now:
+//! The cast: a `JobEvent` comes from the job-events queue and goes to its `Audience`; what goes to one
+//! destination is a `Delivery`; the `Client` makes an attempt, `next_step` decides what follows, and the
+//! `Queues` hold what has to wait or has died. The first attempts of a batch are made at once, here and now:
 //! an event costs one message where all goes well, and only a failure costs another.
 //!
 //! Nothing is acknowledged before what follows is safe: a crash at any point repeats work, and loses none.
