@@ -10,4 +10,4 @@ mod services;
 mod stack;
 mod template;
 
-pub use stack::{Data, Options, Ports, Stack};
+pub use stack::{Data, Options, Ports, Stack, Worker};

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use axum::Router;
 use common::{aws::Aws, config::Env};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -239,6 +239,37 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+/// The functions that read queues, and what polls these, over tables and queues that another process holds.
+pub struct Worker {
+    pollers: BTreeMap<String, Arc<Poller>>,
+}
+
+impl Worker {
+    /// A worker over the tables and queues of a stack with these addresses. `env` is that of [`Options`].
+    ///
+    /// # Errors
+    /// The template and the functions do not fit together.
+    pub fn new(dynamodb: &str, sqs: &str, env: &HashMap<String, String>) -> Result<Self> {
+        let lambda = lambda_variables(dynamodb, sqs, dynamodb);
+        let place =
+            Place { region: REGION.into(), account: ACCOUNT.into(), api: dynamodb.to_owned(), sqs: sqs.to_owned() };
+        let template = Template::load(&parameters(dynamodb), place)?;
+        let (_, sqs_client) = clients(lambda.clone())?;
+        let queues = template.queues.keys().map(|name| (name.clone(), format!("{sqs}/{ACCOUNT}/{name}"))).collect();
+        let functions = functions(&template, env, &lambda)?;
+        Ok(Self { pollers: pollers(&template, &functions, &queues, &sqs_client)? })
+    }
+
+    /// Polls until it is dropped.
+    pub async fn run(self) {
+        let mut polling = JoinSet::new();
+        for poller in self.pollers.into_values() {
+            polling.spawn(poller.run(CancellationToken::new()));
+        }
+        polling.join_all().await;
     }
 }
 

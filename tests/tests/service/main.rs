@@ -7,6 +7,8 @@ mod auth_cli;
 mod delivery;
 mod envelope;
 mod events;
+mod faults;
+mod receivers;
 mod secrets;
 mod signup_and_create_org;
 mod template;

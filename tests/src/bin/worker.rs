@@ -1,0 +1,13 @@
+//! The poller and the delivery function in a process of their own, for tests that kill it: its arguments are the
+//! addresses of the tables and the queues, its settings come from the environment.
+
+use anyhow::{Context, Result};
+use local::Worker;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let (dynamodb, sqs) = (arguments.next().context("no tables")?, arguments.next().context("no queues")?);
+    Worker::new(&dynamodb, &sqs, &std::env::vars().collect())?.run().await;
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Nothing is lost: calls fail, processes die, and every event arrives.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Stdio,
+    time::Duration,
+};
+
+use aws_sdk_sqs::types::QueueAttributeName;
+use serde_json::json;
+use tests::{Faults, Manner, Receiver, Rough, Tenant, World};
+use tokio::{
+    process::{Child, Command},
+    time::Instant,
+};
+
+/// Dies with its handle.
+fn worker(dynamodb: &str, sqs: &str, settings: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
+    command.args([dynamodb, sqs]).envs(settings.iter().copied()).stdout(Stdio::null()).kill_on_drop(true);
+    command.spawn().expect("a worker starts")
+}
+
+/// Fills the queue with this many events of the tenant.
+async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
+    for job in 0..events {
+        let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string(), "result": job});
+        world.enqueue("job-events", event.to_string()).await;
+    }
+}
+
+/// The jobs whose delivery died. Takes the letters out of the queue.
+async fn dead_jobs(world: &World, into: &mut BTreeSet<String>) -> usize {
+    let letters = world.drain("deliveries-dead").await;
+    let jobs = letters.iter().map(|letter| letter["body"]["job_id"].as_str().expect("a job").to_owned());
+    into.extend(jobs);
+    letters.len()
+}
+
+/// Sends `events` to four live endpoints and a dead one, through a worker whose calls fail and which is killed
+/// `kills` times; ends when everything has arrived. The tables and the queues live on in this process.
+async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Duration) {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut live = Vec::new();
+    for number in 0..4 {
+        let receiver = Receiver::start().await;
+        world.endpoint(&tenant, &receiver.url("/"), &format!("secret {number}")).await;
+        live.push(receiver);
+    }
+    world.endpoint(&tenant, "http://127.0.0.1:1/", "s").await;
+    // What a killed worker had taken comes back after this, not after the template's three minutes.
+    for queue in ["job-events", "deliveries"] {
+        let url = &world.stack.queues()[queue];
+        let visibility = world.stack.sqs_client().set_queue_attributes().queue_url(url);
+        visibility.attributes(QueueAttributeName::VisibilityTimeout, "5").send().await.expect("it is set");
+    }
+    enqueue(&world, &tenant, events).await;
+
+    let (dynamodb, sqs) = (Faults::before(world.stack.dynamodb()).await, Faults::before(world.stack.sqs()).await);
+    let start = || worker(dynamodb.address(), sqs.address(), &[("RETRY_SCHEDULE", "0,0")]);
+    let (started, mut running) = (Instant::now(), start());
+    for _ in 0..kills {
+        tokio::time::sleep(between_kills).await;
+        running.kill().await.expect("it is killed");
+        running = start();
+    }
+    let (mut dead, mut letters) = (BTreeSet::new(), 0);
+    loop {
+        letters += dead_jobs(&world, &mut dead).await;
+        let mut missing = events - dead.len();
+        for receiver in &live {
+            let jobs: BTreeSet<_> = receiver.received().await.iter().map(|r| r.json()["job_id"].to_string()).collect();
+            missing += events - jobs.len();
+        }
+        if missing == 0 {
+            break;
+        }
+        assert!(started.elapsed() < limit, "{missing} of {} deliveries are missing", 5 * events);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    drop(running);
+
+    let mut duplicates = 0;
+    for receiver in &live {
+        let received = receiver.received().await;
+        let mut ids = BTreeMap::new();
+        for delivery in &received {
+            let id = delivery.header("webhook-id").to_owned();
+            let first = ids.entry(delivery.json()["job_id"].to_string()).or_insert_with(|| id.clone());
+            assert_eq!(*first, id, "a duplicate has the webhook-id of the first");
+        }
+        assert_eq!(ids.len(), events);
+        assert_eq!(ids.values().collect::<BTreeSet<_>>().len(), events);
+        duplicates += received.len() - events;
+    }
+    assert!(world.drain("job-events-dead").await.is_empty());
+    tracing::info!(events, kills, duplicates, letters, calls = dynamodb.calls() + sqs.calls(), "survived");
+    eprintln!(
+        "{events} events to 4 live endpoints and a dead one, {kills} kills, {} calls of which a fifth failed, {:.0} s: \
+         nothing lost, {duplicates} duplicates among {} deliveries, {letters} dead letters for {events} dead deliveries",
+        dynamodb.calls() + sqs.calls(),
+        started.elapsed().as_secs_f64(),
+        4 * events + duplicates,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_events_survive_failing_calls_and_three_kills() {
+    survive(60, 3, Duration::from_millis(700), Duration::from_secs(100)).await;
+}
+
+/// The whole of it: `cargo test --release -p tests -- --ignored two_thousand`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes; the one above is the same in small"]
+async fn two_thousand_events_survive_failing_calls_and_ten_kills() {
+    survive(2000, 10, Duration::from_secs(3), Duration::from_secs(900)).await;
+}
+
+/// Kibibytes of a line of `/proc/PID/status`: what is resident now (`VmRSS`), or was at most (`VmHWM`).
+fn memory(child: &Child, line: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id().expect("it runs"))).expect("it runs");
+    let line = status.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(':')).expect("the line is there");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_manners_do_not_fill_the_memory() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let good = Receiver::start().await;
+    let settings = [("RETRY_SCHEDULE", ""), ("DELIVERY_TIMEOUT", "2")];
+    let worker = worker(world.stack.dynamodb(), world.stack.sqs(), &settings);
+    world.endpoint(&tenant, &good.url("/"), "s").await;
+    enqueue(&world, &tenant, 20).await;
+    good.wait_for(20).await;
+    let idle = memory(&worker, "VmRSS");
+
+    let mut rough = Vec::new();
+    for manner in [Manner::Floods, Manner::Hangs, Manner::Drips, Manner::HeadersWithoutEnd] {
+        for _ in 0..8 {
+            let receiver = Rough::start(manner).await;
+            world.endpoint(&tenant, receiver.url(), "s").await;
+            rough.push(receiver);
+        }
+    }
+    enqueue(&world, &tenant, 40).await;
+    let failing = 40 * 8 * 3;
+    let (mut dead, deadline) = (0, Instant::now() + Duration::from_secs(60));
+    while dead < failing {
+        dead += world.drain("deliveries-dead").await.len();
+        assert!(Instant::now() < deadline, "{dead} of {failing} deliveries died");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    good.wait_for(60).await;
+    let peak = memory(&worker, "VmHWM");
+    eprintln!("idle {} MiB, at most {} MiB through 320 floods and {failing} other failures", idle / 1024, peak / 1024);
+    assert!(peak - idle < 64 * 1024, "idle {idle} KiB, peak {peak} KiB");
+}
+
+/// How long after the start of the step the last of the healthy receivers had the event.
+async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
+    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": round.to_string()});
+    world.enqueue("job-events", event.to_string()).await;
+    let started = Instant::now();
+    world.stack.poll("job-events").await.expect("a step");
+    let mut last = Duration::ZERO;
+    for receiver in healthy {
+        last = last.max(receiver.received().await.last().expect("it has the event").at - started);
+    }
+    last
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_hanging_endpoint_of_nine_delays_the_other_eight_by_less_than_50_ms() {
+    let world = World::with(&[("DELIVERY_TIMEOUT", "1")]).await;
+    let tenant = world.tenant("acme").await;
+    let mut healthy = Vec::new();
+    for _ in 0..8 {
+        let receiver = Receiver::start().await;
+        world.endpoint(&tenant, &receiver.url("/"), "s").await;
+        healthy.push(receiver);
+    }
+    let mut without: Vec<_> = Vec::new();
+    for round in 0..5 {
+        without.push(last_arrival(&world, &tenant, &healthy, round).await);
+    }
+    let hanging = Rough::start(Manner::Hangs).await;
+    world.endpoint(&tenant, hanging.url(), "s").await;
+    let mut with: Vec<_> = Vec::new();
+    for round in 5..10 {
+        with.push(last_arrival(&world, &tenant, &healthy, round).await);
+    }
+    without.sort();
+    with.sort();
+    assert!(with[2] < without[2] + Duration::from_millis(50), "median {:?} with, {:?} without", with[2], without[2]);
+}
