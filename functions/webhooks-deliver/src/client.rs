@@ -256,3 +256,151 @@ impl Service<Name> for GuardedLookup {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use common::id::TenantId;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio::{
+        io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::{delivery::Destination, event::JobEvent};
+
+    fn tls(roots: rustls::RootCertStore) -> rustls::ClientConfig {
+        rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth()
+    }
+
+    /// A client that may dial 127.0.0.1 and nothing else of loopback, with these answers of the resolver.
+    fn client(answers: Vec<Vec<&'static str>>, roots: rustls::RootCertStore) -> (Client, Arc<AtomicUsize>) {
+        let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
+        let (answers, asked) = (Mutex::new(answers.into_iter()), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&asked);
+        let lookup = move |_| -> BoxFuture<'static, _> {
+            count.fetch_add(1, Ordering::Relaxed);
+            let answer = answers.lock().expect("no panic").next().unwrap_or_default();
+            Box::pin(async move { Ok(answer.iter().map(|address| address.parse().expect("an address")).collect()) })
+        };
+        (Client::new(policy, Duration::from_secs(2), tls(roots), Arc::new(lookup)), asked)
+    }
+
+    async fn post(client: &Client, url: &str) -> Outcome {
+        let event = JobEvent::parse(r#"{"event":"job.completed","tenant_id":"t","job_id":"j"}"#).expect("an event");
+        let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
+        let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
+        let delivery = Delivery::first(&event, destination, None);
+        assert_eq!(delivery.tenant, "t".parse::<TenantId>().expect("an id"));
+        client.post(&delivery, &Target { url, secret }, jiff::Timestamp::now()).await
+    }
+
+    /// Answers every request on a connection with 200, `keep` of them before it closes.
+    async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, keep: usize) {
+        for _ in 0..keep {
+            let mut request = [0; 4096];
+            if stream.read(&mut request).await.unwrap_or(0) == 0 {
+                return;
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.expect("it is taken");
+        }
+    }
+
+    /// A server at `address` that counts its connections.
+    async fn server(address: &str, keep: usize) -> (u16, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind(address).await.expect("a free port");
+        let (port, connections) = (listener.local_addr().expect("an address").port(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(answer(stream, keep));
+            }
+        });
+        (port, connections)
+    }
+
+    #[tokio::test]
+    async fn of_good_and_bad_addresses_only_the_good_are_dialled() {
+        let (port, good) = server("127.0.0.1:0", 1).await;
+        let (_, bad) = server(&format!("127.0.0.2:{port}"), 1).await;
+        let (client, _) =
+            client(vec![vec!["127.0.0.2", "10.0.0.1", "127.0.0.1", "::1"]], rustls::RootCertStore::empty());
+        assert_eq!(post(&client, &format!("http://mixed.example:{port}/")).await, Outcome::Delivered(200));
+        assert_eq!((good.load(Ordering::Relaxed), bad.load(Ordering::Relaxed)), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_resolver_that_answers_differently_the_second_time_gains_nothing() {
+        let (port, good) = server("127.0.0.1:0", 1).await;
+        let (_, bad) = server(&format!("127.0.0.2:{port}"), 1).await;
+        let answers = vec![vec!["127.0.0.1"], vec!["127.0.0.2"], vec![]];
+        let (client, asked) = client(answers, rustls::RootCertStore::empty());
+        let url = format!("http://rebinding.example:{port}/");
+        assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "nothing looks the name up between the check and the dial");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(post(&client, &url).await, Outcome::Failed(Failure::Blocked));
+        assert_eq!(post(&client, &url).await, Outcome::Failed(Failure::Dns));
+        assert_eq!((good.load(Ordering::Relaxed), bad.load(Ordering::Relaxed)), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_literal_address_is_checked_where_it_is_dialled() {
+        let (client, asked) = client(Vec::new(), rustls::RootCertStore::empty());
+        let mut dialer = Dialer::new(Arc::clone(&client.policy), system_lookup());
+        for uri in ["http://127.0.0.2:1/", "http://[::1]:1/", "https://169.254.169.254/", "http://[::ffff:10.0.0.1]/"] {
+            let error = dialer.call(uri.parse().expect("a URI")).await.err().expect("it is refused");
+            assert!(error.is::<Refused>(), "{uri}: {error}");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again() {
+        let (port, connections) = server("127.0.0.1:0", 10).await;
+        let (client, _) = client(Vec::new(), rustls::RootCertStore::empty());
+        for _ in 0..5 {
+            assert_eq!(post(&client, &format!("http://127.0.0.1:{port}/")).await, Outcome::Delivered(200));
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn tls_is_spoken_with_a_trusted_receiver_of_that_name() {
+        let certified = rcgen::generate_simple_self_signed(["hook.example".to_owned()]).expect("a certificate");
+        let certificate: CertificateDer<'static> = certified.cert.der().clone();
+        let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
+        let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .expect("a configuration");
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    answer(stream, 1).await;
+                }
+            }
+        });
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).expect("a root");
+        let (client, _) = client(vec![vec!["127.0.0.1"], vec!["127.0.0.1"]], roots);
+        assert_eq!(post(&client, &format!("https://hook.example:{port}/")).await, Outcome::Delivered(200));
+        let other_name = format!("https://other.example:{port}/");
+        assert_eq!(post(&client, &other_name).await, Outcome::Failed(Failure::Tls));
+    }
+}

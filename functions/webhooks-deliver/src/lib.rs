@@ -41,8 +41,6 @@ mod observe;
 mod queue;
 mod schedule;
 
-/// Attempts under way at once. Lambda gives a process 1,024 file descriptors.
-const MAX_CONCURRENT_ATTEMPTS: usize = 500;
 /// What is left of an invocation after its last attempt, for the bookkeeping.
 const RESERVE: Duration = Duration::from_secs(4);
 /// SQS may hand a message over a little before its delay is over; that is not worth another hop.
@@ -59,6 +57,7 @@ struct App {
     queues: Queues,
     client: Client,
     schedule: Vec<Duration>,
+    /// Attempts that may be under way at once.
     slots: Semaphore,
 }
 
@@ -75,7 +74,7 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
         queues: Queues::from_env(env, &aws)?,
         client,
         schedule: env.list("RETRY_SCHEDULE")?.into_iter().map(Duration::from_secs).collect(),
-        slots: Semaphore::new(MAX_CONCURRENT_ATTEMPTS),
+        slots: Semaphore::new(env.parsed("MAX_CONCURRENT_ATTEMPTS")?),
     };
     Ok(Deliver { app: Arc::new(app) })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
-use tests::{Received, Receiver, Tenant, World};
+use tests::{Manner, Received, Receiver, Rough, Tenant, World};
 
 fn event(tenant: &Tenant, job: &str) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job})
@@ -278,4 +278,95 @@ async fn a_hanging_receiver_has_its_time_and_delays_nobody() {
         healthy.received().await[0].at - started < Duration::from_millis(900),
         "the healthy one did not wait for it"
     );
+}
+
+fn records(bodies: &[String]) -> Value {
+    let records: Vec<_> = bodies
+        .iter()
+        .enumerate()
+        .map(|(number, body)| {
+            json!({
+                "messageId": number.to_string(), "receiptHandle": "r", "body": body, "attributes": {},
+                "messageAttributes": {}, "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:job-events",
+            })
+        })
+        .collect();
+    json!({ "Records": records })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_cannot_be_started_in_time_goes_to_the_queue_and_is_not_cut_off() {
+    // Of the function's 30 s, 25 are for an attempt and 4 for the bookkeeping: one is left to start in.
+    let world = World::with(&[("DELIVERY_TIMEOUT", "25"), ("MAX_CONCURRENT_ATTEMPTS", "1")]).await;
+    let hanging = Rough::start(Manner::Hangs).await;
+    let event = |job: usize| {
+        json!({
+            "event": "job.completed", "tenant_id": "t", "job_id": job.to_string(), "callback_url": hanging.url(),
+            "callback_secret": "s",
+        })
+        .to_string()
+    };
+    let batch = world.stack.invoke("webhooks-deliver", records(&[event(0), event(1), event(2)]));
+    let postponed = async {
+        let mut postponed = Vec::new();
+        while postponed.len() < 2 {
+            postponed.extend(world.drain("deliveries").await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        postponed
+    };
+    tokio::select! {
+        _ = batch => panic!("the first attempt hangs for 25 s"),
+        postponed = postponed => {
+            for delivery in postponed {
+                assert_eq!(delivery["attempts"], 0);
+                assert_eq!(delivery.get("not_before"), None);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_that_does_not_fit_into_the_functions_fails_loudly_and_loses_nothing() {
+    let world = World::with(&[("DELIVERY_TIMEOUT", "27")]).await;
+    let tenant = world.tenant("acme").await;
+    let error = world.stack.invoke("webhooks-deliver", records(&[event(&tenant, "j").to_string()])).await;
+    assert!(error.expect_err("no attempt fits").to_string().contains("DELIVERY_TIMEOUT"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_whose_retry_would_be_too_large_stays_in_its_queue() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let (healthy, failing) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
+    world.endpoint(&tenant, &healthy.url("/"), "s").await;
+    world.endpoint(&tenant, &failing.url("/"), "s").await;
+    let head = format!(r#"{{"event":"job.completed","tenant_id":"{}","job_id":"j","result":""#, tenant.id);
+    let event = format!("{head}{}\"}}", "x".repeat(262_144 - head.len() - 2));
+    assert_eq!(event.len(), 262_144);
+    let response = world.stack.invoke("webhooks-deliver", records(&[event.clone()])).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
+    let again = world.stack.invoke("webhooks-deliver", records(&[event])).await.expect("an answer");
+    assert_eq!(again, json!({"batchItemFailures": []}));
+    let received = failing.received().await;
+    assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
+    assert_eq!(received[1].body.len(), healthy.received().await[0].body.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("it is deleted");
+    let to_callback = json!({
+        "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": receiver.url("/"),
+        "callback_secret": "s",
+    });
+    let to_endpoints = json!({"event": "job.completed", "tenant_id": "t", "job_id": "j"});
+    let batch = records(&[to_endpoints.to_string(), to_callback.to_string()]);
+    let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
+    assert_eq!(receiver.received().await.len(), 1);
 }

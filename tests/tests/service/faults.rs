@@ -158,6 +158,20 @@ async fn bad_manners_do_not_fill_the_memory() {
     assert!(peak - idle < 64 * 1024, "idle {idle} KiB, peak {peak} KiB");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_settings_of_the_environment_change_nothing() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let (receiver, proxy) = (Receiver::start().await, Receiver::start().await);
+    let proxy_url = proxy.url("");
+    let settings = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, proxy_url.as_str()));
+    let _worker = worker(world.stack.dynamodb(), world.stack.sqs(), &settings);
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    enqueue(&world, &tenant, 1).await;
+    receiver.wait_for(1).await;
+    assert!(proxy.received().await.is_empty());
+}
+
 /// How long after the start of the step the last of the healthy receivers had the event.
 async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
     let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": round.to_string()});
