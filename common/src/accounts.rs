@@ -5,19 +5,17 @@ use aws_sdk_dynamodb::{Client, types::TransactWriteItem};
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Item, Transaction, batch_get, item, number, put_new, rfc3339, text, transact},
+    dynamo::{Transaction, batch_get, item, put_new, text, transact},
     email::Email,
     error::{Conflict, Error, Result},
-    id::TenantId,
-    name::{Name, Slug},
+    name::Slug,
+    organizations::{Organization, slug_key},
     password::PasswordHash,
     sessions::Session,
-    token::{SecretHash, Token},
-    user::{User, email_key, user_key},
+    token::Token,
+    users::{User, email_key},
+    verification::verification_item,
 };
-
-/// How long the link in a verification email holds.
-const VERIFICATION_SECONDS: i64 = 24 * 60 * 60;
 
 /// Everything that a sign-up makes of a person: the user, their first session, and the token that verifies
 /// their email.
@@ -32,18 +30,6 @@ pub struct NewUser {
     pub session_token: Token,
     /// The secret in the verification email.
     pub verification_token: Token,
-}
-
-/// An organization that somebody founds.
-pub struct NewOrganization {
-    /// Which one.
-    pub id: TenantId,
-    /// What people call it.
-    pub name: Name,
-    /// What addresses and commands call it.
-    pub slug: Slug,
-    /// Whom the service tells of failing workflows.
-    pub debug_notification_email: Email,
 }
 
 /// The tables of accounts.
@@ -92,19 +78,11 @@ impl Accounts {
     ///
     /// # Errors
     /// The slug or the email was taken meanwhile; or the write fails.
-    pub async fn create(&self, organization: &NewOrganization, new: &NewUser, now: jiff::Timestamp) -> Result<()> {
-        let slug_guard =
-            item([("pk", text(slug_key(&organization.slug))), ("organization_id", text(&organization.id))]);
-        let organization_item = item([
-            ("pk", text(organization_key(&organization.id))),
-            ("organization_id", text(&organization.id)),
-            ("name", text(organization.name.as_str())),
-            ("slug", text(&organization.slug)),
-            ("debug_notification_email", text(&organization.debug_notification_email)),
-            ("created_at", text(rfc3339(now))),
-        ]);
-        let mut writes =
-            vec![put_new(&self.organizations, "pk", slug_guard), put_new(&self.organizations, "pk", organization_item)];
+    pub async fn create(&self, organization: &Organization, new: &NewUser, now: jiff::Timestamp) -> Result<()> {
+        let mut writes = vec![
+            put_new(&self.organizations, "pk", organization.slug_guard()),
+            put_new(&self.organizations, "pk", organization.to_item()),
+        ];
         let email_guard = writes.len();
         writes.extend(new.writes(&self.users, &self.tokens, now));
         match transact(&self.dynamodb, writes, "creating an account").await? {
@@ -121,7 +99,7 @@ impl NewUser {
     pub(crate) fn writes(&self, users: &str, tokens: &str, now: jiff::Timestamp) -> [TransactWriteItem; 4] {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
         let session = self.session.to_item(&self.session_token.hash(), now);
-        let verification = verification_item(&self.verification_token.hash(), &self.user, now);
+        let verification = verification_item(&self.verification_token, &self.user, now);
         [
             put_new(users, "pk", email_guard),
             put_new(users, "pk", self.user.to_item(&self.password, now)),
@@ -129,25 +107,4 @@ impl NewUser {
             put_new(tokens, "token_hash", verification),
         ]
     }
-}
-
-fn verification_item(hash: &SecretHash, user: &User, now: jiff::Timestamp) -> Item {
-    item([
-        ("token_hash", text(hash.as_str())),
-        ("kind", text("email_verification")),
-        ("user_id", text(user.id)),
-        ("user_key", text(user_key(user.id))),
-        ("expires_at", number(now.as_second() + VERIFICATION_SECONDS)),
-        ("created_at", text(rfc3339(now))),
-    ])
-}
-
-/// The key of the guard that makes a slug unique.
-pub(crate) fn slug_key(slug: &Slug) -> String {
-    format!("slug#{slug}")
-}
-
-/// The key of an organization's item.
-pub(crate) fn organization_key(id: &TenantId) -> String {
-    format!("org#{id}")
 }

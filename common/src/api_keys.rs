@@ -8,13 +8,14 @@ use zeroize::Zeroizing;
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Record, item, rfc3339, text},
+    dynamo::{Item, Record, item, text},
     error::{Error, Result},
     id::{KeyId, TenantId, UserId},
     name::Name,
     random,
+    timestamp::rfc3339,
     token::SecretHash,
-    user::User,
+    users::User,
 };
 
 /// What every key starts with, so that people and secret scanners recognise it.
@@ -74,6 +75,8 @@ impl fmt::Debug for ApiKey {
 /// Who calls with a key.
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
+    /// The key.
+    pub key: KeyId,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
     /// The user who issued it.
@@ -90,6 +93,25 @@ pub struct IssuedKey {
     /// When.
     pub created_at: jiff::Timestamp,
 }
+
+/// A key, as it may be shown.
+#[derive(Debug)]
+pub struct KeyRecord {
+    /// Which one.
+    pub id: KeyId,
+    /// What its issuer calls it.
+    pub name: Name,
+    /// Its first characters.
+    pub start: String,
+    /// Who issued it.
+    pub user: UserId,
+    /// When.
+    pub created_at: jiff::Timestamp,
+    hash: String,
+}
+
+/// The index of keys by their organization. It follows the table within moments, not at once.
+const BY_ORGANIZATION: &str = "by-organization";
 
 /// The table of keys.
 #[derive(Clone)]
@@ -118,7 +140,11 @@ impl ApiKeys {
         let found = found.consistent_read(true).send().await.map_err(Error::aws("reading an API key"))?;
         let Some(found) = found.item else { return Ok(None) };
         let record = Record::new("API key", &found);
-        Ok(Some(KeyHolder { tenant: record.parsed("organization_id")?, user: record.parsed("user_id")? }))
+        Ok(Some(KeyHolder {
+            key: record.parsed("key_id")?,
+            tenant: record.parsed("organization_id")?,
+            user: record.parsed("user_id")?,
+        }))
     }
 
     /// Issues a key for `user`'s organization.
@@ -139,6 +165,52 @@ impl ApiKeys {
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(item));
         put.send().await.map_err(Error::aws("storing an API key"))?;
         Ok(issued)
+    }
+
+    /// The keys of an organization, oldest first.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
+        let pages = self
+            .dynamodb
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_ORGANIZATION)
+            .key_condition_expression("organization_id = :organization")
+            .expression_attribute_values(":organization", text(organization));
+        let items: Vec<Item> = pages
+            .into_paginator()
+            .items()
+            .send()
+            .collect::<Result<_, _>>()
+            .await
+            .map_err(Error::aws("listing API keys"))?;
+        items.iter().map(KeyRecord::from_item).collect()
+    }
+
+    /// Deletes a key. It stops working at once, in every function.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn delete(&self, key: &KeyRecord) -> Result<()> {
+        let delete = self.dynamodb.delete_item().table_name(&self.table).key("key_hash", text(&key.hash));
+        delete.send().await.map_err(Error::aws("deleting an API key"))?;
+        Ok(())
+    }
+}
+
+impl KeyRecord {
+    fn from_item(item: &Item) -> Result<Self> {
+        let record = Record::new("API key", item);
+        Ok(Self {
+            id: record.parsed("key_id")?,
+            name: record.checked("name", Name::parse)?,
+            start: record.text("start")?.to_owned(),
+            user: record.parsed("user_id")?,
+            created_at: record.parsed("created_at")?,
+            hash: record.text("key_hash")?.to_owned(),
+        })
     }
 }
 

@@ -91,11 +91,15 @@ impl<'env> Aws<'env> {
     }
 }
 
-/// An attempt that hangs is given up early enough for the SDK's own retries to fit into a function's timeout.
+/// The longest that one call of AWS may take, retries included. No function makes more than three in a row, and
+/// each has a timeout that three of these fit into.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An attempt that hangs is given up early enough for another one.
 fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))
-        .operation_attempt_timeout(Duration::from_secs(3))
-        .operation_timeout(Duration::from_secs(8))
+        .operation_attempt_timeout(Duration::from_secs(2))
+        .operation_timeout(CALL_TIMEOUT)
         .build()
 }

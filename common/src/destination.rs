@@ -55,25 +55,19 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// Checks what a URL alone can tell: its scheme, and its host where that is an address. The URL parser has
-    /// already turned every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded,
-    /// full-width digits) into that address (WHATWG URL, "host parsing").
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn check_url(&self, url: &Url) -> Result<(), Refused> {
-        match url.scheme() {
-            "https" => {}
-            "http" if self.allow_http => {}
-            _ => return Err(Refused::PlainHttp),
-        }
-        match url.host() {
-            Some(Host::Ipv4(address)) => self.check_address(address.into()),
-            Some(Host::Ipv6(address)) => self.check_address(address.into()),
-            Some(Host::Domain(name)) if is_localhost(name) => self.check_address(Ipv4Addr::LOCALHOST.into()),
-            Some(Host::Domain(_)) => Ok(()),
-            None => Err(Refused::NotPublic),
-        }
+    /// Everything against a URL that it alone can tell: its scheme, and its host where that is an address. The URL
+    /// parser has already turned every spelling of an address (decimal, octal, hexadecimal, short,
+    /// percent-encoded, full-width digits) into that address (WHATWG URL, "host parsing").
+    pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
+        let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
+            Some(Host::Ipv6(address)) => Some(address.into()),
+            Some(Host::Domain(name)) => is_localhost(name).then_some(Ipv4Addr::LOCALHOST.into()),
+            None => None,
+        };
+        let scheme = (!encrypted).then_some(Refused::PlainHttp);
+        scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
     /// Checks an address that is about to be dialled.

@@ -33,11 +33,6 @@ pub(crate) fn boolean(value: bool) -> AttributeValue {
     AttributeValue::Bool(value)
 }
 
-/// A time as we store and answer it: RFC 3339, UTC, milliseconds.
-pub(crate) fn rfc3339(time: jiff::Timestamp) -> String {
-    format!("{time:.3}")
-}
-
 /// An item that was read, with errors that say what it should have been.
 pub(crate) struct Record<'a> {
     kind: &'static str,
@@ -136,21 +131,42 @@ pub(crate) async fn transact(
         let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
             return Err(Error::aws(doing)(error));
         };
-        let codes = || cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or_default());
-        let refused: Vec<usize> = codes()
-            .enumerate()
-            .filter_map(|(place, code)| (code == "ConditionalCheckFailed").then_some(place))
-            .collect();
-        if !refused.is_empty() {
-            return Ok(Transaction::Refused(refused));
-        }
-        if !codes().any(|code| matches!(code, "TransactionConflict" | "ThrottlingError")) {
-            return Err(Error::aws(doing)(error));
+        let codes = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or_default());
+        match read_reasons(codes) {
+            Cancelled::Refused(places) => return Ok(Transaction::Refused(places)),
+            Cancelled::Contended => {}
+            Cancelled::Broken => return Err(Error::aws(doing)(error)),
         }
         tokio::time::sleep(backoff(attempt, random::fraction())).await;
     }
     tracing::warn!(doing, "other transactions on the same items did not end");
     Err(Error::Busy)
+}
+
+/// Why DynamoDB cancelled a transaction.
+#[derive(Debug, PartialEq, Eq)]
+enum Cancelled {
+    /// The conditions of the writes at these places failed.
+    Refused(Vec<usize>),
+    /// Other calls were in the way: the same transaction may commit later.
+    Contended,
+    /// Anything else.
+    Broken,
+}
+
+/// Reads the codes of the reasons, one for each write. As long as any write was in another's way, the conditions
+/// that failed are not all there are: the transaction is tried again before anyone is told which it was.
+fn read_reasons<'a>(codes: impl Iterator<Item = &'a str> + Clone) -> Cancelled {
+    let contended = |code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded");
+    let refused = |(place, code)| (code == "ConditionalCheckFailed").then_some(place);
+    let places: Vec<usize> = codes.clone().enumerate().filter_map(refused).collect();
+    if codes.clone().any(contended) {
+        Cancelled::Contended
+    } else if places.is_empty() {
+        Cancelled::Broken
+    } else {
+        Cancelled::Refused(places)
+    }
 }
 
 /// "Full jitter": anywhere between nothing and twice as long as the last time, at most 640 ms.
@@ -184,9 +200,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_milliseconds_and_a_z() {
-        let time = "2026-01-31T12:00:00Z".parse().expect("a time");
-        assert_eq!(rfc3339(time), "2026-01-31T12:00:00.000Z");
+    fn contention_is_waited_for_before_a_refusal_is_told() {
+        let read = |codes: &[&str]| read_reasons(codes.iter().copied());
+        assert_eq!(read(&["None", "ConditionalCheckFailed", "ConditionalCheckFailed"]), Cancelled::Refused(vec![1, 2]));
+        assert_eq!(read(&["TransactionConflict", "ConditionalCheckFailed"]), Cancelled::Contended);
+        assert_eq!(read(&["None", "ThrottlingError"]), Cancelled::Contended);
+        assert_eq!(read(&["ProvisionedThroughputExceeded"]), Cancelled::Contended);
+        assert_eq!(read(&["ValidationError", "None"]), Cancelled::Broken);
+        assert_eq!(read(&[]), Cancelled::Broken);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::error::Problem;
 
 /// An email address: trimmed, one `@` with something on both sides, at most 254 characters (RFC 3696 erratum
-/// 1690), no blanks or control characters. Kept and compared lower-cased: whoever owns `Jo@example.com` also
+/// 1690), no blanks or control characters, and none of the characters with which RFC 5322 says more than an
+/// address: `Jo <jo@example.com>` would be a second name for one mailbox. Kept and compared lower-cased: whoever owns `Jo@example.com` also
 /// reads `jo@example.com`, and two accounts for one mailbox help nobody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -23,7 +24,8 @@ impl Email {
         let mut problems = Vec::from_iter(Problem::length(email.chars().count(), 0, 254));
         let sides: Vec<&str> = email.split('@').collect();
         let has_two_sides = matches!(sides[..], [local, domain] if !local.is_empty() && !domain.is_empty());
-        if !has_two_sides || email.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        let says_more = |c: char| c.is_whitespace() || c.is_control() || r#"<>()[],;:"\"#.contains(c);
+        if !has_two_sides || email.chars().any(says_more) {
             problems.push(Problem::format("Must be an email address"));
         }
         if problems.is_empty() { Ok(Self(email)) } else { Err(problems) }
@@ -56,7 +58,20 @@ mod tests {
     #[test]
     fn what_is_not_an_address_is_refused() {
         let long = format!("{}@example.com", "a".repeat(250));
-        for text in ["", "@", "jo", "jo@", "@example.com", "a@b@c", "a b@c", "a@b\r\nBcc: x@y", &long] {
+        for text in [
+            "",
+            "@",
+            "jo",
+            "jo@",
+            "@example.com",
+            "a@b@c",
+            "a b@c",
+            "a@b\r\nBcc: x@y",
+            "jo<jo@example.com>",
+            "a,b@c",
+            "\"a\"@b",
+            &long,
+        ] {
             assert!(Email::parse(text).is_err(), "{text:?}");
         }
     }

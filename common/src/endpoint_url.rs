@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use lambda_http::http::Uri;
 use url::Url;
 
 use crate::{destination::DestinationPolicy, error::Problem};
@@ -22,23 +23,7 @@ impl EndpointUrl {
     /// # Errors
     /// Every rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
-        // The parser drops these silently; what is stored must be what is dialled.
-        if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            problems.push(Problem::format("Must not contain blanks or control characters"));
-        }
-        let Some(url) = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        else {
-            problems.push(Problem::format("Must be an absolute https URL"));
-            return Err(problems);
-        };
-        if !url.username().is_empty() || url.password().is_some() {
-            problems.push(Problem::format("Must not contain a user name or password"));
-        }
-        if url.fragment().is_some() {
-            problems.push(Problem::format("Must not contain a fragment"));
-        }
-        if problems.is_empty() { Ok(Self { given: text.to_owned(), url }) } else { Err(problems) }
+        Self::parse_and(text, |_| Vec::new())
     }
 
     /// Parses a URL that is to be stored, and refuses at once what `policy` would refuse at every delivery.
@@ -46,11 +31,27 @@ impl EndpointUrl {
     /// # Errors
     /// Every rule that `text` breaks.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
-        let url = Self::parse(text)?;
-        match policy.check_url(&url.url) {
-            Ok(()) => Ok(url),
-            Err(refused) => Err(vec![Problem::format(refused.to_string())]),
+        Self::parse_and(text, |url| policy.refusals(url).map(|refused| Problem::format(refused.to_string())).collect())
+    }
+
+    fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
+        // The parser drops these silently; what is stored must be what is dialled.
+        if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            problems.push(Problem::format("Must not contain blanks or control characters"));
         }
+        let Some(url) = Url::parse(text).ok().filter(is_requestable) else {
+            problems.push(Problem::format("Must be an absolute https URL"));
+            return Err(problems);
+        };
+        if has_user_info(text, &url) {
+            problems.push(Problem::format("Must not contain a user name or password"));
+        }
+        if url.fragment().is_some() {
+            problems.push(Problem::format("Must not contain a fragment"));
+        }
+        problems.extend(more(&url));
+        if problems.is_empty() { Ok(Self { given: text.to_owned(), url }) } else { Err(problems) }
     }
 
     /// The text, as it was given.
@@ -64,6 +65,18 @@ impl EndpointUrl {
     pub fn url(&self) -> &Url {
         &self.url
     }
+}
+
+/// Whether a request can be made of it: the URL standard allows characters in a host that HTTP does not.
+fn is_requestable(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https") && url.has_host() && url.as_str().parse::<Uri>().is_ok()
+}
+
+/// The parser drops an empty user name, so its `@` is looked for too.
+fn has_user_info(text: &str, url: &Url) -> bool {
+    let authority = text.split(['/', '\\']).find(|part| !part.is_empty() && !part.ends_with(':'));
+    let at = authority.and_then(|part| part.split(['?', '#']).next()).is_some_and(|part| part.contains('@'));
+    at || !url.username().is_empty() || url.password().is_some()
 }
 
 /// A query often holds a secret, so only the origin is printed.
@@ -92,6 +105,10 @@ mod tests {
             "https://",
             "https:///",
             "https://user@example.com",
+            "https://@example.com",
+            "https://{a}.com",
+            "https://a\"b.com",
+            "https://`x`.com",
             "https://user:pass@example.com",
             "https://:pass@example.com",
             "https://example.com/#a",
@@ -109,11 +126,14 @@ mod tests {
 
     #[test]
     fn every_rule_that_a_url_breaks_is_told() {
+        let default = DestinationPolicy::default();
+        assert_eq!(EndpointUrl::parse_permitted("http://user@10.0.0.1/#x", &default).expect_err("four rules").len(), 4);
         assert_eq!(EndpointUrl::parse("https://user:pass@example.com/ #a").expect_err("three rules").len(), 3);
     }
 
     #[test]
     fn the_text_stays_as_it_was_given() {
+        assert!(EndpointUrl::parse("https://example.com/@me?a@b").is_ok());
         let url = EndpointUrl::parse("HTTPS://Example.com?key=1").expect("a URL");
         assert_eq!(url.as_str(), "HTTPS://Example.com?key=1");
         assert_eq!(url.url().as_str(), "https://example.com/?key=1");

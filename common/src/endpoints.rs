@@ -10,12 +10,14 @@ use serde::Serialize;
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Item, Record, Transaction, boolean, delete_existing, item, number, put_new, rfc3339, text, transact},
+    dynamo::{Item, Record, Transaction, boolean, delete_existing, item, number, put_new, text, transact},
     endpoint_url::EndpointUrl,
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
+    metrics,
     name::Description,
     signing_secret::SigningSecret,
+    timestamp::rfc3339,
 };
 
 /// Where a tenant wants its events.
@@ -144,7 +146,7 @@ impl Endpoints {
             .collect::<Result<_, _>>()
             .await
             .map_err(Error::aws("listing endpoints"))?;
-        items.iter().map(Endpoint::from_item).collect()
+        Ok(items.iter().filter_map(readable).collect())
     }
 
     /// The endpoints of `tenant` that are active at this moment.
@@ -234,6 +236,19 @@ impl Endpoints {
             .set_key(Some(key(tenant, COUNTER)))
             .update_expression("ADD endpoints :by")
             .expression_attribute_values(":by", number(by))
+    }
+}
+
+/// One endpoint that cannot be read must not hold up the others of its tenant; but somebody has to know.
+fn readable(item: &Item) -> Option<Endpoint> {
+    let id = Record::new("webhook endpoint", item).optional_text("webhook_endpoint_id");
+    match Endpoint::from_item(item) {
+        Ok(endpoint) => Some(endpoint),
+        Err(error) => {
+            tracing::error!(endpoint = id, ?error, "a stored endpoint cannot be read and is left out");
+            metrics::count("UnreadableEndpoint");
+            None
+        }
     }
 }
 

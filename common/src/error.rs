@@ -20,12 +20,19 @@ pub enum Error {
     Invalid(Vec<Issue>),
     /// No, a wrong, or an expired credential.
     Unauthorized,
+    /// A sign-in with an email and a password that do not belong together.
+    WrongPassword,
     /// A good credential that does not reach this far; why.
     Forbidden(Refusal),
     /// What the request names does not exist, or not for this caller; the sentence that says so.
     NotFound(&'static str),
     /// The request contradicts what is stored.
     Conflict(Conflict),
+    /// The same thing was tried too often.
+    TooMany {
+        /// When it may be tried again.
+        retry_after_seconds: i64,
+    },
     /// Contention or throttling that outlasted the retries: the same request may succeed later.
     Busy,
     /// Our failure: what was being done, and the chain of causes.
@@ -52,6 +59,8 @@ pub enum Conflict {
 pub enum Refusal {
     /// The user's email address is not verified yet.
     EmailNotVerified,
+    /// Only an owner of the organization may do this.
+    OwnersOnly,
     /// A cookie came with a state-changing call from an origin that is not ours.
     Origin,
 }

@@ -47,6 +47,23 @@ pub trait Output: Serialize + Send {
     }
 }
 
+/// The answer of a route that has nothing to tell but that it is done.
+#[derive(Serialize)]
+pub struct Done {
+    success: bool,
+    message: &'static str,
+}
+
+impl Done {
+    /// Says `message`.
+    #[must_use]
+    pub fn new(message: &'static str) -> Self {
+        Self { success: true, message }
+    }
+}
+
+impl Output for Done {}
+
 /// An answer before it gets the headers that every answer has, with what the log says about it.
 struct Answer {
     response: Response<Body>,
@@ -148,6 +165,9 @@ impl Function {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Ok(id) = HeaderValue::from_str(&request_id) {
             response.headers_mut().insert("x-request-id", id);
+        }
+        if let Some(Failure::Domain(Error::TooMany { retry_after_seconds })) = answer.failure {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = answer.failure.as_ref().map_or("OK", Failure::code);

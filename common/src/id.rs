@@ -90,6 +90,14 @@ impl TenantId {
         Self(Uuid::now_v7().to_string())
     }
 
+    /// Parses an id that somebody names.
+    ///
+    /// # Errors
+    /// It cannot be one.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of an organization")])
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

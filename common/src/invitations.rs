@@ -2,19 +2,21 @@
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{TransactWriteItem, Update},
+    types::{Put, TransactWriteItem, Update, builders::UpdateBuilder},
 };
 
 use crate::{
-    accounts::{NewUser, slug_key},
+    accounts::NewUser,
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Record, Transaction, batch_get, item, text, transact},
+    dynamo::{Item, Record, Transaction, batch_get, item, number, put_new, text, transact},
     email::Email,
     error::{Conflict, Error, Result},
     id::{InvitationId, TenantId},
     name::Slug,
-    user::Role,
+    organizations::slug_key,
+    timestamp::rfc3339,
+    users::{Role, User, email_key},
 };
 
 /// An invitation that can still be accepted.
@@ -30,6 +32,18 @@ pub struct Invitation {
     pub role: Role,
 }
 
+/// How long an invitation can be accepted: 7 days.
+const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
+
+/// An invitation that was just made.
+#[derive(Debug)]
+pub struct Invited {
+    /// The invitation.
+    pub invitation: Invitation,
+    /// Until when it can be accepted.
+    pub expires_at: jiff::Timestamp,
+}
+
 /// The tables that an invitation touches.
 #[derive(Clone)]
 pub struct Invitations {
@@ -40,6 +54,8 @@ pub struct Invitations {
     tokens: String,
 }
 
+/// How often an invitation is tried against others of the same address.
+const INVITE_ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 
 impl Invitations {
@@ -55,6 +71,69 @@ impl Invitations {
             organizations: env.required("ORGANIZATIONS_TABLE")?,
             tokens: env.required("TOKENS_TABLE")?,
         })
+    }
+
+    /// Invites `email` into the organization of `inviter`. A pending invitation of the same address is cancelled:
+    /// at any time one of them can be accepted at the most.
+    ///
+    /// # Errors
+    /// The email has an account; or a call fails.
+    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: jiff::Timestamp) -> Result<Invited> {
+        let doing = "inviting";
+        let organization = inviter.organization.clone();
+        let expires_at =
+            jiff::Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
+        let invitation = Invitation { id: InvitationId::generate(), email: email.clone(), organization, role };
+        // Whoever invites the same address at the same time comes before or after, never in between.
+        for _ in 0..INVITE_ATTEMPTS {
+            let previous = self.previous(&invitation).await?;
+            let mut writes = vec![
+                self.point_to(&invitation, previous.as_ref())?,
+                put_new(&self.invitations, "invitation_id", invitation.to_item(inviter, expires_at, now)),
+            ];
+            if let Some(Previous { id, pending: true }) = &previous {
+                let cancel = self.change_status(id, "cancelled").update_expression("SET #status = :new").build();
+                writes.push(write(cancel.map_err(Error::internal(doing))?));
+            }
+            if transact(&self.dynamodb, writes, doing).await? == Transaction::Committed {
+                return Ok(Invited { invitation, expires_at });
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// The last invitation of the same address into the same organization.
+    async fn previous(&self, invitation: &Invitation) -> Result<Option<Previous>> {
+        let doing = "looking for an earlier invitation";
+        let keys = [
+            (&self.invitations, item([("invitation_id", text(pointer(invitation)))])),
+            (&self.users, item([("pk", text(email_key(&invitation.email)))])),
+        ];
+        let [pointer, guard] = batch_get(&self.dynamodb, keys, doing).await?;
+        if guard.is_some() {
+            return Err(Error::Conflict(Conflict::EmailTaken));
+        }
+        let Some(pointer) = pointer else { return Ok(None) };
+        let id = Record::new("pointer", &pointer).text("current")?.to_owned();
+        let found = self.dynamodb.get_item().table_name(&self.invitations).key("invitation_id", text(&id));
+        let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?.item;
+        let status = found.as_ref().and_then(|found| Record::new("invitation", found).optional_text("status"));
+        Ok(Some(Previous { pending: status == Some("pending"), id }))
+    }
+
+    /// Points the organization and address to the new invitation, if they still point to `previous`.
+    fn point_to(&self, invitation: &Invitation, previous: Option<&Previous>) -> Result<TransactWriteItem> {
+        let pointer = item([("invitation_id", text(pointer(invitation))), ("current", text(invitation.id))]);
+        let put = Put::builder().table_name(&self.invitations).set_item(Some(pointer));
+        let put = match previous {
+            None => put.condition_expression("attribute_not_exists(invitation_id)"),
+            Some(previous) => put
+                .condition_expression("#current = :previous")
+                .expression_attribute_names("#current", "current")
+                .expression_attribute_values(":previous", text(&previous.id)),
+        };
+        let put = put.build().map_err(Error::internal("inviting"))?;
+        Ok(TransactWriteItem::builder().put(put).build())
     }
 
     /// The invitation `id`, if it is one of the organization with `slug` and can be accepted at `now`. A wrong
@@ -93,19 +172,14 @@ impl Invitations {
     /// # Errors
     /// The invitation was used meanwhile, or its email has an account; or the write fails.
     pub async fn accept(&self, invitation: &Invitation, new: &NewUser, now: jiff::Timestamp) -> Result<()> {
-        let mark = Update::builder()
-            .table_name(&self.invitations)
-            .key("invitation_id", text(invitation.id))
-            .condition_expression("#status = :pending")
-            .update_expression("SET #status = :accepted, user_id = :user, accepted_at = :now")
-            .expression_attribute_names("#status", "status")
-            .expression_attribute_values(":pending", text("pending"))
-            .expression_attribute_values(":accepted", text("accepted"))
+        let mark = self
+            .change_status(invitation.id, "accepted")
+            .update_expression("SET #status = :new, user_id = :user, accepted_at = :now")
             .expression_attribute_values(":user", text(new.user.id))
-            .expression_attribute_values(":now", text(crate::dynamo::rfc3339(now)))
+            .expression_attribute_values(":now", text(rfc3339(now)))
             .build()
             .map_err(Error::internal("accepting an invitation"))?;
-        let mut writes = vec![TransactWriteItem::builder().update(mark).build()];
+        let mut writes = vec![write(mark)];
         writes.extend(new.writes(&self.users, &self.tokens, now));
         match transact(&self.dynamodb, writes, "accepting an invitation").await? {
             Transaction::Committed => Ok(()),
@@ -114,4 +188,45 @@ impl Invitations {
             refused => Err(Error::Internal(format!("accepting an invitation: {refused:?}"))),
         }
     }
+
+    /// The change of a pending invitation's status to `:new`, still without its expression.
+    fn change_status(&self, id: impl ToString, to: &str) -> UpdateBuilder {
+        Update::builder()
+            .table_name(&self.invitations)
+            .key("invitation_id", text(id))
+            .condition_expression("#status = :pending")
+            .expression_attribute_names("#status", "status")
+            .expression_attribute_values(":pending", text("pending"))
+            .expression_attribute_values(":new", text(to))
+    }
+}
+
+impl Invitation {
+    fn to_item(&self, inviter: &User, expires_at: jiff::Timestamp, now: jiff::Timestamp) -> Item {
+        item([
+            ("invitation_id", text(self.id)),
+            ("organization_id", text(&self.organization)),
+            ("email", text(&self.email)),
+            ("role", text(self.role.as_str())),
+            ("status", text("pending")),
+            ("expires_at", number(expires_at.as_second())),
+            ("invited_by", text(inviter.id)),
+            ("created_at", text(rfc3339(now))),
+        ])
+    }
+}
+
+/// An invitation that a new one replaces.
+struct Previous {
+    id: String,
+    pending: bool,
+}
+
+/// The key of the item that knows the last invitation of an address into an organization.
+fn pointer(invitation: &Invitation) -> String {
+    format!("last#{}#{}", invitation.organization, invitation.email)
+}
+
+fn write(update: Update) -> TransactWriteItem {
+    TransactWriteItem::builder().update(update).build()
 }

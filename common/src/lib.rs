@@ -6,6 +6,7 @@
 
 pub mod accounts;
 pub mod api_keys;
+pub mod attempts;
 pub mod aws;
 pub mod base_url;
 pub mod config;
@@ -22,12 +23,14 @@ pub mod log;
 pub mod mail;
 pub mod metrics;
 pub mod name;
+pub mod organizations;
 pub mod password;
 pub mod random;
 pub mod sessions;
 pub mod signature;
 pub mod signing_secret;
 pub mod signup;
+pub mod timestamp;
 pub mod token;
-pub mod user;
+pub mod users;
 pub mod verification;

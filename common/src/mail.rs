@@ -1,5 +1,7 @@
 //! Mail to users, through SES.
 
+use std::fmt;
+
 use aws_sdk_ses::{
     Client,
     types::{Body, Content, Destination, Message},
@@ -12,7 +14,10 @@ use crate::{
     config::{ConfigError, Env},
     email::Email,
     error::{Error, Result},
+    invitations::Invitation,
+    metrics,
     name::Name,
+    organizations::Organization,
     token::Token,
 };
 
@@ -40,11 +45,19 @@ impl Mailer {
         Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
     }
 
-    /// Sends `mail` to one address.
-    ///
-    /// # Errors
-    /// SES does not take it.
-    pub async fn send(&self, to: &Email, mail: Mail) -> Result<()> {
+    /// Sends `mail` to one address. What it is about stands already: a mail that cannot be sent is logged and
+    /// counted, and the person asks for another one.
+    pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
+        match self.try_send(to, mail).await {
+            Ok(()) => metrics::count("MailSent"),
+            Err(error) => {
+                tracing::error!(%about, ?error, "a mail was not sent");
+                metrics::count("MailFailed");
+            }
+        }
+    }
+
+    async fn try_send(&self, to: &Email, mail: Mail) -> Result<()> {
         let doing = "sending a mail";
         let content =
             |data: String| Content::builder().charset("UTF-8").data(data).build().map_err(Error::internal(doing));
@@ -59,6 +72,26 @@ impl Mailer {
             .map_err(Error::aws(doing))?;
         Ok(())
     }
+}
+
+/// The mail with the link into an organization.
+#[must_use]
+pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
+    let (id, slug) = (invitation.id, &organization.slug);
+    let link = format!("{base}/api/auth/organization/invitation?id={id}&slug={slug}");
+    let (inviter, name) = (inviter.as_str(), organization.name.as_str());
+    let text = format!(
+        "Hello,\n\n{inviter} invites you to join the organization {name}. Within 7 days you can accept with a new \
+         account; this page says how:\n\n{link}\n\nOrganization slug: {slug}\nInvitation id: {id}\n\nIf you do not \
+         know {inviter}, you can ignore this mail.\n"
+    );
+    let (inviter_html, name_html, href) = (encode_safe(inviter), encode_safe(name), encode_safe(&link));
+    let html = format!(
+        "<p>Hello,</p>\n<p>{inviter_html} invites you to join the organization {name_html}. Within 7 days you can \
+         accept with a new account; this page says how:</p>\n<p><a href=\"{href}\">{href}</a></p>\n<p>Organization \
+         slug: {slug}<br>Invitation id: {id}</p>\n<p>If you do not know {inviter_html}, you can ignore this mail.</p>\n"
+    );
+    Mail { subject: format!("{inviter} invites you to {name}"), text, html }
 }
 
 /// The mail with the link that verifies an address.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use argon2::{Algorithm, Argon2, Block, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version, password_hash::phc};
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use zeroize::Zeroizing;
 
@@ -39,9 +39,14 @@ impl fmt::Debug for Password {
 }
 
 /// A hashed password: a PHC string, `$argon2id$v=19$m=...,t=...,p=1$salt$hash`.
+#[derive(Clone)]
 pub struct PasswordHash(String);
 
 impl PasswordHash {
+    pub(crate) fn stored(phc: &str) -> Self {
+        Self(phc.to_owned())
+    }
+
     /// The PHC string, for the table.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -53,6 +58,17 @@ impl fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PasswordHash(redacted)")
     }
+}
+
+/// What became of a password that was checked.
+#[derive(Debug)]
+pub enum Checked {
+    /// It is another one, or there was nothing to check against.
+    Wrong,
+    /// It is the right one.
+    Right,
+    /// It is the right one, and this is its hash with today's parameters.
+    Outdated(PasswordHash),
 }
 
 const SALT_LENGTH: usize = 16;
@@ -90,15 +106,47 @@ impl Hasher {
             .map_err(Error::internal("hashing a password"))?
     }
 
+    /// Checks `password` against `hash`. Where there is no hash, or no password that could be one, the work is
+    /// done all the same, so that time does not tell.
+    ///
+    /// # Errors
+    /// The stored hash is none, or Argon2 fails.
+    pub async fn check(&self, password: Option<Password>, hash: Option<PasswordHash>) -> Result<Checked> {
+        let hasher = self.clone();
+        tokio::task::spawn_blocking(move || match (password, hash) {
+            (Some(password), Some(hash)) => hasher.check_now(&password, &hash),
+            (password, _) => {
+                let stand_in = || Password(Zeroizing::new("no password".to_owned()));
+                hasher.hash_now(&password.unwrap_or_else(stand_in)).map(|_| Checked::Wrong)
+            }
+        })
+        .await
+        .map_err(Error::internal("checking a password"))?
+    }
+
+    fn check_now(&self, password: &Password, hash: &PasswordHash) -> Result<Checked> {
+        let doing = "checking a password";
+        let stored = phc::PasswordHash::new(hash.as_str()).map_err(Error::internal(doing))?;
+        let params = Params::try_from(&stored).map_err(Error::internal(doing))?;
+        let (Some(salt), Some(expected)) = (&stored.salt, &stored.hash) else {
+            return Err(Error::Internal(format!("{doing}: the stored hash is not complete")));
+        };
+        let computed = self.argon2(&params, password, salt.as_ref())?;
+        // Compares in constant time.
+        if *expected != phc::Output::new(&computed).map_err(Error::internal(doing))? {
+            return Ok(Checked::Wrong);
+        }
+        let cost = |params: &Params| (params.m_cost(), params.t_cost(), params.p_cost());
+        if cost(&params) == cost(&self.params) {
+            Ok(Checked::Right)
+        } else {
+            self.hash_now(password).map(Checked::Outdated)
+        }
+    }
+
     fn hash_now(&self, password: &Password) -> Result<PasswordHash> {
         let salt: [u8; SALT_LENGTH] = random::bytes();
-        let mut hash = [0; HASH_LENGTH];
-        // A panic while hashing leaves nothing in the memory that the next hash would read.
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.resize(self.params.block_count(), Block::default());
-        Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone())
-            .hash_password_into_with_memory(password.0.as_bytes(), &salt, &mut hash, memory.as_mut_slice())
-            .map_err(Error::internal("hashing a password"))?;
+        let hash = self.argon2(&self.params, password, &salt)?;
         Ok(PasswordHash(format!(
             "$argon2id$v=19$m={},t={},p={}${}${}",
             self.params.m_cost(),
@@ -108,11 +156,22 @@ impl Hasher {
             STANDARD_NO_PAD.encode(hash),
         )))
     }
+
+    fn argon2(&self, params: &Params, password: &Password, salt: &[u8]) -> Result<[u8; HASH_LENGTH]> {
+        let mut hash = [0; HASH_LENGTH];
+        // A panic while hashing leaves nothing in the memory that the next hash would read.
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.resize(params.block_count(), Block::default());
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone())
+            .hash_password_into_with_memory(password.0.as_bytes(), salt, &mut hash, memory.as_mut_slice())
+            .map_err(Error::internal("hashing a password"))?;
+        Ok(hash)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use argon2::{PasswordVerifier, password_hash::phc};
+    use argon2::PasswordVerifier;
 
     use super::*;
 
@@ -143,6 +202,21 @@ mod tests {
             let phc = phc::PasswordHash::new(hash.as_str()).expect("a PHC string");
             assert!(Argon2::default().verify_password(password.as_bytes(), &phc).is_ok());
             assert!(Argon2::default().verify_password(b"wrong horse", &phc).is_err());
+        }
+    }
+
+    #[test]
+    fn a_hash_with_other_parameters_is_right_and_outdated() {
+        let password = |text| Password::parse(text).expect("long enough");
+        let old = hasher(64, 1).hash_now(&password("correct horse")).expect("hashed");
+        let today = hasher(128, 2);
+        let Ok(Checked::Outdated(new)) = today.check_now(&password("correct horse"), &old) else {
+            unreachable!("it is")
+        };
+        assert!(new.as_str().starts_with("$argon2id$v=19$m=128,t=2,p=1$"));
+        assert!(matches!(today.check_now(&password("correct horse"), &new), Ok(Checked::Right)));
+        for hash in [&old, &new] {
+            assert!(matches!(today.check_now(&password("wrong horse"), hash), Ok(Checked::Wrong)));
         }
     }
 

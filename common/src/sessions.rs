@@ -1,18 +1,20 @@
 //! Sessions: who is signed in, and the cookie that says so.
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::{Client, operation::delete_item::DeleteItemError};
 
 use crate::{
     aws::Aws,
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    dynamo::{Item, Record, item, number, rfc3339, text},
+    dynamo::{Item, Record, item, number, text},
     error::{Error, Result},
     id::{SessionId, UserId},
+    timestamp::rfc3339,
     token::{SecretHash, Token},
-    user::{User, user_key},
 };
 
+/// What tells a session from the other tokens in the table.
+const KIND: &str = "session";
 /// How long a session lasts: 30 days.
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
 
@@ -41,7 +43,7 @@ impl Session {
     pub(crate) fn to_item(&self, hash: &SecretHash, now: jiff::Timestamp) -> Item {
         item([
             ("token_hash", text(hash.as_str())),
-            ("kind", text("session")),
+            ("kind", text(KIND)),
             ("session_id", text(self.id)),
             ("user_id", text(self.user)),
             ("expires_at", number(self.expires_at.as_second())),
@@ -73,53 +75,76 @@ pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'
     values.find_map(Token::parse)
 }
 
-/// The tables of sessions.
+/// The `Set-Cookie` value that signs out.
+#[must_use]
+pub fn cleared_cookie(base: &BaseUrl) -> String {
+    set_cookie(base, "", 0)
+}
+
+/// The table of sessions.
 #[derive(Clone)]
 pub struct Sessions {
     dynamodb: Client,
     tokens: String,
-    users: String,
 }
 
 impl Sessions {
-    /// The store over the tables that `env` names.
+    /// The store over the table that `env` names.
     ///
     /// # Errors
     /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            dynamodb: aws.dynamodb(),
-            tokens: env.required("TOKENS_TABLE")?,
-            users: env.required("USERS_TABLE")?,
-        })
+        Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
     }
 
-    /// The session of `token` and its user, unless it ended before `now`.
+    /// Stores `session`, whose secret is `token`.
     ///
     /// # Errors
-    /// A read fails.
-    pub async fn find(&self, token: &Token, now: jiff::Timestamp) -> Result<Option<(Session, User)>> {
+    /// The write fails.
+    pub async fn store(&self, session: &Session, token: &Token, now: jiff::Timestamp) -> Result<()> {
+        let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item(&token.hash(), now)));
+        put.send().await.map_err(Error::aws("storing a session"))?;
+        Ok(())
+    }
+
+    /// The session of `token`, unless it ended before `now`.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn find(&self, token: &Token, now: jiff::Timestamp) -> Result<Option<Session>> {
         let doing = "reading a session";
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
         let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?;
         let Some(found) = found.item else { return Ok(None) };
         let record = Record::new("session", &found);
         // TTL deletes hours late, so it is only for cleaning up.
-        if record.text("kind")? != "session" || record.number("expires_at")? <= now.as_second() {
+        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
             return Ok(None);
         }
-        let session = Session {
+        Ok(Some(Session {
             id: record.parsed("session_id")?,
             user: record.parsed("user_id")?,
             expires_at: jiff::Timestamp::from_second(record.number("expires_at")?).map_err(Error::internal(doing))?,
-        };
-        Ok(self.user(session.user).await?.map(|user| (session, user)))
+        }))
     }
 
-    async fn user(&self, id: UserId) -> Result<Option<User>> {
-        let found = self.dynamodb.get_item().table_name(&self.users).key("pk", text(user_key(id)));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws("reading a user"))?;
-        found.item.as_ref().map(User::from_item).transpose()
+    /// Ends the session of `token`, if there is one. It holds at once, in every function.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn end(&self, token: &Token) -> Result<()> {
+        let delete =
+            self.dynamodb.delete_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
+        let delete = delete.condition_expression("kind = :session").expression_attribute_values(":session", text(KIND));
+        match delete.send().await {
+            Ok(_) => Ok(()),
+            Err(error)
+                if error.as_service_error().is_some_and(DeleteItemError::is_conditional_check_failed_exception) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(Error::aws("ending a session")(error)),
+        }
     }
 }
 

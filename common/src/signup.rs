@@ -6,7 +6,7 @@ use crate::{
     accounts::NewUser,
     base_url::BaseUrl,
     email::Email,
-    error::{Error, Result},
+    error::Result,
     http::Output,
     id::{TenantId, UserId},
     mail::{Mailer, verification_mail},
@@ -15,7 +15,7 @@ use crate::{
     password::PasswordHash,
     sessions::{Session, session_cookie},
     token::Token,
-    user::{Role, User},
+    users::{Role, User},
 };
 
 /// The answer to a sign-up.
@@ -56,15 +56,11 @@ pub fn new_user(
     })
 }
 
-/// Sends the verification mail and answers. The account stands already: a mail that cannot be sent is logged
-/// and counted, and the user asks for another one.
+/// Sends the verification mail and answers.
 pub async fn welcome(mailer: &Mailer, base: &BaseUrl, new: NewUser, organization_slug: Slug) -> SignedUp {
     let NewUser { user, session_token, verification_token, .. } = new;
     let mail = verification_mail(base, &user.name, &verification_token);
-    if let Err(Error::Internal(cause)) = mailer.send(&user.email, mail).await.map_err(busy_is_a_cause) {
-        tracing::error!(user = %user.id, cause, "the verification mail was not sent");
-        metrics::count("MailFailed");
-    }
+    mailer.send(&user.email, mail, user.id).await;
     metrics::count("SignedUp");
     SignedUp {
         set_cookie: vec![session_cookie(base, &session_token)],
@@ -74,13 +70,5 @@ pub async fn welcome(mailer: &Mailer, base: &BaseUrl, new: NewUser, organization
         organization_id: user.organization,
         organization_slug,
         email_verified: user.email_verified,
-    }
-}
-
-/// For a mail that is not sent it makes no difference whether SES was busy or broken.
-fn busy_is_a_cause(error: Error) -> Error {
-    match error {
-        Error::Busy => Error::Internal("sending a mail: throttled".to_owned()),
-        other => other,
     }
 }

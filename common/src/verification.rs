@@ -8,10 +8,27 @@ use aws_sdk_dynamodb::{
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Record, Transaction, item, number, text, transact},
+    dynamo::{Item, Record, Transaction, boolean, item, number, text, transact},
     error::{Error, Result},
+    timestamp::rfc3339,
     token::Token,
+    users::{User, user_key},
 };
+
+/// How long the link in a verification email holds.
+const HOLDS_SECONDS: i64 = 24 * 60 * 60;
+/// What tells a verification from the other tokens in the table.
+const KIND: &str = "email_verification";
+
+pub(crate) fn verification_item(token: &Token, user: &User, now: jiff::Timestamp) -> Item {
+    item([
+        ("token_hash", text(token.hash().as_str())),
+        ("kind", text(KIND)),
+        ("user_id", text(user.id)),
+        ("expires_at", number(now.as_second() + HOLDS_SECONDS)),
+        ("created_at", text(rfc3339(now))),
+    ])
+}
 
 /// The tables of verifications.
 #[derive(Clone)]
@@ -34,6 +51,18 @@ impl Verifications {
         })
     }
 
+    /// A new token that verifies the email of `user`. Those that were issued before hold on.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn issue(&self, user: &User, now: jiff::Timestamp) -> Result<Token> {
+        let token = Token::generate();
+        let put = self.dynamodb.put_item().table_name(&self.tokens);
+        let put = put.set_item(Some(verification_item(&token, user, now)));
+        put.send().await.map_err(Error::aws("storing a verification"))?;
+        Ok(token)
+    }
+
     /// Marks the email of the token's user as verified and uses the token up: all or nothing, so of two at once
     /// one succeeds. `false` for a token that is unknown, used or expired.
     ///
@@ -46,7 +75,7 @@ impl Verifications {
         let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?;
         let Some(found) = found.item else { return Ok(false) };
         let record = Record::new("verification", &found);
-        if record.text("kind")? != "email_verification" {
+        if record.text("kind")? != KIND {
             return Ok(false);
         }
         let use_up = Delete::builder()
@@ -58,10 +87,10 @@ impl Verifications {
             .map_err(Error::internal(doing))?;
         let mark = Update::builder()
             .table_name(&self.users)
-            .key("pk", text(record.text("user_key")?))
+            .key("pk", text(user_key(record.parsed("user_id")?)))
             .condition_expression("attribute_exists(pk)")
             .update_expression("SET email_verified = :true")
-            .expression_attribute_values(":true", crate::dynamo::boolean(true))
+            .expression_attribute_values(":true", boolean(true))
             .build()
             .map_err(Error::internal(doing))?;
         let writes = vec![

@@ -2,10 +2,12 @@
 
 use lambda_http::http::{HeaderMap, HeaderValue, header};
 use serde_json::Map;
+use url::Url;
 
 use super::{
-    Answer, Body, Fields, MAX_BODY_BYTES, Rejected, Request, RequestExt, Response, Result, StatusCode, Value, json,
-    json_response, status::Failure,
+    Answer, Body, Fields, MAX_BODY_BYTES, Rejected, Request, RequestExt, Response, Result, StatusCode, Value,
+    add_cookies, json, json_response,
+    status::{Failure, flow_code},
 };
 use crate::{
     api_keys::ApiKey,
@@ -38,6 +40,8 @@ pub enum Caller {
 pub enum Reply {
     /// 200 and JSON.
     Json(Value),
+    /// 200, JSON and a `Set-Cookie` value.
+    JsonWithCookie(Value, String),
     /// A page, for a browser.
     Page(Page),
     /// 302 to this URL.
@@ -51,7 +55,7 @@ pub struct Page {
     /// What it says first.
     pub title: &'static str,
     /// What it says then.
-    pub text: &'static str,
+    pub text: String,
 }
 
 impl Call {
@@ -120,9 +124,14 @@ impl Call {
         if !has_cookie || self.is_trusted(origin, trusted) { Ok(()) } else { Err(Error::Forbidden(Refusal::Origin)) }
     }
 
-    /// Whether `url` is of the base URL's origin or of one of `trusted`.
+    /// `url` as it was understood, if it is of the base URL's origin or of one of `trusted`.
     #[must_use]
-    pub fn is_trusted(&self, url: &str, trusted: &[BaseUrl]) -> bool {
+    pub fn trusted_url(&self, url: &str, trusted: &[BaseUrl]) -> Option<String> {
+        let url = Url::parse(url).ok()?;
+        self.is_trusted(url.as_str(), trusted).then(|| url.into())
+    }
+
+    fn is_trusted(&self, url: &str, trusted: &[BaseUrl]) -> bool {
         self.base.is_origin_of(url) || trusted.iter().any(|origin| origin.is_origin_of(url))
     }
 
@@ -141,6 +150,11 @@ pub(super) fn answer(outcome: Result<Reply, Failure>) -> Answer {
 fn respond(reply: Reply) -> Response<Body> {
     match reply {
         Reply::Json(value) => json_response(StatusCode::OK, &value),
+        Reply::JsonWithCookie(value, cookie) => {
+            let mut response = json_response(StatusCode::OK, &value);
+            add_cookies(&mut response, &[cookie]);
+            response
+        }
         Reply::Page(page) => page.response(),
         Reply::Redirect(url) => {
             let mut response = Response::new(Body::Empty);
@@ -158,7 +172,7 @@ fn error(failure: &Failure) -> Response<Body> {
         Failure::Domain(Error::Malformed) => "The body must be a JSON object".to_owned(),
         other => other.message(),
     };
-    let mut body = json!({ "code": failure.code(), "message": message });
+    let mut body = json!({ "code": flow_code(failure), "message": message });
     if let (Value::Object(body), Some(Value::Object(data))) = (&mut body, failure.data()) {
         body.extend(data);
     }
@@ -178,7 +192,7 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
 
 impl Page {
     fn response(&self) -> Response<Body> {
-        let Self { title, text, good } = self;
+        let (Self { title, good, .. }, text) = (self, html_escape::encode_safe(&self.text));
         let mark = if *good { "&#10003;" } else { "&#33;" };
         let html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

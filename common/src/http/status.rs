@@ -30,10 +30,11 @@ impl Failure {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Domain(error) => match error {
                 Error::Malformed | Error::Invalid(_) => StatusCode::BAD_REQUEST,
-                Error::Unauthorized => StatusCode::UNAUTHORIZED,
+                Error::Unauthorized | Error::WrongPassword => StatusCode::UNAUTHORIZED,
                 Error::Forbidden(_) => StatusCode::FORBIDDEN,
                 Error::NotFound(_) => StatusCode::NOT_FOUND,
                 Error::Conflict(_) => StatusCode::CONFLICT,
+                Error::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
                 Error::Busy => StatusCode::SERVICE_UNAVAILABLE,
                 Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             },
@@ -47,10 +48,11 @@ impl Failure {
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::Domain(error) => match error {
                 Error::Malformed | Error::Invalid(_) => "BAD_REQUEST",
-                Error::Unauthorized => "UNAUTHORIZED",
+                Error::Unauthorized | Error::WrongPassword => "UNAUTHORIZED",
                 Error::Forbidden(_) => "FORBIDDEN",
                 Error::NotFound(_) => "NOT_FOUND",
                 Error::Conflict(_) => "CONFLICT",
+                Error::TooMany { .. } => "TOO_MANY_REQUESTS",
                 Error::Busy => "SERVICE_UNAVAILABLE",
                 Error::Internal(_) => "INTERNAL_SERVER_ERROR",
             },
@@ -60,7 +62,7 @@ impl Failure {
     /// The `message`: what the caller may know.
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Method => "This route takes POST only".to_owned(),
+            Self::Method => "This route does not take this method".to_owned(),
             Self::TooLarge => "The body must not have more than 64 KiB".to_owned(),
             Self::Domain(error) => match error {
                 Error::Malformed => {
@@ -68,10 +70,15 @@ impl Failure {
                 }
                 Error::Invalid(_) => "Input validation failed".to_owned(),
                 Error::Unauthorized => "A valid credential is required".to_owned(),
+                Error::WrongPassword => "Invalid email or password".to_owned(),
+                Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
                 Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
                 Error::Forbidden(Refusal::Origin) => "The request's origin is not allowed".to_owned(),
                 Error::NotFound(message) => (*message).to_owned(),
                 Error::Conflict(conflict) => conflict_message(conflict),
+                Error::TooMany { retry_after_seconds } => {
+                    format!("Too many attempts. Try again in {retry_after_seconds} s")
+                }
                 Error::Busy => "The service is busy. Try again in a moment".to_owned(),
                 Error::Internal(_) => "Internal server error".to_owned(),
             },
@@ -85,6 +92,17 @@ impl Failure {
             Self::Domain(Error::Conflict(conflict)) => Some(json!({ "reason": reason(conflict) })),
             _ => None,
         }
+    }
+}
+
+/// The code of the command-line flow, which says more than the status where that has many reasons.
+pub(super) fn flow_code(failure: &Failure) -> String {
+    match failure {
+        Failure::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
+        Failure::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
+        Failure::Domain(Error::Forbidden(Refusal::Origin)) => "INVALID_ORIGIN".to_owned(),
+        Failure::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),
+        other => other.code().to_owned(),
     }
 }
 

@@ -1,30 +1,45 @@
 //! The command-line authentication flow: what a client calls after sign-up, from verifying the email to
-//! issuing keys. Plain JSON, a session cookie, one table of routes and a handler each.
+//! inviting teammates. Plain JSON, a session cookie, one table of routes and a handler each.
 
 use std::sync::Arc;
 
 use common::{
-    api_keys::ApiKeys,
+    api_keys::{ApiKeys, KeyHolder},
+    attempts::Attempts,
     aws::Aws,
     base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Failure, Function, Reply},
-    sessions::Sessions,
+    http::{Call, Caller, Failure, Function, Reply},
+    invitations::Invitations,
+    mail::Mailer,
+    organizations::Organizations,
+    password::Hasher,
+    sessions::{Session, Sessions},
+    users::{User, Users},
     verification::Verifications,
 };
 
-mod routes;
+mod api_key;
+mod email;
+mod organization;
+mod session;
 
 /// The method and path, as the template maps them.
 pub const ROUTE: &str = "ANY /api/auth/{proxy+}";
 
 /// What the routes need.
 pub struct App {
-    sessions: Sessions,
-    verifications: Verifications,
+    attempts: Attempts,
+    hasher: Hasher,
+    invitations: Invitations,
     keys: ApiKeys,
+    mailer: Mailer,
+    organizations: Organizations,
+    sessions: Sessions,
     trusted_origins: Vec<BaseUrl>,
+    users: Users,
+    verifications: Verifications,
 }
 
 /// The function, with the settings in `env`.
@@ -34,23 +49,88 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
-        sessions: Sessions::from_env(env, &aws)?,
-        verifications: Verifications::from_env(env, &aws)?,
+        attempts: Attempts::from_env(env, &aws)?,
+        hasher: Hasher::from_env(env)?,
+        invitations: Invitations::from_env(env, &aws)?,
         keys: ApiKeys::from_env(env, &aws)?,
+        mailer: Mailer::from_env(env, &aws)?,
+        organizations: Organizations::from_env(env, &aws)?,
+        sessions: Sessions::from_env(env, &aws)?,
         trusted_origins: env.list("TRUSTED_ORIGINS")?,
+        users: Users::from_env(env, &aws)?,
+        verifications: Verifications::from_env(env, &aws)?,
     };
     Ok(Function::plain(app, BaseUrl::from_env(env)?, handle))
 }
 
-/// The table of routes.
+/// The table of routes. Whatever changes something is a `POST`, and is refused where a browser was talked into it.
 async fn handle(app: Arc<App>, call: Call) -> Result<Reply, Failure> {
-    Ok(match call.route() {
-        ("GET", "/api/auth/verify-email") => routes::verify_email(&app, &call).await?,
-        ("GET", "/api/auth/get-session") => routes::get_session(&app, &call).await?,
-        ("POST", "/api/auth/api-key/create") => routes::create_api_key(&app, &call).await?,
-        (_, "/api/auth/verify-email" | "/api/auth/get-session" | "/api/auth/api-key/create") => {
-            return Err(Failure::Method);
-        }
+    let (method, path) = call.route();
+    if method == "POST" {
+        call.check_origin(&app.trusted_origins)?;
+    }
+    let route = path.strip_prefix("/api/auth/").unwrap_or_default();
+    Ok(match (method, route) {
+        ("GET", "verify-email") => email::verify(&app, &call).await?,
+        ("POST", "send-verification-email") => email::send_verification(&app, &call).await?,
+        ("POST", "sign-in/email") => session::sign_in(&app, &call).await?,
+        ("GET", "get-session") => session::get(&app, &call).await?,
+        ("POST", "sign-out") => session::sign_out(&app, &call).await?,
+        ("GET", "organization/list") => organization::list(&app, &call).await?,
+        ("POST", "organization/invite-member") => organization::invite(&app, &call).await?,
+        ("GET", "organization/invitation") => organization::show_invitation(&app, &call).await?,
+        ("POST", "api-key/create") => api_key::create(&app, &call).await?,
+        ("GET", "api-key/list") => api_key::list(&app, &call).await?,
+        ("POST", "api-key/delete") => api_key::delete(&app, &call).await?,
+        (
+            _,
+            "verify-email"
+            | "send-verification-email"
+            | "sign-in/email"
+            | "get-session"
+            | "sign-out"
+            | "organization/list"
+            | "organization/invite-member"
+            | "organization/invitation"
+            | "api-key/create"
+            | "api-key/list"
+            | "api-key/delete",
+        ) => return Err(Failure::Method),
         _ => return Err(Error::NotFound("Not found").into()),
     })
+}
+
+/// What a user called with.
+enum Credential {
+    Session(Session),
+    Key(KeyHolder),
+}
+
+/// Who calls, by cookie or key; `None` for nobody that we know.
+async fn caller(app: &App, call: &Call, now: jiff::Timestamp) -> Result<Option<(User, Credential)>> {
+    let credential = match call.caller() {
+        Some(Caller::ApiKey(key)) => app.keys.holder(&key).await?.map(Credential::Key),
+        Some(Caller::Session(token)) => app.sessions.find(&token, now).await?.map(Credential::Session),
+        None => None,
+    };
+    let Some(credential) = credential else { return Ok(None) };
+    let id = match &credential {
+        Credential::Session(session) => session.user,
+        Credential::Key(holder) => holder.user,
+    };
+    Ok(app.users.find(id).await?.map(|user| (user, credential)))
+}
+
+/// The user who calls, by cookie or key.
+async fn user(app: &App, call: &Call) -> Result<User> {
+    let found = caller(app, call, jiff::Timestamp::now()).await?;
+    found.map(|(user, _)| user).ok_or(Error::Unauthorized)
+}
+
+/// The user who is signed in. A key will not do: one that leaked must not be able to make others that outlive it.
+async fn signed_in(app: &App, call: &Call) -> Result<User> {
+    match caller(app, call, jiff::Timestamp::now()).await? {
+        Some((user, Credential::Session(_))) => Ok(user),
+        _ => Err(Error::Unauthorized),
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{Accounts, NewOrganization},
+    accounts::Accounts,
     aws::Aws,
     base_url::BaseUrl,
     config::{ConfigError, Env},
@@ -13,9 +13,10 @@ use common::{
     id::TenantId,
     mail::Mailer,
     name::{Name, Slug},
+    organizations::Organization,
     password::{Hasher, Password},
     signup::{SignedUp, new_user, welcome},
-    user::Role,
+    users::Role,
 };
 
 /// The method and path, as the template maps them.
@@ -76,11 +77,12 @@ async fn handle(app: Arc<App>, base: BaseUrl, input: Input) -> Result<SignedUp> 
     app.accounts.check_free(&input.organization_slug, &input.email).await?;
     let password = app.hasher.hash(input.password).await?;
     let now = jiff::Timestamp::now();
-    let organization = NewOrganization {
+    let organization = Organization {
         id: TenantId::generate(),
         name: input.organization_name,
         slug: input.organization_slug,
         debug_notification_email: input.debug_notification_email,
+        created_at: now,
     };
     let new = new_user((input.name, input.email, password), (organization.id.clone(), Role::Owner), now)?;
     app.accounts.create(&organization, &new, now).await?;

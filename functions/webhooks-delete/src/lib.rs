@@ -8,10 +8,9 @@ use common::{
     config::{ConfigError, Env},
     endpoints::Endpoints,
     error::Result,
-    http::{self, Fields, Function, Rejected},
+    http::{Done, Fields, Function, Rejected},
     id::EndpointId,
 };
-use serde::Serialize;
 
 /// The method and path, as the template maps them.
 pub const ROUTE: &str = "POST /v1/webhooks/delete";
@@ -43,16 +42,7 @@ impl Input {
     }
 }
 
-/// The answer.
-#[derive(Serialize)]
-pub struct Output {
-    success: bool,
-    message: &'static str,
-}
-
-impl http::Output for Output {}
-
-async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Done> {
     app.endpoints.delete(&caller.tenant, input.id).await?;
-    Ok(Output { success: true, message: "Webhook endpoint deleted" })
+    Ok(Done::new("Webhook endpoint deleted"))
 }

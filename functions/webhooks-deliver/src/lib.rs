@@ -11,12 +11,13 @@ use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use common::{
-    aws::Aws,
+    aws::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
     destination::DestinationPolicy,
     endpoints::Endpoints,
     error::Error,
     random,
+    timestamp::rfc3339,
 };
 use futures::future::join_all;
 use lambda_runtime::LambdaEvent;
@@ -42,7 +43,7 @@ mod queue;
 mod schedule;
 
 /// What is left of an invocation after its last attempt, for the bookkeeping.
-const RESERVE: Duration = Duration::from_secs(4);
+const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 /// SQS may hand a message over a little before its delay is over; that is not worth another hop.
 const EARLY: i64 = 1000;
 
@@ -83,7 +84,10 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
 fn tls() -> Result<rustls::ClientConfig, ConfigError> {
     let broken = |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("gives no TLS: {error}"));
     let mut roots = rustls::RootCertStore::empty();
-    let (_, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let (trusted, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if trusted == 0 {
+        return Err(broken(&"the machine trusts no certificate authority"));
+    }
     let config = rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| broken(&error))?;
@@ -205,8 +209,10 @@ impl App {
     /// Makes an attempt and does what follows from it. An attempt that cannot be started in time goes back to the
     /// queue as it is: it is never cut off.
     async fn attempt(&self, mut delivery: Delivery, target: &Target, last_start: Instant) -> Result<(), Error> {
-        let Ok(Ok(slot)) = timeout_at(last_start, self.slots.acquire()).await else {
-            return self.queues.wait(&delivery, jiff::Timestamp::now()).await;
+        let slot = match timeout_at(last_start, self.slots.acquire()).await {
+            // A free slot is given even where the time is over.
+            Ok(Ok(slot)) if Instant::now() < last_start => slot,
+            _ => return self.queues.wait(&delivery, jiff::Timestamp::now()).await,
         };
         let (started, now) = (Instant::now(), jiff::Timestamp::now());
         let outcome = self.client.post(&delivery, target, now).await;
@@ -226,7 +232,7 @@ impl App {
     }
 
     async fn bury(&self, delivery: &Delivery, failure: Failure) -> Result<(), Error> {
-        let at = format!("{:.3}", jiff::Timestamp::now());
+        let at = rfc3339(jiff::Timestamp::now());
         let death = Death { reason: failure.reason(), attempts: delivery.attempts, at };
         self.queues.bury(delivery, &death).await?;
         observe::dead(delivery, failure);

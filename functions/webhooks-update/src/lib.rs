@@ -10,12 +10,11 @@ use common::{
     endpoint_url::EndpointUrl,
     endpoints::{Change, Endpoints},
     error::Result,
-    http::{self, Fields, Function, Rejected},
+    http::{Done, Fields, Function, Rejected},
     id::EndpointId,
     name::Description,
     signing_secret::SigningSecret,
 };
-use serde::Serialize;
 
 /// The method and path, as the template maps them.
 pub const ROUTE: &str = "POST /v1/webhooks/update";
@@ -54,16 +53,7 @@ impl Input {
     }
 }
 
-/// The answer.
-#[derive(Serialize)]
-pub struct Output {
-    success: bool,
-    message: &'static str,
-}
-
-impl http::Output for Output {}
-
-async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Done> {
     app.endpoints.update(&caller.tenant, input.id, input.change, jiff::Timestamp::now()).await?;
-    Ok(Output { success: true, message: "Webhook endpoint updated" })
+    Ok(Done::new("Webhook endpoint updated"))
 }

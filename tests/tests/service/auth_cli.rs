@@ -112,7 +112,7 @@ async fn a_key_is_issued_to_a_verified_user_and_shown_once() {
     let account = world.sign_up("acme").await;
     let cookie = cookie(&account);
     let unverified = world.cli(&cookie, "api-key/create", json!({"name": "laptop"})).await;
-    assert_eq!((unverified.status, &unverified.body["code"]), (403, &json!("FORBIDDEN")));
+    assert_eq!((unverified.status, &unverified.body["code"]), (403, &json!("EMAIL_NOT_VERIFIED")));
     world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
     let issued = world.cli(&cookie, "api-key/create", json!({"name": " laptop "})).await;
     assert_eq!(issued.status, 200, "{issued:?}");

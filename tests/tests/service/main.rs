@@ -1,6 +1,10 @@
 //! What the service promises, by route and by noun.
 
-#![expect(clippy::indexing_slicing, reason = "a missing field ends the test, as it should")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a missing field ends the test, as it should; figures are for whoever runs it"
+)]
 
 mod accept_invite_and_signup;
 mod auth_cli;

@@ -1,0 +1,187 @@
+//! Users.
+
+use std::{fmt, str::FromStr};
+
+use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError};
+
+use crate::{
+    aws::Aws,
+    config::{ConfigError, Env},
+    dynamo::{Item, Record, boolean, item, text},
+    email::Email,
+    error::{Error, Problem, Result},
+    id::{TenantId, UserId},
+    name::Name,
+    password::PasswordHash,
+    timestamp::rfc3339,
+};
+
+/// A user. Belongs to exactly one organization.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Which one.
+    pub id: UserId,
+    /// What to call them.
+    pub name: Name,
+    /// Where to reach them, and what they sign in with.
+    pub email: Email,
+    /// Whether they have shown that they read mail there.
+    pub email_verified: bool,
+    /// Their organization.
+    pub organization: TenantId,
+    /// What they may do in it.
+    pub role: Role,
+}
+
+/// What a user may do in their organization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    Owner,
+    /// Everything but inviting and managing others' keys.
+    Member,
+}
+
+impl Role {
+    /// Parses a role that somebody asks for.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|problem: NotARole| vec![Problem::format(problem.to_string())])
+    }
+
+    /// As it is stored and answered.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Member => "member",
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = NotARole;
+
+    fn from_str(text: &str) -> Result<Self, NotARole> {
+        match text {
+            "owner" => Ok(Self::Owner),
+            "member" => Ok(Self::Member),
+            _ => Err(NotARole),
+        }
+    }
+}
+
+/// A text that names no role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotARole;
+
+impl fmt::Display for NotARole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Must be owner or member")
+    }
+}
+
+/// The key of a user's item.
+pub(crate) fn user_key(id: UserId) -> String {
+    format!("user#{id}")
+}
+
+/// The key of the guard that makes an email unique.
+pub(crate) fn email_key(email: &Email) -> String {
+    format!("email#{email}")
+}
+
+impl User {
+    pub(crate) fn to_item(&self, password: &PasswordHash, now: jiff::Timestamp) -> Item {
+        item([
+            ("pk", text(user_key(self.id))),
+            ("user_id", text(self.id)),
+            ("name", text(self.name.as_str())),
+            ("email", text(&self.email)),
+            ("email_verified", boolean(self.email_verified)),
+            ("organization_id", text(&self.organization)),
+            ("role", text(self.role.as_str())),
+            ("password_hash", text(password.as_str())),
+            ("created_at", text(rfc3339(now))),
+        ])
+    }
+
+    pub(crate) fn from_item(item: &Item) -> Result<Self> {
+        let record = Record::new("user", item);
+        Ok(Self {
+            id: record.parsed("user_id")?,
+            name: record.checked("name", Name::parse)?,
+            email: record.checked("email", Email::parse)?,
+            email_verified: record.boolean("email_verified")?,
+            organization: record.parsed("organization_id")?,
+            role: record.parsed("role")?,
+        })
+    }
+}
+
+/// The table of users.
+#[derive(Clone)]
+pub struct Users {
+    dynamodb: Client,
+    table: String,
+}
+
+impl Users {
+    /// The store over the table that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("USERS_TABLE")? })
+    }
+
+    /// The user `id`.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn find(&self, id: UserId) -> Result<Option<User>> {
+        self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
+    }
+
+    /// The user with this email, and what they sign in with. It takes two reads whether there is one or not, so
+    /// that time does not tell; `None` stands for a text that is no email.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
+        let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
+        let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text("user_id"));
+        let Some(item) = self.read(format!("user#{}", id.unwrap_or_default())).await? else { return Ok(None) };
+        let password = PasswordHash::stored(Record::new("user", &item).text("password_hash")?);
+        Ok(Some((User::from_item(&item)?, password)))
+    }
+
+    /// Replaces the password hash `old` by `new`, unless it was changed meanwhile.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn rehash(&self, id: UserId, old: &PasswordHash, new: &PasswordHash) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.table).key("pk", text(user_key(id)));
+        let update = update
+            .condition_expression("password_hash = :old")
+            .update_expression("SET password_hash = :new")
+            .expression_attribute_values(":old", text(old.as_str()))
+            .expression_attribute_values(":new", text(new.as_str()));
+        match update.send().await {
+            Ok(_) => Ok(()),
+            Err(error)
+                if error.as_service_error().is_some_and(UpdateItemError::is_conditional_check_failed_exception) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(Error::aws("replacing a password hash")(error)),
+        }
+    }
+
+    async fn read(&self, key: String) -> Result<Option<Item>> {
+        let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(key));
+        Ok(found.consistent_read(true).send().await.map_err(Error::aws("reading a user"))?.item)
+    }
+}
