@@ -146,10 +146,17 @@ impl World {
         Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
     }
 
-    /// Posts JSON to `/api/auth/{route}`, as the command-line client does.
+    /// Posts JSON to `/api/auth/{route}`, as the command-line client does; `null` is no body.
     pub async fn cli(&self, cookie: &str, route: &str, body: Value) -> Answer {
-        let request = self.http.post(self.url(&format!("/api/auth/{route}"))).json(&body);
-        self.send(request.header("cookie", cookie).header("origin", self.stack.api())).await
+        let request = self.http.post(self.url(&format!("/api/auth/{route}"))).header("origin", self.stack.api());
+        let request = if body.is_null() { request } else { request.json(&body) };
+        self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
+    }
+
+    /// Gets `/api/auth/{route}`.
+    pub async fn cli_get(&self, cookie: &str, route: &str) -> Answer {
+        let request = self.http.get(self.url(&format!("/api/auth/{route}")));
+        self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
     /// The session that a cookie stands for, as `get-session` answers it.

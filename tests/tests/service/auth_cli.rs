@@ -47,6 +47,25 @@ async fn a_bad_token_gets_the_page_that_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_expired_link_does_not_verify() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let tokens = world.items("tokens").await;
+    let is_verification = |item: &&std::collections::HashMap<String, aws_sdk_dynamodb::types::AttributeValue>| {
+        item["kind"].as_s().is_ok_and(|kind| kind == "email_verification")
+    };
+    let mut expired = tokens.iter().find(is_verification).expect("one").clone();
+    let now = jiff::Timestamp::now().as_second().to_string();
+    expired.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.put_item().table_name("tokens").set_item(Some(expired)).send().await.expect("it is stored");
+    let page = world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
+    assert_eq!(page.status, 400);
+    assert_eq!(page.headers["x-request-id"].len(), 36);
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_verified_person_is_sent_on_to_a_trusted_origin_only() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
     for (slug, callback, sent_on) in [
@@ -56,6 +75,7 @@ async fn a_verified_person_is_sent_on_to_a_trusted_origin_only() {
         ("a4", "https://app.example.com.evil.com/".to_owned(), false),
         ("a5", "javascript:alert(1)".to_owned(), false),
         ("a6", "//evil.example.com".to_owned(), false),
+        ("a7", "https://app.example.com@evil.example.com/".to_owned(), false),
     ] {
         world.sign_up(slug).await;
         let link = link(&world.mail_to(&format!("jo@{slug}.example.com")).await);

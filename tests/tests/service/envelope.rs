@@ -81,6 +81,7 @@ async fn more_than_64_kib_are_refused_before_anything_is_parsed() {
     for (key, route) in [(key.as_str(), LIST), ("", LIST), ("", "/v1/auth/acceptInviteAndSignup")] {
         let answer = world.post(key, route, vec![b'x'; 70_000]).await;
         assert_eq!(answer.error(), (413, "PAYLOAD_TOO_LARGE", ""));
+        assert_eq!(answer.headers["x-request-id"].len(), 36);
     }
     let full = [br#"{"json":{}}"#.to_vec(), vec![b' '; 64 * 1024 - 11]].concat();
     assert_eq!(world.post(&key, LIST, full.clone()).await.status, 200);

@@ -103,6 +103,37 @@ async fn a_deleted_endpoint_is_gone_and_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_16_deletes_at_once_one_succeeds_and_is_counted_once() {
+    let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "2")]).await;
+    let tenant = world.tenant("acme").await;
+    world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let id = world.endpoint(&tenant, "https://example.com/2", "s").await;
+    let fields = json!({"id": id.to_uppercase()});
+    let deletes = join_all((0..16).map(|_| world.rpc(&tenant.key, "webhooks/delete", fields.clone()))).await;
+    assert_eq!(deletes.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(deletes.iter().filter(|answer| answer.status == 404).count(), 15);
+    world.endpoint(&tenant, "https://example.com/3", "s").await;
+    let fields = json!({"url": "https://example.com/4", "signing_secret": "s", "unknown": {"is": "ignored"}});
+    assert_eq!(world.rpc(&tenant.key, "webhooks/create", fields).await.error(), (409, "CONFLICT", "endpoint_limit"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_cannot_be_read_holds_up_no_other() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let broken = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let good = world.endpoint(&tenant, "https://example.com/2", "s").await;
+    let text = |value: &str| aws_sdk_dynamodb::types::AttributeValue::S(value.to_owned());
+    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
+    let update = update.key("tenant_id", text(&tenant.id)).key("webhook_endpoint_id", text(&broken));
+    let update = update.update_expression("SET #url = :broken").expression_attribute_names("#url", "url");
+    update.expression_attribute_values(":broken", text("not a url")).send().await.expect("it is broken");
+    let listed = list(&world, &tenant).await;
+    assert_eq!(listed.iter().map(|endpoint| &endpoint["webhook_endpoint_id"]).collect::<Vec<_>>(), [&json!(good)]);
+    assert!(tests::log::collected().lines().any(|line| line.contains(&broken) && line.contains("cannot be read")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_tenants_endpoint_is_as_unknown_as_any() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);

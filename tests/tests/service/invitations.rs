@@ -1,0 +1,248 @@
+//! Contract 5: the organization, and inviting into it.
+
+use serde_json::{Value, json};
+use tests::{Answer, Tenant, World, world::link};
+
+fn accept(invitation: &Value, slug: &str) -> Value {
+    json!({"invitationId": invitation, "tenantSlug": slug, "name": "Al", "password": "correct horse battery"})
+}
+
+async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> Answer {
+    let fields = json!({"email": email, "role": role, "organizationId": by.id});
+    world.cli(&by.cookie, "organization/invite-member", fields).await
+}
+
+/// A member of the tenant's organization, verified: their cookie.
+async fn member(world: &World, tenant: &Tenant) -> String {
+    let invited = invite(world, tenant, "member@example.com", "member").await;
+    let account = world.rpc("", "auth/acceptInviteAndSignup", accept(&invited.body["id"], &tenant.slug)).await;
+    world.send(world.http.get(link(&world.mail_to("member@example.com").await))).await;
+    tests::world::cookie(account.ok())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_invites_and_the_mail_says_everything() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let invited = invite(&world, &tenant, " Al@Example.com ", "member").await;
+    assert_eq!(invited.status, 200, "{invited:?}");
+    let (id, expires) = (&invited.body["id"], &invited.body["expiresAt"]);
+    assert_eq!(
+        invited.body,
+        json!({
+            "id": id, "email": "al@example.com", "role": "member", "organizationId": tenant.id, "status": "pending",
+            "expiresAt": expires,
+        })
+    );
+    let expires: jiff::Timestamp = expires.as_str().expect("a time").parse().expect("a time");
+    let hours = (expires.as_second() - jiff::Timestamp::now().as_second()) / 3600;
+    assert!((167..=168).contains(&hours), "{hours}");
+    let mail = world.mail_to("al@example.com").await;
+    assert_eq!(mail["subject"], "Jo Doe invites you to Doe & Co");
+    let text = mail["text"].as_str().expect("a text part");
+    let id = id.as_str().expect("an id");
+    for says in [format!("Invitation id: {id}"), "Organization slug: acme".to_owned(), link(&mail)] {
+        assert!(text.lines().any(|line| line == says), "{says}");
+    }
+    assert!(text.contains("7 days"));
+    assert!(mail["html"].as_str().expect("an HTML part").contains("Doe &amp; Co"));
+    let page = world.send(world.http.get(link(&mail))).await;
+    assert_eq!(page.status, 200);
+    let page = page.body.as_str().expect("a page").to_owned();
+    assert!(page.contains("You are invited") && page.contains(&format!("accept-invite acme {id}")), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_injects_neither_markup_nor_a_header() {
+    let world = World::start().await;
+    let mut fields = World::sign_up_fields("acme");
+    fields["name"] = json!("Jo\r\nBcc: victim@example.com");
+    let refused = world.rpc("", "auth/signupAndCreateOrg", fields.clone()).await;
+    assert_eq!(refused.issues(), [("name", "invalid_format")]);
+    fields["name"] = json!("<script>alert(1)</script>");
+    fields["organizationName"] = json!("\"><a href='https://evil.example.com'>click</a>");
+    let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
+    let cookie = tests::world::cookie(&account);
+    world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
+    let fields = json!({"email": "al@example.com", "role": "owner", "organizationId": account["organizationId"]});
+    assert_eq!(world.cli(&cookie, "organization/invite-member", fields).await.status, 200);
+    for email in ["jo@acme.example.com", "al@example.com"] {
+        let mail = world.mail_to(email).await;
+        let html = mail["html"].as_str().expect("an HTML part");
+        assert!(!html.contains("<script") && !html.contains("<a href='"), "{html}");
+        assert!(!mail["subject"].as_str().expect("a subject").contains(['\r', '\n']));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_verified_owner_invites_into_their_own_organization() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let member = member(&world, &tenant).await;
+    let fields =
+        |organization: &str| json!({"email": "al@example.com", "role": "member", "organizationId": organization});
+    let route = "organization/invite-member";
+    let refused = world.cli(&member, route, fields(&tenant.id)).await;
+    assert_eq!((refused.status, &refused.body["code"]), (403, &json!("FORBIDDEN")));
+    assert_eq!(world.cli(&other.cookie, route, fields(&tenant.id)).await.status, 404);
+    assert_eq!(world.cli("", route, fields(&tenant.id)).await.status, 401);
+    let unverified = world.sign_up("fresh").await;
+    let id = unverified["organizationId"].as_str().expect("an id");
+    let refused = world.cli(&tests::world::cookie(&unverified), route, fields(id)).await;
+    assert_eq!((refused.status, &refused.body["code"]), (403, &json!("EMAIL_NOT_VERIFIED")));
+    let by_key = world.http.post(world.url(&format!("/api/auth/{route}"))).header("x-api-key", &tenant.key);
+    assert_eq!(world.send(by_key.json(&fields(&tenant.id))).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_with_an_account_and_a_bad_role_are_refused() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let taken = invite(&world, &tenant, &other.email, "member").await;
+    assert_eq!((taken.status, &taken.body["code"]), (409, &json!("EMAIL_TAKEN")));
+    for role in ["admin", "", "Owner"] {
+        assert_eq!(invite(&world, &tenant, "al@example.com", role).await.status, 400, "{role}");
+    }
+    let nothing = world.cli(&tenant.cookie, "organization/invite-member", json!({})).await;
+    assert_eq!(nothing.body["issues"].as_array().expect("issues").len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inviting_again_replaces_the_pending_invitation() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let first = invite(&world, &tenant, "al@example.com", "member").await.body;
+    let second = invite(&world, &tenant, "AL@example.com", "owner").await.body;
+    assert_ne!(first["id"], second["id"]);
+    let replaced = world.rpc("", "auth/acceptInviteAndSignup", accept(&first["id"], "acme")).await;
+    assert_eq!(replaced.error(), (409, "CONFLICT", "invitation_used"));
+    let page = format!("/api/auth/organization/invitation?id={}&slug=acme", first["id"].as_str().expect("an id"));
+    assert_eq!(world.send(world.http.get(world.url(&page))).await.status, 400);
+    world.rpc("", "auth/acceptInviteAndSignup", accept(&second["id"], "acme")).await.ok();
+    assert_eq!(invite(&world, &tenant, "al@example.com", "member").await.status, 409);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_invitations_at_once_one_can_be_accepted() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let invited = futures::future::join_all((0..8).map(|_| invite(&world, &tenant, "al@example.com", "member"))).await;
+    assert!(invited.iter().all(|answer| matches!(answer.status, 200 | 503)), "{invited:?}");
+    let made = invited.iter().filter(|answer| answer.status == 200);
+    let mut accepted = 0;
+    for answer in made {
+        let answer = world.rpc("", "auth/acceptInviteAndSignup", accept(&answer.body["id"], "acme")).await;
+        accepted += usize::from(answer.status == 200);
+    }
+    assert_eq!(accepted, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_invitations_of_one_address_make_one_account() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let (one, two) = (
+        invite(&world, &ours, "al@example.com", "member").await,
+        invite(&world, &theirs, "al@example.com", "member").await,
+    );
+    let (one, two) = tokio::join!(
+        world.rpc("", "auth/acceptInviteAndSignup", accept(&one.body["id"], "ours")),
+        world.rpc("", "auth/acceptInviteAndSignup", accept(&two.body["id"], "theirs")),
+    );
+    let (won, lost) = if one.status == 200 { (one, two) } else { (two, one) };
+    won.ok();
+    assert_eq!(lost.error(), (409, "CONFLICT", "email_taken"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_lists_their_one_organization() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let listed = world.cli_get(&tenant.cookie, "organization/list").await;
+    let created = &listed.body[0]["createdAt"];
+    let organization = json!({"id": tenant.id, "name": "Doe & Co", "slug": "acme", "createdAt": created});
+    assert_eq!(listed.body, json!([organization]));
+    let by_key = world.http.get(world.url("/api/auth/organization/list")).header("x-api-key", &tenant.key);
+    assert_eq!(world.send(by_key).await.body, listed.body);
+    assert_eq!(world.cli_get("", "organization/list").await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_manages_all_keys_and_a_member_their_own() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let other = world.tenant("other").await;
+    let member = member(&world, &tenant).await;
+    let issued = world.cli(&member, "api-key/create", json!({"name": "members"})).await.body;
+    let names = async |cookie: &str| {
+        let keys = world.cli_get(cookie, "api-key/list").await.body;
+        keys.as_array().expect("keys").iter().map(|key| key["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&tenant.cookie).await, ["test", "members"]);
+    assert_eq!(names(&member).await, ["members"]);
+    let owners = world.cli_get(&tenant.cookie, "api-key/list").await.body[0]["id"].clone();
+    let delete =
+        async |cookie: &str, id: &Value| world.cli(cookie, "api-key/delete", json!({"keyId": id})).await.status;
+    assert_eq!(delete(&member, &owners).await, 404);
+    assert_eq!(delete(&other.cookie, &owners).await, 404);
+    assert_eq!(delete(&tenant.cookie, &json!(uuid::Uuid::now_v7())).await, 404);
+    assert_eq!(delete(&tenant.cookie, &json!("x")).await, 400);
+    assert_eq!(delete("", &owners).await, 401);
+    assert_eq!(delete(&tenant.cookie, &issued["id"]).await, 200);
+    assert_eq!(delete(&tenant.cookie, &issued["id"]).await, 404);
+    assert_eq!(world.rpc(issued["key"].as_str().expect("a key"), "webhooks/list", json!({})).await.status, 401);
+    assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_serves_where_a_cookie_does_but_for_keys_and_signing_out() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let get = |route: &str| {
+        world.send(world.http.get(world.url(&format!("/api/auth/{route}"))).header("x-api-key", &tenant.key))
+    };
+    let session = get("get-session").await.body;
+    assert_eq!(session["user"]["id"], json!(tenant.user));
+    assert_eq!(session["session"]["expiresAt"], Value::Null);
+    let keys = get("api-key/list").await.body;
+    assert_eq!(session["session"]["id"], keys[0]["id"]);
+    let post = |route: &str, body: Value| {
+        let request = world.http.post(world.url(&format!("/api/auth/{route}"))).header("x-api-key", &tenant.key);
+        world.send(request.json(&body))
+    };
+    assert_eq!(post("api-key/create", json!({"name": "x"})).await.status, 401);
+    assert_eq!(post("sign-out", Value::Null).await.status, 200);
+    assert_eq!(get("get-session").await.body["user"]["id"], json!(tenant.user), "the key is not signed out");
+    assert_eq!(post("api-key/delete", json!({"keyId": keys[0]["id"]})).await.status, 200);
+    assert_eq!(get("get-session").await.body, Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_verification_mail_is_the_same_answer_for_all_and_not_endless() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let first = link(&world.mail_to("jo@acme.example.com").await);
+    let ask = async |email: &str| world.cli("", "send-verification-email", json!({"email": email})).await;
+    for email in ["jo@acme.example.com", "nobody@example.com"] {
+        let answer = ask(email).await;
+        assert_eq!((answer.status, answer.body), (200, json!({"status": true})), "{email}");
+    }
+    let second = link(&world.mail_to("jo@acme.example.com").await);
+    assert_ne!(first, second);
+    assert_eq!(world.send(world.http.get(&second)).await.status, 200);
+    let mails = async || {
+        let all = world.send(world.http.get(format!("{}/messages", world.stack.mail()))).await.body;
+        all.as_array().expect("mails").len()
+    };
+    let before = mails().await;
+    assert_eq!(ask("jo@acme.example.com").await.status, 200);
+    assert_eq!(mails().await, before, "who is verified gets no more mail");
+    for email in ["jo@acme.example.com", "nobody@example.com"] {
+        let mut answers = Vec::new();
+        for _ in 0..6 {
+            answers.push(ask(email).await.status);
+        }
+        assert_eq!(answers.last(), Some(&429), "{email}");
+    }
+    assert_eq!(ask("no address").await.status, 400);
+}

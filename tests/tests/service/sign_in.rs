@@ -1,0 +1,146 @@
+//! Contract 5: signing in and out.
+
+use serde_json::{Value, json};
+use tests::{Answer, World, world::cookie};
+
+async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
+    world.cli("", "sign-in/email", json!({"email": email, "password": password})).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_wrong_gets_the_same_answer() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let mut bodies = Vec::new();
+    for (email, password) in [
+        ("jo@acme.example.com", "wrong horse battery"),
+        ("nobody@example.com", "correct horse battery"),
+        ("no address", "correct horse battery"),
+        ("", "correct horse battery"),
+        ("jo@acme.example.com", ""),
+        ("jo@acme.example.com", &"x".repeat(10_000)),
+        ("jo@acme.example.com", "Correct horse battery"),
+    ] {
+        let answer = sign_in(&world, email, password).await;
+        assert_eq!((answer.status, &answer.body["code"]), (401, &json!("INVALID_EMAIL_OR_PASSWORD")), "{email}");
+        assert!(!answer.headers.contains_key("set-cookie"));
+        bodies.push(answer.body);
+    }
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_fields_are_issues() {
+    let world = World::start().await;
+    for body in [json!({}), json!({"email": "a@b"}), json!({"email": 7, "password": "correct horse"}), Value::Null] {
+        let answer = world.cli("", "sign-in/email", body).await;
+        assert_eq!((answer.status, &answer.body["code"]), (400, &json!("BAD_REQUEST")), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_eleventh_attempt_in_ten_minutes_is_refused_and_live_sessions_go_on() {
+    let world = World::start().await;
+    let live = cookie(&world.sign_up("acme").await);
+    for _ in 0..10 {
+        assert_eq!(sign_in(&world, "jo@acme.example.com", "wrong horse battery").await.status, 401);
+    }
+    for password in ["wrong horse battery", "correct horse battery"] {
+        let refused = sign_in(&world, "JO@acme.example.com", password).await;
+        assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
+        let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+        assert!((1..=600).contains(&wait), "{wait}");
+    }
+    assert_eq!(world.session(&live).await.body["user"]["email"], "jo@acme.example.com");
+    assert_eq!(sign_in(&world, "somebody@else.example.com", "wrong horse battery").await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_number_of_attempts_at_once_stays_within_the_limit() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let attempts =
+        futures::future::join_all((0..24).map(|_| sign_in(&world, "jo@acme.example.com", "wrong horse"))).await;
+    assert!(attempts.iter().filter(|answer| answer.status == 401).count() <= 10);
+    assert!(attempts.iter().all(|answer| matches!(answer.status, 401 | 429 | 503)), "{attempts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_success_forgets_the_failures_before_it_and_a_window_ends() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    for _ in 0..2 {
+        for _ in 0..9 {
+            assert_eq!(sign_in(&world, "jo@acme.example.com", "wrong horse battery").await.status, 401);
+        }
+        assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+    }
+    for _ in 0..10 {
+        sign_in(&world, "jo@acme.example.com", "wrong horse battery").await;
+    }
+    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 429);
+    let tokens = world.items("tokens").await;
+    let window = tokens.iter().find(|item| item["kind"].as_s().is_ok_and(|kind| kind == "sign_in")).expect("a window");
+    let mut over = window.clone();
+    let now = jiff::Timestamp::now().as_second().to_string();
+    over.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.put_item().table_name("tokens").set_item(Some(over)).send().await.expect("it is stored");
+    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hash_with_older_parameters_is_replaced_on_success() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let stored = |users: Vec<std::collections::HashMap<String, aws_sdk_dynamodb::types::AttributeValue>>| {
+        users.iter().find_map(|user| user.get("password_hash").cloned()).expect("a hash")
+    };
+    let today = stored(world.items("users").await).as_s().expect("a text").clone();
+    assert!(today.starts_with("$argon2id$v=19$m=64,t=1,"));
+    // The same password, hashed by another implementation with other parameters.
+    let older = "$argon2id$v=19$m=32,t=3,p=1$c29tZXNhbHRzb21lc2FsdA$";
+    let (salt, mut hash) = (b"somesaltsomesalt", [0; 32]);
+    let params = argon2::Params::new(32, 3, 1, Some(32)).expect("parameters");
+    argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params)
+        .hash_password_into(b"correct horse battery", salt, &mut hash)
+        .expect("hashed");
+    let older = format!("{older}{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD_NO_PAD, hash));
+    let users = world.items("users").await;
+    let mut user = users.into_iter().find(|user| user.contains_key("password_hash")).expect("a user");
+    user.insert("password_hash".to_owned(), aws_sdk_dynamodb::types::AttributeValue::S(older.clone()));
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.put_item().table_name("users").set_item(Some(user)).send().await.expect("it is stored");
+
+    assert_eq!(sign_in(&world, "jo@acme.example.com", "wrong horse battery").await.status, 401);
+    assert_eq!(stored(world.items("users").await).as_s().expect("a text"), &older);
+    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+    assert!(stored(world.items("users").await).as_s().expect("a text").starts_with("$argon2id$v=19$m=64,t=1,"));
+    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signing_out_needs_our_origin_and_no_session() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let foreign = world.http.post(world.url("/api/auth/sign-out")).header("cookie", &cookie);
+    let refused = world.send(foreign.header("origin", "https://evil.example.com")).await;
+    assert_eq!((refused.status, &refused.body["code"]), (403, &json!("INVALID_ORIGIN")));
+    assert!(world.session(&cookie).await.body.is_object());
+    assert_eq!(world.cli("session_token=x", "sign-out", Value::Null).await.body, json!({"success": true}));
+    assert_eq!(world.send(world.http.post(world.url("/api/auth/sign-out"))).await.body, json!({"success": true}));
+    assert_eq!(world.cli(&cookie, "sign-out", Value::Null).await.status, 200);
+    assert_eq!(world.session(&cookie).await.body, Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verification_token_is_no_session_and_cannot_be_signed_out() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let link = tests::world::link(&world.mail_to("jo@acme.example.com").await);
+    let as_session = format!("session_token={}", link.rsplit('=').next().expect("a token"));
+    assert_eq!(world.session(&as_session).await.body, Value::Null);
+    world.cli(&as_session, "sign-out", Value::Null).await;
+    assert_eq!(world.send(world.http.get(link)).await.status, 200, "the link still works");
+}
