@@ -91,8 +91,7 @@ impl<'env> Aws<'env> {
     }
 }
 
-/// The longest that one call of AWS may take, retries included. No function makes more than three in a row, and
-/// each has a timeout that three of these fit into.
+/// The longest that one call of AWS may take, retries included.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An attempt that hangs is given up early enough for another one.

@@ -8,8 +8,8 @@ use crate::error::Problem;
 
 /// An email address: trimmed, one `@` with something on both sides, at most 254 characters (RFC 3696 erratum
 /// 1690), no blanks or control characters, and none of the characters with which RFC 5322 says more than an
-/// address: `Jo <jo@example.com>` would be a second name for one mailbox. Kept and compared lower-cased: whoever owns `Jo@example.com` also
-/// reads `jo@example.com`, and two accounts for one mailbox help nobody.
+/// address: `Jo <jo@example.com>` would be a second name for one mailbox. Kept and compared lower-cased: whoever
+/// owns `Jo@example.com` also reads `jo@example.com`, and two accounts for one mailbox help nobody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Email(String);

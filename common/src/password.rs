@@ -67,7 +67,7 @@ pub enum Checked {
     Wrong,
     /// It is the right one.
     Right,
-    /// It is the right one, and this is its hash with today's parameters.
+    /// It is the right one, hashed with weaker parameters than today's; this is its hash with those.
     Outdated(PasswordHash),
 }
 
@@ -136,12 +136,8 @@ impl Hasher {
         if *expected != phc::Output::new(&computed).map_err(Error::internal(doing))? {
             return Ok(Checked::Wrong);
         }
-        let cost = |params: &Params| (params.m_cost(), params.t_cost(), params.p_cost());
-        if cost(&params) == cost(&self.params) {
-            Ok(Checked::Right)
-        } else {
-            self.hash_now(password).map(Checked::Outdated)
-        }
+        let weaker = params.m_cost() < self.params.m_cost() || params.t_cost() < self.params.t_cost();
+        if weaker { self.hash_now(password).map(Checked::Outdated) } else { Ok(Checked::Right) }
     }
 
     fn hash_now(&self, password: &Password) -> Result<PasswordHash> {
@@ -206,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_with_other_parameters_is_right_and_outdated() {
+    fn a_hash_with_weaker_parameters_is_right_and_outdated() {
         let password = |text| Password::parse(text).expect("long enough");
         let old = hasher(64, 1).hash_now(&password("correct horse")).expect("hashed");
         let today = hasher(128, 2);
@@ -215,6 +211,7 @@ mod tests {
         };
         assert!(new.as_str().starts_with("$argon2id$v=19$m=128,t=2,p=1$"));
         assert!(matches!(today.check_now(&password("correct horse"), &new), Ok(Checked::Right)));
+        assert!(matches!(hasher(64, 1).check_now(&password("correct horse"), &new), Ok(Checked::Right)));
         for hash in [&old, &new] {
             assert!(matches!(today.check_now(&password("wrong horse"), hash), Ok(Checked::Wrong)));
         }

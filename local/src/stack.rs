@@ -182,6 +182,13 @@ impl Stack {
         &self.tables
     }
 
+    /// The environment that a function sees: what the template gives it, and what Lambda itself sets. With it the
+    /// function's own binary can be run against this stack.
+    #[must_use]
+    pub fn environment(&self, function: &str) -> Option<&HashMap<String, String>> {
+        Some(&self.functions.get(function)?.variables)
+    }
+
     /// A client of the tables.
     #[must_use]
     pub fn dynamodb_client(&self) -> aws_sdk_dynamodb::Client {
@@ -275,10 +282,11 @@ impl Worker {
 
 /// What a deployment on this machine would set. Plain http and loopback are allowed as destinations, because that is
 /// where a developer's receiver is.
-fn parameters(api: &str) -> [(&'static str, &str); 4] {
+fn parameters(api: &str) -> [(&'static str, &str); 5] {
     [
         ("BaseUrl", api),
         ("MailFrom", "mail@example.com"),
+        ("MailIdentity", "example.com"),
         ("AllowHttpDestinations", "true"),
         ("AllowedDestinations", "127.0.0.0/8,::1/128"),
     ]

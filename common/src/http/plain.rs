@@ -1,5 +1,6 @@
 //! The command-line authentication flow: plain JSON in and out, a session cookie, and pages for people.
 
+use html_escape::encode_safe;
 use lambda_http::http::{HeaderMap, HeaderValue, header};
 use serde_json::Map;
 use url::Url;
@@ -56,6 +57,8 @@ pub struct Page {
     pub title: &'static str,
     /// What it says then.
     pub text: String,
+    /// A command to copy, if there is one.
+    pub command: Option<String>,
 }
 
 impl Call {
@@ -192,16 +195,16 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
 
 impl Page {
     fn response(&self) -> Response<Body> {
-        let (Self { title, good, .. }, text) = (self, html_escape::encode_safe(&self.text));
+        let Self { good, title, text, command } = self;
         let mark = if *good { "&#10003;" } else { "&#33;" };
+        let text = encode_safe(text);
+        let command = command.as_ref().map(|command| format!("<code>{}</code>\n", encode_safe(command)));
+        let command = command.unwrap_or_default();
         let html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n\
-             body {{ font: 1.125rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 20vh auto 0; padding: 0 1.5rem; \
-             color: #1c1e21; background: #fff; }}\n\
-             h1 {{ font-size: 1.5rem; }}\n\
-             @media (prefers-color-scheme: dark) {{ body {{ color: #e6e6e6; background: #16181b; }} }}\n\
-             </style>\n</head>\n<body>\n<h1>{mark} {title}</h1>\n<p>{text}</p>\n</body>\n</html>\n"
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+             <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{mark} {title}</h1>\n<p>{text}</p>\n{command}</body>\n\
+             </html>\n"
         );
         let mut response = Response::new(Body::Text(html));
         *response.status_mut() = if *good { StatusCode::OK } else { StatusCode::BAD_REQUEST };
@@ -210,3 +213,17 @@ impl Page {
         response
     }
 }
+
+/// Readable on a phone, by day and by night.
+const STYLE: &str = "\
+:root { color-scheme: light dark; }
+body { font: 1.125rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 20vh auto 0; padding: 0 1.5rem 3rem;
+  color: #1c1e21; background: #fff; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; line-height: 1.25; }
+code { display: block; padding: .75rem 1rem; border-radius: .375rem; font: .9375rem/1.5 ui-monospace, monospace;
+  background: #f0f1f3; user-select: all; }
+@media (prefers-color-scheme: dark) {
+  body { color: #e6e6e6; background: #16181b; }
+  code { background: #24272b; }
+}
+";

@@ -25,13 +25,15 @@ pub(crate) async fn verify(app: &App, call: &Call) -> Result<Reply> {
             good: true,
             title: "Your email address is confirmed",
             text: "You can close this page and go back to where you signed up.".to_owned(),
+            command: None,
         }),
         _ => Reply::Page(Page {
             good: false,
             title: "This link does not work",
             text: "It may be incomplete, older than 24 hours, or used before. If you have opened it before, your \
-                   address is already confirmed; else ask for a new link."
+                   address is already confirmed; else ask for a new link where you signed up."
                 .to_owned(),
+            command: None,
         }),
     })
 }

@@ -76,15 +76,16 @@ pub(crate) async fn show_invitation(app: &App, call: &Call) -> Result<Reply> {
         Some((id, slug)) => Page {
             good: true,
             title: "You are invited",
-            text: format!(
-                "Accept with the command-line client: auth accept-invite {slug} {id}. It asks for your name and a \
-                 password, and creates your account."
-            ),
+            text:
+                "Accept with the command-line client. It asks for your name and a password, and creates your account:"
+                    .to_owned(),
+            command: Some(format!("auth accept-invite {slug} {id}")),
         },
         None => Page {
             good: false,
             title: "This invitation does not work",
             text: "It may have expired, been accepted, or been replaced by a newer one. Ask for another.".to_owned(),
+            command: None,
         },
     }))
 }
