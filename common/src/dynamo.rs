@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::{
 };
 
 use crate::{
-    error::{Error, Problem, Result},
+    error::{Error, Result},
+    issue::Problem,
     random,
 };
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::error::Problem;
+use crate::issue::Problem;
 
 /// An email address: trimmed, one `@` with something on both sides, at most 254 characters (RFC 3696 erratum
 /// 1690), no blanks or control characters, and none of the characters with which RFC 5322 says more than an

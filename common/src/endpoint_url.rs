@@ -5,7 +5,7 @@ use std::fmt;
 use lambda_http::http::Uri;
 use url::Url;
 
-use crate::{destination::DestinationPolicy, error::Problem};
+use crate::{destination::DestinationPolicy, issue::Problem};
 
 const MAX_LENGTH: usize = 2048;
 

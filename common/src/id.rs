@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::error::Problem;
+use crate::issue::Problem;
 
 macro_rules! uuid_id {
     ($($(#[$doc:meta])* $name:ident)*) => {$(

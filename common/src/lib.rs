@@ -19,6 +19,7 @@ pub mod error;
 pub mod http;
 pub mod id;
 pub mod invitations;
+pub mod issue;
 pub mod log;
 pub mod mail;
 pub mod metrics;

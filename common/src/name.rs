@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::error::Problem;
+use crate::issue::Problem;
 
 /// A person's or an organization's name: trimmed, 1 to 100 characters, no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::error::IssueCode;
+    use crate::issue::IssueCode;
 
     #[test]
     fn a_name_is_trimmed_and_counted_in_characters() {

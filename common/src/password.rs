@@ -12,7 +12,8 @@ use zeroize::Zeroizing;
 
 use crate::{
     config::{ConfigError, Env},
-    error::{Error, Problem, Result},
+    error::{Error, Result},
+    issue::Problem,
     random,
 };
 

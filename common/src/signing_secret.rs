@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use crate::error::Problem;
+use crate::issue::Problem;
 
 /// 1 to 256 characters, not blank. The HMAC key is its UTF-8 bytes, whatever they look like: a `whsec_` prefix
 /// is not taken off and base64 is not decoded.

@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Issue, IssueCode, Problem, Result};
+use crate::{
+    error::{Error, Result},
+    issue::{Issue, IssueCode, Problem},
+};
 
 /// The fields of an input, and the issues found so far.
 pub struct Fields {

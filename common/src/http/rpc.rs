@@ -7,7 +7,10 @@ use super::{
     Answer, Body, Fields, MAX_BODY_BYTES, Method, Output, Rejected, Request, Response, Result, StatusCode, Value,
     add_cookies, json, json_response, status::Failure,
 };
-use crate::error::{Error, Issue, IssueCode};
+use crate::{
+    error::Error,
+    issue::{Issue, IssueCode},
+};
 
 /// Checks what can be checked before the caller is known.
 pub(super) fn check(request: &Request) -> Result<(), Failure> {

@@ -7,15 +7,20 @@
 //!
 //! Nothing is acknowledged before what follows is safe: a crash at any point repeats work, and loses none.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use common::{
     aws::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
     destination::DestinationPolicy,
-    endpoints::Endpoints,
+    endpoints::{Endpoint, Endpoints},
     error::Error,
+    id::TenantId,
     random,
     timestamp::rfc3339,
 };
@@ -23,7 +28,7 @@ use futures::future::join_all;
 use lambda_runtime::LambdaEvent;
 use rustls::crypto::ring;
 use tokio::{
-    sync::Semaphore,
+    sync::{OnceCell, Semaphore},
     time::{Instant, timeout_at},
 };
 
@@ -126,7 +131,8 @@ impl Deliver {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         }
         let last_start = Instant::now() + (left - app.client.timeout() - RESERVE);
-        let records = event.payload.records.iter().map(|record| app.record(record, last_start));
+        let batch = Batch { last_start, endpoints: Mutex::default() };
+        let records = event.payload.records.iter().map(|record| app.record(record, &batch));
         let undone = join_all(records).await.into_iter().flatten();
         let mut response = SqsBatchResponse::default();
         response.batch_item_failures = undone
@@ -140,15 +146,32 @@ impl Deliver {
     }
 }
 
+/// What the records of a batch share.
+struct Batch {
+    /// No attempt is started later.
+    last_start: Instant,
+    /// The active endpoints of the tenants in it: events that come together need them from one moment, once.
+    endpoints: Mutex<HashMap<TenantId, Arc<OnceCell<Vec<Endpoint>>>>>,
+}
+
+impl Batch {
+    async fn endpoints(&self, tenant: &TenantId, store: &Endpoints) -> Result<Vec<Endpoint>, Error> {
+        let cell = Arc::clone(
+            self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
+        );
+        Ok(cell.get_or_try_init(|| store.active(tenant)).await?.clone())
+    }
+}
+
 impl App {
     /// Handles a record; answers its id if it is to stay in its queue.
-    async fn record(&self, record: &SqsMessage, last_start: Instant) -> Option<String> {
+    async fn record(&self, record: &SqsMessage, batch: &Batch) -> Option<String> {
         let body = record.body.as_deref().unwrap_or_default();
         let outcome = if self.queues.is_deliveries(record.event_source_arn.as_deref().unwrap_or_default()) {
-            self.retry(body, last_start).await
+            self.retry(body, batch).await
         } else {
             let sent_at = record.attributes.get("SentTimestamp").and_then(|time| time.parse().ok());
-            self.event(body, sent_at, last_start).await
+            self.event(body, sent_at, batch).await
         };
         let message_id = record.message_id.clone().unwrap_or_default();
         observe::undone(&message_id, outcome.as_ref().err()?);
@@ -156,11 +179,11 @@ impl App {
     }
 
     /// Makes the first attempts of a job event, all at once.
-    async fn event(&self, body: &str, sent_at: Option<i64>, last_start: Instant) -> Result<(), Undone> {
+    async fn event(&self, body: &str, sent_at: Option<i64>, batch: &Batch) -> Result<(), Undone> {
         let event = JobEvent::parse(body)?;
         let first = |destination, target| {
             let delivery = Delivery::first(&event, destination, sent_at);
-            async move { self.attempt(delivery, &target, last_start).await }
+            async move { self.attempt(delivery, &target, batch.last_start).await }
         };
         match &event.audience {
             Audience::Nobody => {}
@@ -169,7 +192,7 @@ impl App {
                 first(Destination::Callback { url: url.clone(), secret: secret.clone() }, target).await?;
             }
             Audience::Endpoints => {
-                let endpoints = self.endpoints.active(&event.tenant).await?;
+                let endpoints = batch.endpoints(&event.tenant, &self.endpoints).await?;
                 let attempts = endpoints.into_iter().map(|endpoint| {
                     let target = Target { url: endpoint.url, secret: endpoint.signing_secret };
                     first(Destination::Endpoint(endpoint.id), target)
@@ -184,7 +207,7 @@ impl App {
     }
 
     /// Makes another attempt of a delivery, or sends it on if it is not due.
-    async fn retry(&self, body: &str, last_start: Instant) -> Result<(), Undone> {
+    async fn retry(&self, body: &str, batch: &Batch) -> Result<(), Undone> {
         let delivery = Delivery::parse(body)?;
         let now = jiff::Timestamp::now();
         if delivery.not_before.is_some_and(|time| time > now.as_millisecond() + EARLY) {
@@ -198,7 +221,7 @@ impl App {
             }
         };
         match target {
-            Some(target) => Ok(self.attempt(delivery, &target, last_start).await?),
+            Some(target) => Ok(self.attempt(delivery, &target, batch.last_start).await?),
             None => {
                 observe::ended(&delivery);
                 Ok(())

@@ -1,0 +1,69 @@
+//! The figures of the service: each a ratio against a baseline that is built and run in the same call.
+//!
+//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and the plot of the
+//! README. With `--quick` it takes a tenth of the runs and fails where a figure is more than twice what it must
+//! reach: that is what CI runs.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a benchmark ends where it cannot go on, and prints"
+)]
+
+#[path = "figures/account.rs"]
+mod account;
+#[path = "figures/build.rs"]
+mod build;
+#[path = "figures/delivery.rs"]
+mod delivery;
+#[path = "figures/plot.rs"]
+mod plot;
+#[path = "figures/process.rs"]
+mod process;
+#[path = "figures/table.rs"]
+mod table;
+#[path = "figures/tls.rs"]
+mod tls;
+
+use build::Binaries;
+use table::Table;
+use tests::World;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    quick: bool,
+}
+
+impl Effort {
+    /// `runs`, or a tenth of them.
+    fn runs(self, runs: usize) -> usize {
+        if self.quick { (runs / 10).max(2) } else { runs }
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    let effort = Effort { quick: std::env::args().any(|argument| argument == "--quick") };
+    let binaries = Binaries::build();
+    let world = World::with(&[("ARGON2_MEMORY_KIB", "19456"), ("ARGON2_ITERATIONS", "2")]).await;
+    let mut table = Table::default();
+    build::sizes(&binaries, &mut table);
+    account::cold_starts(&world, &binaries, effort, &mut table).await;
+    account::warm_calls(&world, &binaries, effort, &mut table).await;
+    account::sign_ups(&world, &binaries, effort, &mut table).await;
+    delivery::thousand(&world, &binaries, effort, &mut table).await;
+    delivery::fan_out(&world, &binaries, effort, &mut table).await;
+    let curve = delivery::in_flight(&world, &binaries, effort, &mut table).await;
+    delivery::hanging(&world, &binaries, effort, &mut table).await;
+    table.print();
+    table.save();
+    if !effort.quick {
+        plot::draw(&curve);
+    }
+    world.stack.stop().await;
+    if effort.quick && table.is_far_off() {
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,77 @@
+//! The binaries under measure, built as they are shipped.
+
+use std::{
+    collections::HashMap,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use flate2::{Compression, write::DeflateEncoder};
+
+use crate::table::{Row, Table};
+
+/// The functions that answer HTTP.
+pub(crate) const HTTP_FUNCTIONS: [&str; 7] = [
+    "auth-accept-invite-and-signup",
+    "auth-cli",
+    "auth-signup-and-create-org",
+    "webhooks-create",
+    "webhooks-delete",
+    "webhooks-list",
+    "webhooks-update",
+];
+/// The function that delivers.
+pub(crate) const DELIVER: &str = "webhooks-deliver";
+/// The least that a function can be.
+pub(crate) const BASELINE: &str = "function";
+/// The least that a delivery can be.
+pub(crate) const BARE_LOOP: &str = "bare-loop";
+
+/// Where the binaries are.
+pub(crate) struct Binaries {
+    folder: PathBuf,
+}
+
+impl Binaries {
+    /// Builds each function on its own, as it is deployed: built together, they would share each other's features.
+    pub(crate) fn build() -> Self {
+        for package in HTTP_FUNCTIONS.into_iter().chain([DELIVER, "baseline"]) {
+            let cargo = std::env::var_os("CARGO").expect("cargo runs the benchmark");
+            let built =
+                Command::new(cargo).args(["build", "--locked", "--release", "--quiet", "--package", package]).status();
+            assert!(built.expect("cargo starts").success(), "{package} is built");
+        }
+        // This is target/release/deps/figures-...
+        let this = std::env::current_exe().expect("a path");
+        let folder = this.parent().and_then(Path::parent).expect("a target folder");
+        Self { folder: folder.to_owned() }
+    }
+
+    /// The binary of this name.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// The size of each binary, and deflated as in the archive that is uploaded.
+pub(crate) fn sizes(binaries: &Binaries, table: &mut Table) {
+    let size = |name: &str| {
+        let bytes = std::fs::read(binaries.path(name)).expect("it was built");
+        let mut deflated = DeflateEncoder::new(Vec::new(), Compression::default());
+        deflated.write_all(&bytes).expect("memory takes it");
+        (bytes.len(), deflated.finish().expect("memory takes it").len())
+    };
+    let sizes: HashMap<&str, (usize, usize)> =
+        HTTP_FUNCTIONS.into_iter().chain([DELIVER, BASELINE]).map(|name| (name, size(name))).collect();
+    #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    let (plain, zipped) = sizes[BASELINE];
+    for name in HTTP_FUNCTIONS.into_iter().chain([DELIVER]) {
+        let (own_plain, own_zipped) = sizes[name];
+        table.push(Row::ratio(&format!("binary of {name}"), "MiB", mib(own_plain), mib(plain)).at_most(1.2, 1.0));
+        table.push(
+            Row::ratio(&format!("the same, zipped: {name}"), "MiB", mib(own_zipped), mib(zipped)).at_most(1.2, 1.0),
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! The delivery function: what a delivery costs, how fast it is, and how that grows.
+
+use std::{
+    collections::HashMap,
+    io::Write,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{Router, extract::State};
+use serde_json::{Value, json};
+use tests::{Manner, Rough, Tenant, World};
+use tokio::{net::TcpListener, sync::Notify};
+
+use crate::{
+    Effort,
+    build::{BARE_LOOP, Binaries, DELIVER},
+    process::Lambda,
+    table::{Row, Table, median},
+};
+
+/// Counts what comes in.
+struct Counter {
+    url: String,
+    shared: Arc<(AtomicUsize, Notify)>,
+}
+
+impl Counter {
+    async fn start() -> Self {
+        let shared = Arc::new((AtomicUsize::new(0), Notify::new()));
+        let app = Router::new().fallback(count).with_state(Arc::clone(&shared));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        tokio::spawn(async move { axum::serve(listener, app).await.expect("a running server") });
+        Self { url, shared }
+    }
+
+    /// Waits until `more` have come since it was at `before`.
+    async fn wait(&self, before: usize, more: usize) {
+        while self.shared.0.load(Ordering::Relaxed) < before + more {
+            self.shared.1.notified().await;
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.shared.0.load(Ordering::Relaxed)
+    }
+}
+
+async fn count(State(shared): State<Arc<(AtomicUsize, Notify)>>, _body: axum::body::Bytes) {
+    shared.0.fetch_add(1, Ordering::Relaxed);
+    shared.1.notify_one();
+}
+
+/// A kilobyte of result.
+fn job_event(tenant: &str, job: usize) -> Value {
+    json!({
+        "event": "job.completed", "tenant_id": tenant, "job_id": format!("job-{job}"), "workflow": "import",
+        "status": "completed", "result": {"text": "x".repeat(850)},
+    })
+}
+
+/// An SQS event of these messages.
+fn batch(messages: impl IntoIterator<Item = Value>) -> String {
+    let records: Vec<Value> = messages
+        .into_iter()
+        .enumerate()
+        .map(|(number, message)| {
+            json!({
+                "messageId": number.to_string(), "receiptHandle": "r", "body": message.to_string(),
+                "attributes": {"SentTimestamp": "1700000000000"}, "messageAttributes": {}, "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:job-events", "awsRegion": "eu-central-1",
+            })
+        })
+        .collect();
+    json!({ "Records": records }).to_string()
+}
+
+fn environment(world: &World) -> HashMap<String, String> {
+    let mut environment = world.stack.environment(DELIVER).expect("a function").clone();
+    environment.insert("MAX_CONCURRENT_ATTEMPTS".to_owned(), "1000".to_owned());
+    environment
+}
+
+async fn deliver(lambda: &mut Lambda, event: String) {
+    let answer = lambda.invoke(event).await;
+    assert!(answer.contains("\"batchItemFailures\":[]"), "{answer}");
+}
+
+/// Wall time and CPU time of the bare loop.
+async fn bare_loop(binaries: &Binaries, posts: usize, at_once: usize, url: &str) -> (f64, f64) {
+    let mut command = Command::new(binaries.path(BARE_LOOP));
+    command.args([&posts.to_string(), &at_once.to_string(), url]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let output = tokio::task::spawn_blocking(move || {
+        let mut child = command.spawn().expect("the loop starts");
+        let body = job_event("0192f0c1-0000-7000-8000-000000000000", 0).to_string();
+        child.stdin.take().expect("a pipe").write_all(body.as_bytes()).expect("it reads");
+        child.wait_with_output().expect("it ends")
+    });
+    let output = output.await.expect("no panic");
+    assert!(output.status.success(), "the loop ends well");
+    let line = String::from_utf8(output.stdout).expect("a line");
+    let numbers: Vec<f64> = line.split_whitespace().map(|number| number.parse().expect("nanoseconds")).collect();
+    (numbers[0] / 1e9, numbers[1] / 1e9)
+}
+
+async fn tenant_with_endpoints(world: &World, slug: &str, url: &str, endpoints: usize) -> Tenant {
+    let tenant = world.tenant(slug).await;
+    for number in 0..endpoints {
+        world.endpoint(&tenant, &format!("{url}{number}"), "a secret of some length").await;
+    }
+    tenant
+}
+
+/// A thousand deliveries to one endpoint, in batches of ten.
+pub(crate) async fn thousand(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
+    let counter = Counter::start().await;
+    let tenant = tenant_with_endpoints(world, "thousand", &counter.url, 1).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world)).await;
+    deliver(&mut lambda, batch((0..10).map(|job| job_event(&tenant.id, job)))).await;
+    let (mut own, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..effort.runs(20) {
+        let before = lambda.cpu();
+        for _ in 0..100 {
+            deliver(&mut lambda, batch((0..10).map(|job| job_event(&tenant.id, job)))).await;
+        }
+        own.push((lambda.cpu() - before).as_secs_f64());
+        bare.push(bare_loop(binaries, 1000, 10, &counter.url).await.1);
+    }
+    let row = Row::ratio("1,000 deliveries of 1 KB in batches of 10, CPU", "s", median(own), median(bare));
+    table.push(row.at_most(2.5, 1.5));
+}
+
+/// One event to a hundred endpoints, until the last of them has it.
+pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
+    let counter = Counter::start().await;
+    let tenant = tenant_with_endpoints(world, "fan-out", &counter.url, 100).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world)).await;
+    let (mut own, mut bare) = (Vec::new(), Vec::new());
+    for job in 0..effort.runs(20) {
+        let (before, started) = (counter.count(), Instant::now());
+        let arrived = async {
+            counter.wait(before, 100).await;
+            started.elapsed().as_secs_f64() * 1e3
+        };
+        let (elapsed, ()) = tokio::join!(arrived, deliver(&mut lambda, batch([job_event(&tenant.id, job)])));
+        own.push(elapsed);
+        bare.push(bare_loop(binaries, 100, 100, &counter.url).await.0 * 1e3);
+    }
+    let row = Row::ratio("one event to 100 endpoints, wall time to the last", "ms", median(own), median(bare));
+    table.push(row.at_most(2.0, 1.3));
+}
+
+/// How one process does with this many events in flight.
+pub(crate) struct Point {
+    /// How many.
+    pub(crate) in_flight: usize,
+    /// Deliveries a second: ours, and the bare loop's.
+    pub(crate) rate: (f64, f64),
+    /// CPU time of a delivery in microseconds: ours, and the bare loop's.
+    pub(crate) cpu: (f64, f64),
+}
+
+/// Throughput, and how the cost of a delivery grows with the number of events in flight.
+pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) -> Vec<Point> {
+    let counter = Counter::start().await;
+    let tenant = tenant_with_endpoints(world, "in-flight", &counter.url, 1).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world)).await;
+    let mut points = Vec::new();
+    for in_flight in [10, 30, 100, 300, 1000] {
+        // A wave for the connections, then those that count.
+        let waves = effort.runs(20_000 / in_flight);
+        deliver(&mut lambda, batch((0..in_flight).map(|job| job_event(&tenant.id, job)))).await;
+        let (cpu, started) = (lambda.cpu(), Instant::now());
+        for _ in 0..waves {
+            deliver(&mut lambda, batch((0..in_flight).map(|job| job_event(&tenant.id, job)))).await;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+        let deliveries = (waves * in_flight) as f64;
+        let (own_wall, own_cpu) = (started.elapsed().as_secs_f64(), (lambda.cpu() - cpu).as_secs_f64());
+        let (bare_wall, bare_cpu) = bare_loop(binaries, waves * in_flight, in_flight, &counter.url).await;
+        points.push(Point {
+            in_flight,
+            rate: (deliveries / own_wall, deliveries / bare_wall),
+            cpu: (own_cpu / deliveries * 1e6, bare_cpu / deliveries * 1e6),
+        });
+    }
+    let (first, best) = (&points[0], &points[2]);
+    let row = Row::ratio("deliveries of one process, 100 in flight", "per s", best.rate.0, best.rate.1);
+    table.push(row.at_least(0.5, 0.8));
+    for point in points.iter().filter(|point| matches!(point.in_flight, 100 | 1000)) {
+        let what = format!("CPU of a delivery with {} in flight, against 10", point.in_flight);
+        table.push(Row::ratio(&what, "µs", point.cpu.0, first.cpu.0).at_most(1.2, 1.05));
+    }
+    points
+}
+
+/// A thousand deliveries that hang.
+pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
+    let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
+    let mut environment = environment(world);
+    environment.insert("DELIVERY_TIMEOUT".to_owned(), "5".to_owned());
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment).await;
+    let event = |job: usize| {
+        let mut event = job_event("t", job);
+        event["callback_url"] = json!(hanging.url());
+        event["callback_secret"] = json!("a secret of some length");
+        event
+    };
+    let mut warm = event(0);
+    warm["skip_callbacks"] = json!(true);
+    deliver(&mut lambda, batch([warm])).await;
+    let idle = lambda.memory("VmRSS");
+    tokio::time::timeout(Duration::from_secs(60), deliver(&mut lambda, batch((0..deliveries).map(event))))
+        .await
+        .expect("hanging ends");
+    #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]
+    let mib = |kib: u64| kib as f64 / 1024.0;
+    let row =
+        Row::above("memory while 1,000 deliveries hang, above idle", "MiB", mib(lambda.memory("VmHWM")), mib(idle));
+    table.push(row.at_most(64.0, 32.0));
+}
