@@ -11,3 +11,4 @@ mod stack;
 mod template;
 
 pub use stack::{Data, Options, Ports, Stack, Worker};
+pub use template::evaluated as template;

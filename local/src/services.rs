@@ -66,6 +66,8 @@ pub(crate) fn create_tables(database: &Database, tables: &BTreeMap<String, Value
         let mut request = properties.clone();
         if let Some(members) = request.as_object_mut() {
             members.insert("TableName".to_owned(), json!(name));
+            // Here a table is anyone's to delete.
+            members.remove("DeletionProtectionEnabled");
         }
         // The properties have the names and the shape of the request that creates a table.
         let request: CreateTableRequest = serde_json::from_value(request).with_context(|| name.clone())?;

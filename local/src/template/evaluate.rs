@@ -92,6 +92,16 @@ impl Scope {
                 [condition] => Ok(json!(!self.condition(condition)?)),
                 _ => bail!("Fn::Not takes a list of one condition"),
             },
+            "Fn::And" => {
+                let conditions = list(argument)?.iter().map(|condition| self.condition(condition));
+                Ok(json!(conditions.collect::<Result<Vec<_>>>()?.into_iter().all(|holds| holds)))
+            }
+            "Fn::Split" => match list(argument)? {
+                [Value::String(separator), joined] => {
+                    Ok(text(&self.evaluate(joined)?).split(separator.as_str()).map(|part| json!(part)).collect())
+                }
+                _ => bail!("Fn::Split takes a separator and a text"),
+            },
             other => bail!("{other} is not one of the functions that the local runner knows"),
         }
     }
@@ -103,7 +113,7 @@ impl Scope {
         }
     }
 
-    fn named_condition(&self, name: &str) -> Result<bool> {
+    pub(crate) fn named_condition(&self, name: &str) -> Result<bool> {
         self.condition(self.conditions.get(name).with_context(|| format!("there is no condition {name}"))?)
     }
 
@@ -135,6 +145,9 @@ impl Scope {
             ("AWS::DynamoDB::Table", "Arn") => format!("arn:aws:dynamodb:{region}:{account}:table/{name}"),
             ("AWS::Serverless::Function", "Arn") => format!("arn:aws:lambda:{region}:{account}:function:{name}"),
             ("AWS::Serverless::HttpApi", "ApiEndpoint") => api.clone(),
+            ("AWS::IAM::Role", "Arn") => format!("arn:aws:iam::{account}:role/{name}"),
+            ("AWS::Logs::LogGroup", "Arn") => format!("arn:aws:logs:{region}:{account}:log-group:{name}:*"),
+            ("AWS::ApiGatewayV2::DomainName", "RegionalDomainName" | "RegionalHostedZoneId") => attribute.to_owned(),
             (kind, attribute) => bail!("{kind} has no {attribute} here"),
         }))
     }
@@ -220,6 +233,7 @@ mod tests {
         let sub = json!({"Fn::Sub": ["${Stage}-${x}-${!y}-${DeadQueue.QueueName}", {"x": {"Ref": "Limit"}}]});
         assert_eq!(evaluate(&sub)?, json!("test-5-${y}-dead"));
         assert_eq!(evaluate(&json!({"Fn::Join": ["/", ["a", {"Ref": "Stage"}]]}))?, json!("a/test"));
+        assert_eq!(evaluate(&json!({"Fn::Split": [".", "a.b"]}))?, json!(["a", "b"]));
         Ok(())
     }
 
@@ -227,6 +241,8 @@ mod tests {
     fn conditions() -> Result<()> {
         assert_eq!(evaluate(&json!({"Fn::If": ["IsTest", 1, 2]}))?, json!(1));
         assert_eq!(evaluate(&json!({"Fn::If": ["IsReal", 1, 2]}))?, json!(2));
+        assert_eq!(evaluate(&json!({"Fn::And": [{"Condition": "IsTest"}, {"Condition": "IsTest"}]}))?, json!(true));
+        assert_eq!(evaluate(&json!({"Fn::And": [{"Condition": "IsTest"}, {"Condition": "IsReal"}]}))?, json!(false));
         let gone = json!({"a": {"Fn::If": ["IsReal", 1, {"Ref": "AWS::NoValue"}]}, "b": [{"Ref": "AWS::NoValue"}, 1]});
         assert_eq!(evaluate(&gone)?, json!({"b": [1]}));
         let statement = json!({"Condition": {"StringEquals": {"a": "b"}}});

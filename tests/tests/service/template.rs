@@ -1,12 +1,65 @@
-//! The template and the code say the same.
+//! The template and the code say the same, and the template says what an operator would sign.
 
-use tests::World;
+mod data;
+mod names;
+mod permissions;
+mod watching;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_names_are_those_of_the_contract() {
-    let world = World::start().await;
-    let queues: Vec<_> = world.stack.queues().keys().map(String::as_str).collect();
-    assert_eq!(queues, ["deliveries", "deliveries-dead", "job-events", "job-events-dead"]);
-    let tables: Vec<_> = world.stack.tables().keys().map(String::as_str).collect();
-    assert_eq!(tables, ["api-keys", "invitations", "organizations", "tokens", "users", "webhook-endpoints"]);
+use serde_json::{Map, Value};
+
+/// What a deployment must give.
+const LEAST: [(&str, &str); 2] = [("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")];
+/// What a deployment may give on top, so that every condition of the template holds.
+const ALL: [(&str, &str); 9] = [
+    ("MailFrom", "mail@example.com"),
+    ("MailIdentity", "example.com"),
+    ("DomainName", "api.example.com"),
+    ("CertificateArn", "arn:aws:acm:eu-central-1:123456789012:certificate/1"),
+    ("HostedZoneId", "Z1"),
+    ("TrustedOrigins", "https://app.example.com,https://admin.example.com"),
+    ("AlarmTopicArn", "arn:aws:sns:eu-central-1:123456789012:alarms"),
+    ("EncryptionKeyArn", KEY),
+    ("Tracing", "true"),
+];
+const KEY: &str = "arn:aws:kms:eu-central-1:123456789012:key/1";
+
+/// The template as it is deployed with `parameters`, every reference in it resolved.
+fn template(parameters: &[(&str, &str)]) -> Value {
+    local::template(parameters).expect("every reference resolves")
+}
+
+/// The resources of a kind, with their logical ids.
+fn resources<'a>(template: &'a Value, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+    let resources = template["Resources"].as_object().expect("resources").iter();
+    resources.filter(move |(_, resource)| resource["Type"] == kind).map(|(name, resource)| (name.as_str(), resource))
+}
+
+/// The functions, by the name of their crate.
+fn functions(template: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    resources(template, "AWS::Serverless::Function")
+        .map(|(_, function)| (text(&function["Metadata"]["BuildProperties"]["Binary"]), &function["Properties"]))
+}
+
+fn variables(function: &Value) -> &Map<String, Value> {
+    function["Environment"]["Variables"].as_object().expect("variables")
+}
+
+/// The ARNs of the queues that Lambda reads for a function.
+fn queues(function: &Value) -> impl Iterator<Item = &str> {
+    let events = function["Events"].as_object().into_iter().flat_map(Map::values);
+    events.filter(|event| event["Type"] == "SQS").map(|event| text(&event["Properties"]["Queue"]))
+}
+
+/// A text, or the one or more texts of a list.
+fn texts(value: &Value) -> Vec<&str> {
+    value.as_array().map_or_else(|| vec![text(value)], |list| list.iter().map(text).collect())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| unreachable!("{value} is not a text"))
+}
+
+/// What stands after the last `separator`.
+fn last(text: &str, separator: char) -> &str {
+    text.rsplit(separator).next().unwrap_or_default()
 }

@@ -1,0 +1,82 @@
+//! What holds data: nothing in it is lost by a slip, read by a stranger, or kept for ever.
+
+use serde_json::{Value, json};
+
+use super::{ALL, KEY, LEAST, functions, last, queues, resources, template, text};
+
+/// In seconds: as long as SQS keeps a message at the most.
+const FOURTEEN_DAYS: u64 = 14 * 24 * 60 * 60;
+
+#[test]
+fn tables_survive_slips_and_are_encrypted() {
+    for (template, key) in [(template(&LEAST), Value::Null), (template(&ALL), json!(KEY))] {
+        for (name, table) in resources(&template, "AWS::DynamoDB::Table") {
+            assert_eq!((&table["DeletionPolicy"], &table["UpdateReplacePolicy"]), (&json!("Retain"), &json!("Retain")));
+            let table = &table["Properties"];
+            assert_eq!(table["BillingMode"], "PAY_PER_REQUEST", "{name}");
+            assert_eq!(table["DeletionProtectionEnabled"], true, "{name}");
+            assert_eq!(table["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"], true, "{name}");
+            assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
+            assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
+        }
+        // No expiry but for tokens: all else is kept until somebody deletes it.
+        let expiring = resources(&template, "AWS::DynamoDB::Table")
+            .filter(|(_, table)| table["Properties"]["TimeToLiveSpecification"]["Enabled"] == true);
+        assert_eq!(expiring.map(|(name, _)| name).collect::<Vec<_>>(), ["TokensTable"]);
+    }
+}
+
+#[test]
+fn queues_are_encrypted_and_keep_what_is_in_them() {
+    for (template, key) in [(template(&LEAST), Value::Null), (template(&ALL), json!(KEY))] {
+        for (name, queue) in resources(&template, "AWS::SQS::Queue") {
+            let queue = &queue["Properties"];
+            assert_eq!(queue["SqsManagedSseEnabled"], key.is_null(), "{name}");
+            assert_eq!(queue["KmsMasterKeyId"], key, "{name}");
+            assert_eq!(queue["MessageRetentionPeriod"], FOURTEEN_DAYS, "{name}");
+        }
+    }
+}
+
+/// Lambda's own advice: a message must not come back while it may still be in the hands of the function, also where
+/// Lambda had to wait before it could hand it over.
+#[test]
+fn a_message_stays_hidden_for_six_timeouts_and_is_redriven() {
+    let template = template(&LEAST);
+    let mut mapped = Vec::new();
+    for (_, function) in functions(&template) {
+        for arn in queues(function) {
+            // `job-events` is what the local runner calls JobEventsQueue.
+            let find = |arn: &str| {
+                let name = format!("{}queue", last(arn, ':').replace('-', ""));
+                let mut queues = resources(&template, "AWS::SQS::Queue");
+                queues.find(|(logical, _)| logical.to_lowercase() == name).expect("a queue").1
+            };
+            let queue = &find(arn)["Properties"];
+            let timeout = function["Timeout"].as_u64().expect("a timeout");
+            assert!(queue["VisibilityTimeout"].as_u64().expect("a time") >= 6 * timeout, "{arn}");
+            let dead = text(&queue["RedrivePolicy"]["deadLetterTargetArn"]);
+            assert_eq!(dead, format!("{arn}-dead"));
+            find(dead);
+            mapped.push(last(arn, ':'));
+        }
+        for event in function["Events"].as_object().expect("events").values().filter(|event| event["Type"] == "SQS") {
+            let mapping = &event["Properties"];
+            assert_eq!(mapping["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
+            assert!(mapping["ScalingConfig"]["MaximumConcurrency"].as_u64().is_some_and(|most| most >= 2));
+        }
+    }
+    mapped.sort_unstable();
+    assert_eq!(mapped, ["deliveries", "job-events"]);
+}
+
+#[test]
+fn every_log_ends_some_day() {
+    let template = template(&LEAST);
+    for (name, group) in resources(&template, "AWS::Logs::LogGroup") {
+        assert_eq!(group["Properties"]["RetentionInDays"], "30", "{name}");
+    }
+    let groups: Vec<_> =
+        functions(&template).map(|(_, function)| text(&function["LoggingConfig"]["LogGroup"])).collect();
+    assert_eq!(groups, functions(&template).map(|(name, _)| format!("{name}-logs")).collect::<Vec<_>>());
+}

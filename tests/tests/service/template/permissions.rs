@@ -1,0 +1,254 @@
+//! Least privilege, read in the template and seen in the calls that the functions make.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use axum::{Router, body::Body, extract::Request, response::Response};
+use serde_json::{Value, json};
+use tests::{Receiver, World, world::link};
+use tokio::net::TcpListener;
+
+use super::{ALL, LEAST, functions, last, queues, resources, template, text, texts, variables};
+
+/// The one permission that AWS lets nobody give for less than everything.
+const UNAVOIDABLE: [&str; 2] = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
+
+/// The statements of a role or policy.
+fn statements(properties: &Value) -> Vec<&Value> {
+    let own = properties["Policies"].as_array().into_iter().flatten().map(|policy| &policy["PolicyDocument"]);
+    let documents = own.chain(properties.get("PolicyDocument"));
+    documents.flat_map(|document| document["Statement"].as_array().expect("statements")).collect()
+}
+
+/// The role of the function `name`: nothing else gives it a permission.
+fn role<'a>(template: &'a Value, function: &Value) -> &'a Value {
+    let name = last(text(&function["Role"]), '/');
+    let wanted = name.replace('-', "");
+    let mut roles = resources(template, "AWS::IAM::Role").filter(|(logical, _)| logical.to_lowercase() == wanted);
+    &roles.next().expect(name).1["Properties"]
+}
+
+#[test]
+fn nothing_is_permitted_by_a_wildcard() {
+    for template in [template(&LEAST), template(&ALL)] {
+        let holders = ["AWS::IAM::Role", "AWS::IAM::ManagedPolicy"].map(|kind| resources(&template, kind));
+        for (name, holder) in holders.into_iter().flatten() {
+            let properties = &holder["Properties"];
+            assert!(properties["ManagedPolicyArns"].is_null(), "{name} has permissions that are not written here");
+            for statement in statements(properties) {
+                assert_eq!(statement["Effect"], "Allow", "{name}");
+                let actions = texts(&statement["Action"]);
+                for action in &actions {
+                    assert!(!action.contains(['*', '?']), "{name}: {action}");
+                }
+                for resource in texts(&statement["Resource"]) {
+                    // The ARN of a log group, as CloudFormation gives it, ends so: its streams.
+                    let resource = resource.strip_suffix("-logs:*").unwrap_or(resource);
+                    assert!(!resource.contains(['*', '?']) || actions == UNAVOIDABLE, "{name}: {resource}");
+                }
+            }
+        }
+        for (name, function) in functions(&template) {
+            assert!(function["Policies"].is_null(), "{name}: what is permitted stands in its role");
+        }
+    }
+}
+
+/// A table variable without a permission on that table, and a permission on a table without a variable; the same for
+/// queues and for mail.
+#[test]
+fn a_function_may_touch_what_its_variables_name() {
+    let template = template(&LEAST);
+    for (name, function) in functions(&template) {
+        let mut named: BTreeSet<String> = queues(function).map(str::to_owned).collect();
+        named.insert(format!("arn:aws:logs:eu-central-1:123456789012:log-group:{name}-logs:*"));
+        for (variable, value) in variables(function) {
+            let value = text(value);
+            if variable.ends_with("_TABLE") {
+                named.insert(format!("arn:aws:dynamodb:eu-central-1:123456789012:table/{value}"));
+            } else if variable.ends_with("_QUEUE_URL") {
+                named.insert(format!("arn:aws:sqs:eu-central-1:123456789012:{}", last(value, '/')));
+            } else if variable == "MAIL_FROM" {
+                named.insert("arn:aws:ses:eu-central-1:123456789012:identity/example.com".to_owned());
+            }
+        }
+        let permitted = statements(role(&template, function)).into_iter().flat_map(|statement| {
+            let service = last(text(&statement["Action"][0]).split(':').next().unwrap_or_default(), ':').to_owned();
+            texts(&statement["Resource"]).into_iter().map(move |resource| {
+                assert!(resource.starts_with(&format!("arn:aws:{service}:")), "{resource} is nothing of {service}");
+                resource.split("/index/").next().unwrap_or_default().to_owned()
+            })
+        });
+        assert_eq!(permitted.collect::<BTreeSet<_>>(), named, "{name}");
+    }
+}
+
+/// Pages of other origins may call the API only where a deployment names them.
+#[test]
+fn no_origin_is_let_in_that_is_not_named() {
+    let cors = |template: &Value| template["Resources"]["HttpApi"]["Properties"]["CorsConfiguration"].clone();
+    assert_eq!(cors(&template(&LEAST)), Value::Null);
+    let origins = json!(["https://app.example.com", "https://admin.example.com"]);
+    assert_eq!(cors(&template(&ALL))["AllowOrigins"], origins);
+}
+
+/// The shared permissions reach every function.
+#[test]
+fn the_key_and_the_traces_are_permitted_to_every_role() {
+    let template = template(&ALL);
+    let roles: BTreeSet<_> = functions(&template).map(|(_, function)| last(text(&function["Role"]), '/')).collect();
+    for policy in ["EncryptionKeyPolicy", "TracingPolicy"] {
+        assert_eq!(
+            texts(&template["Resources"][policy]["Properties"]["Roles"]).into_iter().collect::<BTreeSet<_>>(),
+            roles
+        );
+    }
+}
+
+/// What the functions are permitted is what they do: a story in which everything happens once makes just the calls
+/// that the roles permit, and all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_is_permitted_and_every_permission_is_used() {
+    let calls = Calls::start().await;
+    let address = calls.address.clone();
+    let world = World::with(&[
+        ("AWS_ENDPOINT_URL_DYNAMODB", &address),
+        ("AWS_ENDPOINT_URL_SQS", &address),
+        ("RETRY_SCHEDULE", "0"),
+    ])
+    .await;
+    calls.shared.behind.set([world.stack.dynamodb().to_owned(), world.stack.sqs().to_owned()]).expect("set once");
+    everything_happens_once(&world).await;
+
+    let template = template(&LEAST);
+    let mut permitted = BTreeSet::new();
+    for (name, function) in functions(&template) {
+        for statement in statements(role(&template, function)) {
+            for action in texts(&statement["Action"]) {
+                let by_code = action.starts_with("dynamodb:") || action == "sqs:SendMessage";
+                for resource in texts(&statement["Resource"]).into_iter().filter(|_| by_code) {
+                    let target = last(resource, ':').trim_start_matches("table/");
+                    permitted.insert(format!("{name} {action} {target}"));
+                }
+            }
+        }
+    }
+    let made = calls.shared.made.lock().expect("no panic").clone();
+    let refused: Vec<_> = made.difference(&permitted).collect();
+    let unused: Vec<_> = permitted.difference(&made).collect();
+    assert!(refused.is_empty() && unused.is_empty(), "refused: {refused:#?}\nnever used: {unused:#?}");
+}
+
+async fn everything_happens_once(world: &World) {
+    let tenant = world.tenant("acme").await;
+    let sign_in = json!({"email": tenant.email, "password": World::sign_up_fields("acme")["password"]});
+    assert_eq!(world.cli("", "sign-in/email", sign_in).await.status, 200);
+    let get = |path: &str| world.send(world.http.get(world.url(path)).header("x-api-key", &tenant.key));
+    assert_eq!(get("/api/auth/organization/list").await.status, 200);
+
+    let invitation = json!({"email": "new@example.com", "role": "member", "organizationId": tenant.id});
+    assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invitation.clone()).await.status, 200);
+    assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invitation).await.status, 200);
+    let page = world.send(world.http.get(link(&world.mail_to("new@example.com").await))).await;
+    assert_eq!(page.status, 200);
+    let invited = world.items("invitations").await;
+    let pending = |item: &&HashMap<String, AttributeValue>| {
+        item.get("status").is_some_and(|status| status == &AttributeValue::S("pending".to_owned()))
+    };
+    let pending = invited.iter().find(pending);
+    let id = pending.expect("a pending invitation")["invitation_id"].as_s().expect("a text");
+    let accepting = json!({"invitationId": id, "tenantSlug": "acme", "name": "New", "password": "correct horse"});
+    world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok();
+
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok();
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
+    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
+    world.enqueue("job-events", event.to_string()).await;
+    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!(world.drain("deliveries-dead").await.len(), 1);
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
+
+    let keys = get("/api/auth/api-key/list").await.body;
+    let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
+    assert_eq!(deleted.status, 200);
+    assert_eq!(world.cli(&tenant.cookie, "sign-out", json!({})).await.status, 200);
+}
+
+/// What stands between the functions and the tables and queues, and writes down who calls what: the local runner
+/// gives every function an access key of its name.
+struct Calls {
+    address: String,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The addresses of the tables and of the queues.
+    behind: OnceLock<[String; 2]>,
+    /// Function, action and resource of every call.
+    made: Mutex<BTreeSet<String>>,
+    http: reqwest::Client,
+}
+
+impl Calls {
+    async fn start() -> Self {
+        let shared = Arc::new(Shared::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let recorder = Arc::clone(&shared);
+        let app = Router::new().fallback(move |request| async move { recorder.forward(request).await });
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Self { address, shared }
+    }
+}
+
+impl Shared {
+    async fn forward(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
+        let header = |name: &str| parts.headers[name].to_str().expect("a text");
+        let (_, credential) = header("authorization").split_once("Credential=").expect("a signed call");
+        let function = credential.split('/').next().unwrap_or_default();
+        let (service, operation) = header("x-amz-target").split_once('.').expect("a service and an operation");
+        let call: Value = serde_json::from_slice(&body).expect("JSON");
+        for permission in permissions(operation, &call) {
+            self.made.lock().expect("no panic").insert(format!("{function} {permission}"));
+        }
+        let [tables, queues] = self.behind.get().expect("set");
+        let url = format!("{}{}", if service == "AmazonSQS" { queues } else { tables }, parts.uri);
+        let sent = self.http.request(parts.method, url).headers(parts.headers).body(body).send().await;
+        let answer = sent.expect("an answer");
+        let mut response = Response::builder().status(answer.status());
+        *response.headers_mut().expect("headers") = answer.headers().clone();
+        response.body(Body::from(answer.bytes().await.expect("a whole answer"))).expect("a response")
+    }
+}
+
+/// The permissions that a call takes, each as action and resource.
+fn permissions(operation: &str, call: &Value) -> Vec<String> {
+    let table = |call: &Value| match call.get("IndexName") {
+        Some(index) => format!("{}/index/{}", text(&call["TableName"]), text(index)),
+        None => text(&call["TableName"]).to_owned(),
+    };
+    match operation {
+        "SendMessage" => vec![format!("sqs:SendMessage {}", last(text(&call["QueueUrl"]), '/'))],
+        "BatchGetItem" => {
+            let tables = call["RequestItems"].as_object().expect("tables").keys();
+            tables.map(|table| format!("dynamodb:BatchGetItem {table}")).collect()
+        }
+        // A transaction takes the permissions of its parts.
+        "TransactWriteItems" => {
+            let items = call["TransactItems"].as_array().expect("items");
+            let parts = items.iter().flat_map(|item| item.as_object().expect("an item"));
+            parts.map(|(part, write)| format!("dynamodb:{part}Item {}", table(write))).collect()
+        }
+        _ => vec![format!("dynamodb:{operation} {}", table(call))],
+    }
+}

@@ -1,0 +1,106 @@
+//! Access logs, alarms and the dashboard.
+
+use std::collections::BTreeSet;
+
+use common::metrics::NAMESPACE;
+use serde_json::{Value, json};
+
+use super::{ALL, LEAST, resources, template, text};
+
+/// Every metric that the functions count, as `grep -rE 'count\("|counted\("|milliseconds\("'` finds them.
+const METRICS: [&str; 11] = [
+    "AgeAtDelivery",
+    "AttemptLatency",
+    "Attempts",
+    "Dead",
+    "Delivered",
+    "Failed",
+    "MailFailed",
+    "MailSent",
+    "Malformed",
+    "SignedUp",
+    "UnreadableEndpoint",
+];
+
+/// The query of `verify-email` is a token, the query of an invitation is its id, and headers hold cookies and keys.
+#[test]
+fn access_logs_hold_no_secret() {
+    let template = template(&LEAST);
+    let format = text(&template["Resources"]["HttpApi"]["Properties"]["AccessLogSettings"]["Format"]);
+    let format: Value = serde_json::from_str(format).expect("JSON");
+    let logged: BTreeSet<_> = format.as_object().expect("an object").values().map(text).collect();
+    let harmless = [
+        "$context.error.responseType",
+        "$context.identity.sourceIp",
+        "$context.integration.requestId",
+        "$context.integrationLatency",
+        "$context.requestId",
+        "$context.requestTimeEpoch",
+        "$context.responseLatency",
+        "$context.responseLength",
+        "$context.routeKey",
+        "$context.status",
+    ];
+    assert_eq!(logged, harmless.into());
+}
+
+#[test]
+fn every_alarm_tells_the_topic() {
+    for (template, actions) in
+        [(template(&LEAST), Value::Null), (template(&ALL), json!(["arn:aws:sns:eu-central-1:123456789012:alarms"]))]
+    {
+        for (name, alarm) in resources(&template, "AWS::CloudWatch::Alarm") {
+            let alarm = &alarm["Properties"];
+            assert_eq!((&alarm["AlarmActions"], &alarm["OKActions"]), (&actions, &actions), "{name}");
+            assert_eq!(alarm["TreatMissingData"], "notBreaching", "{name}");
+            if alarm["Namespace"] == NAMESPACE {
+                assert!(METRICS.contains(&text(&alarm["MetricName"])), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_queue_and_every_function_has_its_alarms() {
+    let template = template(&LEAST);
+    let alarms: Vec<_> =
+        resources(&template, "AWS::CloudWatch::Alarm").map(|(_, alarm)| &alarm["Properties"]).collect();
+    let watched = |metric: &str| {
+        let own = alarms.iter().filter(|alarm| alarm["MetricName"] == metric).map(|alarm| &alarm["Dimensions"]);
+        let summed = alarms.iter().flat_map(|alarm| alarm["Metrics"].as_array().into_iter().flatten());
+        let summed = summed.map(|part| &part["MetricStat"]["Metric"]).filter(|part| part["MetricName"] == metric);
+        own.chain(summed.map(|part| &part["Dimensions"])).map(|value| text(&value[0]["Value"])).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(watched("ApproximateNumberOfMessagesVisible"), ["deliveries-dead", "job-events-dead"].into());
+    assert_eq!(watched("ApproximateAgeOfOldestMessage"), ["deliveries", "job-events"].into());
+    let functions: BTreeSet<_> = super::functions(&template).map(|(name, _)| name).collect();
+    assert_eq!(watched("Errors"), functions);
+    assert_eq!(watched("Throttles"), functions);
+    for metric in ["MailFailed", "Dead", "Malformed", "UnreadableEndpoint"] {
+        assert!(alarms.iter().any(|alarm| alarm["MetricName"] == metric), "{metric}");
+    }
+}
+
+#[test]
+fn the_dashboard_shows_every_metric() {
+    let template = template(&LEAST);
+    let body = text(&template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]);
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    let mut shown = BTreeSet::new();
+    for widget in body["widgets"].as_array().expect("widgets") {
+        let mut last: Vec<String> = Vec::new();
+        for metric in widget["properties"]["metrics"].as_array().expect("metrics") {
+            // A dot repeats what stands at that place in the line above.
+            let line: Vec<String> = (metric.as_array().expect("a list").iter().filter_map(Value::as_str).enumerate())
+                .map(|(place, part)| if part == "." { last[place].clone() } else { part.to_owned() })
+                .collect();
+            if let [namespace, name, ..] = &line[..]
+                && namespace == NAMESPACE
+            {
+                shown.insert(name.clone());
+            }
+            last = line;
+        }
+    }
+    assert_eq!(shown, METRICS.map(str::to_owned).into());
+}
