@@ -19,8 +19,6 @@ mod build;
 mod delivery;
 #[path = "figures/plot.rs"]
 mod plot;
-#[path = "figures/process.rs"]
-mod process;
 #[path = "figures/table.rs"]
 mod table;
 #[path = "figures/tls.rs"]

@@ -1,15 +1,14 @@
 //! The HTTP functions: cold starts, warm calls, sign-ups.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use serde_json::{Value, json};
-use tests::World;
+use tests::{Lambda, World};
 
 use crate::{
     Effort,
     build::{BASELINE, Binaries, HTTP_FUNCTIONS},
-    process::{Lambda, own_thread_cpu},
     table::{Row, Table, median},
     tls::Tls,
 };
@@ -35,7 +34,7 @@ pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effo
     let start = async |binary: &Path, function: &str| {
         let mut runs = Vec::new();
         for _ in 0..effort.runs(20) {
-            runs.push(ms(Lambda::start(binary, &environment(function)).await.cpu()));
+            runs.push(ms(Lambda::start(binary, &environment(function), Stdio::null()).await.cpu()));
         }
         median(runs)
     };
@@ -49,7 +48,7 @@ pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effo
     let first = async |binary: &str| {
         let mut runs = Vec::new();
         for _ in 0..effort.runs(20) {
-            let mut lambda = Lambda::start(&binaries.path(binary), &environment("webhooks-list")).await;
+            let mut lambda = Lambda::start(&binaries.path(binary), &environment("webhooks-list"), Stdio::null()).await;
             let answer = lambda.invoke(event("webhooks-list", &key, &json!({}))).await;
             assert!(answer.contains("\"statusCode\":200"), "{answer}");
             runs.push(ms(lambda.cpu()));
@@ -69,7 +68,7 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     }
     let environment = tls.applied_to(world.stack.environment("webhooks-list").expect("a function"));
     let call = async |binary: &str| {
-        let mut lambda = Lambda::start(&binaries.path(binary), &environment).await;
+        let mut lambda = Lambda::start(&binaries.path(binary), &environment, Stdio::null()).await;
         let mut runs = Vec::new();
         for _ in 0..effort.runs(400) {
             let before = lambda.cpu();
@@ -88,7 +87,7 @@ pub(crate) async fn sign_ups(world: &World, binaries: &Binaries, effort: Effort,
     let tls = Tls::before(world.stack.dynamodb()).await;
     let function = "auth-signup-and-create-org";
     let environment = tls.applied_to(world.stack.environment(function).expect("a function"));
-    let mut lambda = Lambda::start(&binaries.path(function), &environment).await;
+    let mut lambda = Lambda::start(&binaries.path(function), &environment, Stdio::null()).await;
     let (mut runs, mut memory) = (Vec::new(), Vec::new());
     let hash = one_hash(effort);
     for number in 0..50 {
@@ -120,4 +119,11 @@ fn one_hash(effort: Effort) -> f64 {
         ms(own_thread_cpu() - before)
     });
     median(runs.collect())
+}
+
+/// The CPU time of this thread.
+fn own_thread_cpu() -> Duration {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let nanoseconds = statistics.split_whitespace().next().and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanoseconds.expect("a number"))
 }

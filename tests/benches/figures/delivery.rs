@@ -13,13 +13,12 @@ use std::{
 
 use axum::{Router, extract::State};
 use serde_json::{Value, json};
-use tests::{Manner, Rough, Tenant, World};
+use tests::{Lambda, Manner, Rough, Tenant, World};
 use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
     Effort,
     build::{BARE_LOOP, Binaries, DELIVER},
-    process::Lambda,
     table::{Row, Table, median},
 };
 
@@ -120,7 +119,7 @@ async fn tenant_with_endpoints(world: &World, slug: &str, url: &str, endpoints: 
 pub(crate) async fn thousand(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "thousand", &counter.url, 1).await;
-    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world)).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
     deliver(&mut lambda, batch((0..10).map(|job| job_event(&tenant.id, job)))).await;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..effort.runs(20) {
@@ -139,7 +138,7 @@ pub(crate) async fn thousand(world: &World, binaries: &Binaries, effort: Effort,
 pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "fan-out", &counter.url, 100).await;
-    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world)).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for job in 0..effort.runs(20) {
         let (before, started) = (counter.count(), Instant::now());
@@ -169,7 +168,7 @@ pub(crate) struct Point {
 pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) -> Vec<Point> {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "in-flight", &counter.url, 1).await;
-    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world)).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
     let mut points = Vec::new();
     for in_flight in [10, 30, 100, 300, 1000] {
         // A wave for the connections, then those that count.
@@ -204,7 +203,7 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
     let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
     let mut environment = environment(world);
     environment.insert("DELIVERY_TIMEOUT".to_owned(), "5".to_owned());
-    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment).await;
+    let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment, Stdio::null()).await;
     let event = |job: usize| {
         let mut event = job_event("t", job);
         event["callback_url"] = json!(hanging.url());

@@ -8,7 +8,7 @@ use std::{
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::json;
-use tests::{Faults, Manner, Receiver, Rough, Tenant, World};
+use tests::{Faults, Manner, Receiver, Rough, Tenant, World, lambda::memory};
 use tokio::{
     process::{Child, Command},
     time::Instant,
@@ -117,13 +117,6 @@ async fn two_thousand_events_survive_failing_calls_and_ten_kills() {
     survive(2000, 10, Duration::from_secs(3), Duration::from_secs(900)).await;
 }
 
-/// Kibibytes of a line of `/proc/PID/status`: what is resident now (`VmRSS`), or was at most (`VmHWM`).
-fn memory(child: &Child, line: &str) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id().expect("it runs"))).expect("it runs");
-    let line = status.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(':')).expect("the line is there");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_manners_do_not_fill_the_memory() {
     let world = World::start().await;
@@ -134,7 +127,7 @@ async fn bad_manners_do_not_fill_the_memory() {
     world.endpoint(&tenant, &good.url("/"), "s").await;
     enqueue(&world, &tenant, 20).await;
     good.wait_for(20).await;
-    let idle = memory(&worker, "VmRSS");
+    let idle = memory(worker.id().expect("it runs"), "VmRSS");
 
     let mut rough = Vec::new();
     for manner in [Manner::Floods, Manner::Hangs, Manner::Drips, Manner::HeadersWithoutEnd] {
@@ -153,7 +146,7 @@ async fn bad_manners_do_not_fill_the_memory() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     good.wait_for(60).await;
-    let peak = memory(&worker, "VmHWM");
+    let peak = memory(worker.id().expect("it runs"), "VmHWM");
     eprintln!("idle {} MiB, at most {} MiB through 320 floods and {failing} other failures", idle / 1024, peak / 1024);
     assert!(peak - idle < 64 * 1024, "idle {idle} KiB, peak {peak} KiB");
 }
