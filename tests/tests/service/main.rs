@@ -14,6 +14,7 @@ mod envelope;
 mod events;
 mod faults;
 mod invitations;
+mod local;
 mod receivers;
 mod secrets;
 mod sign_in;
