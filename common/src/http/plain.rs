@@ -47,6 +47,8 @@ pub enum Reply {
     Page(Page),
     /// 302 to this URL.
     Redirect(String),
+    /// 204, to a browser that asks what it may do: API Gateway adds the headers that say it.
+    Preflight,
 }
 
 /// A page that shows a person how something went.
@@ -159,6 +161,11 @@ fn respond(reply: Reply) -> Response<Body> {
             response
         }
         Reply::Page(page) => page.response(),
+        Reply::Preflight => {
+            let mut response = Response::new(Body::Empty);
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
         Reply::Redirect(url) => {
             let mut response = Response::new(Body::Empty);
             *response.status_mut() = StatusCode::FOUND;

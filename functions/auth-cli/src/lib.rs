@@ -71,6 +71,7 @@ async fn handle(app: Arc<App>, call: Call) -> Result<Reply, Failure> {
     }
     let route = path.strip_prefix("/api/auth/").unwrap_or_default();
     Ok(match (method, route) {
+        ("OPTIONS", _) => Reply::Preflight,
         ("GET", "verify-email") => email::verify(&app, &call).await?,
         ("POST", "send-verification-email") => email::send_verification(&app, &call).await?,
         ("POST", "sign-in/email") => session::sign_in(&app, &call).await?,

@@ -151,15 +151,19 @@ struct Batch {
     /// No attempt is started later.
     last_start: Instant,
     /// The active endpoints of the tenants in it: events that come together need them from one moment, once.
-    endpoints: Mutex<HashMap<TenantId, Arc<OnceCell<Vec<Endpoint>>>>>,
+    /// `None` is a read that failed: it is not tried again for each record, or the invocation would run out of time.
+    endpoints: Mutex<HashMap<TenantId, ReadOnce>>,
 }
+
+type ReadOnce = Arc<OnceCell<Option<Vec<Endpoint>>>>;
 
 impl Batch {
     async fn endpoints(&self, tenant: &TenantId, store: &Endpoints) -> Result<Vec<Endpoint>, Error> {
         let cell = Arc::clone(
             self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
         );
-        Ok(cell.get_or_try_init(|| store.active(tenant)).await?.clone())
+        let read = async || store.active(tenant).await.inspect_err(|error| observe::unread(tenant, error)).ok();
+        cell.get_or_init(read).await.clone().ok_or(Error::Busy)
     }
 }
 

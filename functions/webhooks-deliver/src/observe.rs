@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use common::{
     error::Error,
+    id::TenantId,
     metrics::{self, Metric},
 };
 
@@ -79,6 +80,11 @@ pub(crate) fn ended(delivery: &Delivery) {
         attempts = delivery.attempts,
         "delivery ended: the endpoint is gone or inactive"
     );
+}
+
+/// A tenant whose endpoints could not be read.
+pub(crate) fn unread(tenant: &TenantId, error: &Error) {
+    tracing::error!(%tenant, ?error, "the endpoints could not be read");
 }
 
 /// A record that stays in its queue.

@@ -10,17 +10,22 @@ use common::{
     id::TenantId,
 };
 
+use tokio::sync::Semaphore;
+
 use crate::delivery::{Death, Delivery};
 
+/// Messages that are written and sent at once: a thousand failures of one moment must neither open a thousand
+/// connections nor hold a thousand messages in memory.
+const MAX_CONCURRENT_SENDS: usize = 32;
 /// SQS delays a message by this much at the most; a longer wait is made in hops.
 const MAX_DELAY: Duration = Duration::from_secs(900);
 
 /// The deliveries queue and its dead-letter queue.
-#[derive(Clone)]
 pub(crate) struct Queues {
     sqs: Client,
     deliveries: String,
     dead: String,
+    sends: Semaphore,
 }
 
 impl Queues {
@@ -30,6 +35,7 @@ impl Queues {
             sqs: aws.sqs(),
             deliveries: env.required("DELIVERIES_QUEUE_URL")?,
             dead: env.required("DELIVERIES_DEAD_QUEUE_URL")?,
+            sends: Semaphore::new(MAX_CONCURRENT_SENDS),
         })
     }
 
@@ -41,12 +47,14 @@ impl Queues {
     /// Puts `delivery` into the deliveries queue, to come out at its `not_before` or, where that is further away
     /// than SQS delays, on the way there.
     pub(crate) async fn wait(&self, delivery: &Delivery, now: jiff::Timestamp) -> Result<()> {
+        let _turn = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
         let message = delivery.to_message().map_err(Error::internal("writing a delivery"))?;
         self.send(&self.deliveries, &delivery.tenant, message, delay(delivery.not_before, now)).await
     }
 
     /// Puts `delivery` into the dead-letter queue, whole.
     pub(crate) async fn bury(&self, delivery: &Delivery, death: &Death<'_>) -> Result<()> {
+        let _turn = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
         let message = delivery.to_dead_letter(death).map_err(Error::internal("writing a dead letter"))?;
         self.send(&self.dead, &delivery.tenant, message, 0).await
     }

@@ -197,6 +197,8 @@ async fn bad_bodies_and_unknown_routes_get_the_flows_own_shape() {
     assert_eq!((large.status, &large.body["code"]), (413, &json!("PAYLOAD_TOO_LARGE")));
     let unknown = world.send(world.http.get(world.url("/api/auth/unknown"))).await;
     assert_eq!((unknown.status, &unknown.body["code"]), (404, &json!("NOT_FOUND")));
+    let options = world.http.request(reqwest::Method::OPTIONS, world.url("/api/auth/sign-in/email"));
+    assert_eq!(world.send(options).await.status, 204);
     let method = world.send(world.http.get(world.url("/api/auth/api-key/create"))).await;
     assert_eq!((method.status, &method.body["code"]), (405, &json!("METHOD_NOT_SUPPORTED")));
 }

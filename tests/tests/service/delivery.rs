@@ -399,3 +399,23 @@ async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
     assert_eq!(receiver.received().await.len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
+    let hanging = Rough::start(Manner::Hangs).await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", hanging.url().trim_end_matches('/'))]).await;
+    let receiver = Receiver::start().await;
+    let mut batch: Vec<_> = (0..9)
+        .map(|job| json!({"event": "job.completed", "tenant_id": "t", "job_id": job.to_string()}).to_string())
+        .collect();
+    batch.push(
+        json!({
+            "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": receiver.url("/"),
+            "callback_secret": "s",
+        })
+        .to_string(),
+    );
+    let response = world.stack.invoke("webhooks-deliver", records(&batch)).await.expect("an answer in time");
+    assert_eq!(response["batchItemFailures"].as_array().expect("a list").len(), 9);
+    assert_eq!(receiver.received().await.len(), 1);
+}
