@@ -419,3 +419,18 @@ async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
     assert_eq!(response["batchItemFailures"].as_array().expect("a list").len(), 9);
     assert_eq!(receiver.received().await.len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_grouped_by_its_tenant() {
+    let sqs = Receiver::start().await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "7")]).await;
+    let event = json!({
+        "event": "job.completed", "tenant_id": "tenant-1", "job_id": "j", "callback_url": "http://127.0.0.1:1/",
+        "callback_secret": "s",
+    });
+    // Whatever becomes of the answer, which is none of SQS: the embedded queue takes no group on a standard queue.
+    world.stack.invoke("webhooks-deliver", records(&[event.to_string()])).await.expect("an answer");
+    let sent = sqs.received().await[0].json();
+    assert_eq!(sent["MessageGroupId"], "tenant-1");
+    assert!((7..=9).contains(&sent["DelaySeconds"].as_i64().expect("a number")), "{sent}");
+}
