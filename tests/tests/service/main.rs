@@ -8,6 +8,7 @@
 
 mod accept_invite_and_signup;
 mod auth_cli;
+mod batches;
 mod binaries;
 mod delivery;
 mod envelope;

@@ -1,0 +1,152 @@
+//! What one invocation of the delivery function does with a batch: its time, its limits, its failures.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::{Manner, Receiver, Rough, World};
+
+use crate::delivery::event;
+
+fn records(bodies: &[String]) -> Value {
+    let records: Vec<_> = bodies
+        .iter()
+        .enumerate()
+        .map(|(number, body)| {
+            json!({
+                "messageId": number.to_string(), "receiptHandle": "r", "body": body, "attributes": {},
+                "messageAttributes": {}, "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:job-events",
+            })
+        })
+        .collect();
+    json!({ "Records": records })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_cannot_be_started_in_time_goes_to_the_queue_and_is_not_cut_off() {
+    // Of the function's 30 s, 23 are for an attempt and 6 for the bookkeeping: one is left to start in.
+    let world = World::with(&[("DELIVERY_TIMEOUT", "23"), ("MAX_CONCURRENT_ATTEMPTS", "1")]).await;
+    let hanging = Rough::start(Manner::Hangs).await;
+    let event = |job: usize| {
+        json!({
+            "event": "job.completed", "tenant_id": "t", "job_id": job.to_string(), "callback_url": hanging.url(),
+            "callback_secret": "s",
+        })
+        .to_string()
+    };
+    let batch = world.stack.invoke("webhooks-deliver", records(&[event(0), event(1), event(2)]));
+    let postponed = async {
+        let mut postponed = Vec::new();
+        while postponed.len() < 2 {
+            postponed.extend(world.drain("deliveries").await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        postponed
+    };
+    tokio::select! {
+        _ = batch => panic!("the first attempt hangs for 23 s"),
+        postponed = postponed => {
+            for delivery in postponed {
+                assert_eq!(delivery["attempts"], 0);
+                assert_eq!(delivery.get("not_before"), None);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_that_does_not_fit_into_the_functions_fails_loudly_and_loses_nothing() {
+    let world = World::with(&[("DELIVERY_TIMEOUT", "27")]).await;
+    let tenant = world.tenant("acme").await;
+    let error = world.stack.invoke("webhooks-deliver", records(&[event(&tenant, "j").to_string()])).await;
+    assert!(error.expect_err("no attempt fits").to_string().contains("DELIVERY_TIMEOUT"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_event_that_its_queue_takes_fits_into_the_queues_of_deliveries() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let head = format!(
+        r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","callback_url":"{}","callback_secret":"s","error":""#,
+        receiver.url("/")
+    );
+    let event = format!("{head}{}\"}}", "x".repeat(256_000 - head.len() - 2));
+    world.enqueue("job-events", event).await;
+    world.stack.poll("job-events").await.expect("a step");
+    world.stack.poll("deliveries").await.expect("a step");
+    let dead = world.drain("deliveries-dead").await;
+    assert_eq!(dead[0]["dead"]["attempts"], 2);
+    assert_eq!(dead[0]["body"], receiver.received().await[1].json());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_too_large_all_the_same_stays_in_its_queue() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let (healthy, failing) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
+    world.endpoint(&tenant, &healthy.url("/"), "s").await;
+    world.endpoint(&tenant, &failing.url("/"), "s").await;
+    let head = format!(r#"{{"event":"job.completed","tenant_id":"{}","job_id":"j","result":""#, tenant.id);
+    let event = format!("{head}{}\"}}", "x".repeat(262_144 - head.len() - 2));
+    assert_eq!(event.len(), 262_144);
+    let response =
+        world.stack.invoke("webhooks-deliver", records(std::slice::from_ref(&event))).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
+    let again = world.stack.invoke("webhooks-deliver", records(&[event])).await.expect("an answer");
+    assert_eq!(again, json!({"batchItemFailures": []}));
+    let received = failing.received().await;
+    assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
+    assert_eq!(received[1].body.len(), healthy.received().await[0].body.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("it is deleted");
+    let to_callback = json!({
+        "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": receiver.url("/"),
+        "callback_secret": "s",
+    });
+    let to_endpoints = json!({"event": "job.completed", "tenant_id": "t", "job_id": "j"});
+    let batch = records(&[to_endpoints.to_string(), to_callback.to_string()]);
+    let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
+    assert_eq!(receiver.received().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
+    let hanging = Rough::start(Manner::Hangs).await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", hanging.url().trim_end_matches('/'))]).await;
+    let receiver = Receiver::start().await;
+    let mut batch: Vec<_> = (0..9)
+        .map(|job| json!({"event": "job.completed", "tenant_id": "t", "job_id": job.to_string()}).to_string())
+        .collect();
+    batch.push(
+        json!({
+            "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": receiver.url("/"),
+            "callback_secret": "s",
+        })
+        .to_string(),
+    );
+    let response = world.stack.invoke("webhooks-deliver", records(&batch)).await.expect("an answer in time");
+    assert_eq!(response["batchItemFailures"].as_array().expect("a list").len(), 9);
+    assert_eq!(receiver.received().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_grouped_by_its_tenant() {
+    let sqs = Receiver::start().await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "7")]).await;
+    let event = json!({
+        "event": "job.completed", "tenant_id": "tenant-1", "job_id": "j", "callback_url": "http://127.0.0.1:1/",
+        "callback_secret": "s",
+    });
+    // Whatever becomes of the answer, which is none of SQS: the embedded queue takes no group on a standard queue.
+    world.stack.invoke("webhooks-deliver", records(&[event.to_string()])).await.expect("an answer");
+    let sent = sqs.received().await[0].json();
+    assert_eq!(sent["MessageGroupId"], "tenant-1");
+    assert!((7..=9).contains(&sent["DelaySeconds"].as_i64().expect("a number")), "{sent}");
+}
