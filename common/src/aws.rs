@@ -1,23 +1,26 @@
 //! The AWS clients, built the way that starts fast: region and credentials from the environment that Lambda
-//! itself sets, rustls with ring, no default features.
+//! itself sets, rustls with ring, no default features, and no certificate read before the first connection.
 
 use std::{sync::OnceLock, time::Duration};
 
 use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
+use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents, SharedHttpClient, StalledStreamProtectionConfig};
 use aws_smithy_http_client::{
     Builder,
-    tls::{Provider, rustls_provider::CryptoMode},
+    tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
+use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpConnector};
 use aws_smithy_types::timeout::TimeoutConfig;
 
 use crate::config::{ConfigError, Env};
 
-/// What every client is built from. A function builds only the clients that it uses.
+/// What every client is built from. A function builds only the clients that it uses, and each of them once.
 pub struct Aws<'env> {
     env: &'env Env,
     region: String,
     credentials: SharedCredentialsProvider,
-    https: OnceLock<aws_sdk_dynamodb::config::SharedHttpClient>,
+    https: SharedHttpClient,
+    dynamodb: OnceLock<aws_sdk_dynamodb::Client>,
 }
 
 /// A service's client configuration: the same builder calls on three unrelated types.
@@ -29,6 +32,8 @@ macro_rules! config {
             .region($sdk::config::Region::new($aws.region.clone()))
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
+            // The timeout of an attempt holds for the body of the answer too, and is shorter.
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client($aws.http_client(endpoint.as_deref()));
         config.set_endpoint_url(endpoint);
         $sdk::Client::from_conf(config.build())
@@ -52,14 +57,15 @@ impl<'env> Aws<'env> {
             env,
             region: env.required("AWS_REGION")?,
             credentials: SharedCredentialsProvider::new(credentials),
-            https: OnceLock::new(),
+            https: http_client(&TrustStore::default()),
+            dynamodb: OnceLock::new(),
         })
     }
 
     /// A DynamoDB client.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB")
+        self.dynamodb.get_or_init(|| config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB")).clone()
     }
 
     /// An SQS client.
@@ -79,16 +85,35 @@ impl<'env> Aws<'env> {
         self.env.optional(service_variable).or_else(|| self.env.optional("AWS_ENDPOINT_URL"))
     }
 
-    /// TLS is set up only for an endpoint that speaks it, and then once for all clients of the function.
-    fn http_client(&self, endpoint: Option<&str>) -> aws_sdk_dynamodb::config::SharedHttpClient {
+    /// One for all services, so that the certificates are read once; an endpoint without TLS needs none of them.
+    fn http_client(&self, endpoint: Option<&str>) -> SharedHttpClient {
         match endpoint {
-            Some(plain) if plain.starts_with("http://") => Builder::new().build_http(),
-            _ => self
-                .https
-                .get_or_init(|| Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https())
-                .clone(),
+            Some(plain) if plain.starts_with("http://") => http_client(&TrustStore::empty()),
+            _ => self.https.clone(),
         }
     }
+}
+
+/// The one kind of HTTP client that there is: each further kind brings its own copy of the HTTP stack.
+fn http_client(roots: &TrustStore) -> SharedHttpClient {
+    #[expect(clippy::expect_used, reason = "it fails for no trust store (1.5), and has nothing else to check")]
+    let tls = TlsContext::builder().with_trust_store(roots.clone()).build().expect("a TLS context");
+    let client = Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).tls_context(tls).build_https();
+    SharedHttpClient::new(ReadsRootsLate(client))
+}
+
+/// The SDK's HTTP client sets a connector up when a service's client is built, to read the machine's root
+/// certificates early, and then throws it away. That is five sixths of the instructions of a start, and a share of
+/// them again for each client. This leaves it to the first connection.
+#[derive(Debug)]
+struct ReadsRootsLate(SharedHttpClient);
+
+impl HttpClient for ReadsRootsLate {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        self.0.http_connector(settings, components)
+    }
+
+    // `validate_base_client_config` is not handed on: it is what reads the certificates.
 }
 
 /// The longest that one call of AWS may take, retries included.
