@@ -40,9 +40,10 @@ where
         .with(metrics.with_filter(filter_fn(is_metric)))
 }
 
+/// No span is written, so none is recorded: the libraries open several in each call of AWS.
 fn is_harmless(metadata: &Metadata<'_>) -> bool {
     let ours = ["common", "auth_", "webhooks_"].iter().any(|name| metadata.target().starts_with(name));
-    ours || *metadata.level() <= Level::INFO
+    metadata.is_event() && (ours || *metadata.level() <= Level::INFO)
 }
 
 fn is_metric(metadata: &Metadata<'_>) -> bool {
