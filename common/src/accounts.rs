@@ -12,6 +12,7 @@ use crate::{
     organizations::{Organization, slug_key},
     password::PasswordHash,
     sessions::Session,
+    timestamp::Timestamp,
     token::Token,
     users::{User, email_key},
     verification::verification_item,
@@ -78,7 +79,7 @@ impl Accounts {
     ///
     /// # Errors
     /// The slug or the email was taken meanwhile; or the write fails.
-    pub async fn create(&self, organization: &Organization, new: &NewUser, now: jiff::Timestamp) -> Result<()> {
+    pub async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
         let mut writes = vec![
             put_new(&self.organizations, "pk", organization.slug_guard()),
             put_new(&self.organizations, "pk", organization.to_item()),
@@ -96,7 +97,7 @@ impl Accounts {
 
 impl NewUser {
     /// The writes that every sign-up has, the email's guard first.
-    pub(crate) fn writes(&self, users: &str, tokens: &str, now: jiff::Timestamp) -> [TransactWriteItem; 4] {
+    pub(crate) fn writes(&self, users: &str, tokens: &str, now: Timestamp) -> [TransactWriteItem; 4] {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
         let session = self.session.to_item(&self.session_token.hash(), now);
         let verification = verification_item(&self.verification_token, &self.user, now);

@@ -13,7 +13,7 @@ use crate::{
     id::{KeyId, TenantId, UserId},
     name::Name,
     random,
-    timestamp::rfc3339,
+    timestamp::Timestamp,
     token::SecretHash,
     users::User,
 };
@@ -91,7 +91,7 @@ pub struct IssuedKey {
     /// The secret.
     pub key: ApiKey,
     /// When.
-    pub created_at: jiff::Timestamp,
+    pub created_at: Timestamp,
 }
 
 /// A key, as it may be shown.
@@ -106,7 +106,7 @@ pub struct KeyRecord {
     /// Who issued it.
     pub user: UserId,
     /// When.
-    pub created_at: jiff::Timestamp,
+    pub created_at: Timestamp,
     hash: String,
 }
 
@@ -151,7 +151,7 @@ impl ApiKeys {
     ///
     /// # Errors
     /// The write fails.
-    pub async fn issue(&self, user: &User, name: &Name, now: jiff::Timestamp) -> Result<IssuedKey> {
+    pub async fn issue(&self, user: &User, name: &Name, now: Timestamp) -> Result<IssuedKey> {
         let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now };
         let item = item([
             ("key_hash", text(SecretHash::of(issued.key.reveal()).as_str())),
@@ -160,7 +160,7 @@ impl ApiKeys {
             ("start", text(issued.key.start())),
             ("organization_id", text(&user.organization)),
             ("user_id", text(user.id)),
-            ("created_at", text(rfc3339(now))),
+            ("created_at", text(now)),
         ]);
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(item));
         put.send().await.map_err(Error::aws("storing an API key"))?;

@@ -11,6 +11,7 @@ use crate::{
     config::{ConfigError, Env},
     dynamo::{Record, item, number, text},
     error::{Error, Result},
+    timestamp::Timestamp,
     token::SecretHash,
 };
 
@@ -50,7 +51,7 @@ impl Attempts {
     ///
     /// # Errors
     /// There were too many: [`Error::TooMany`], with the seconds until the window ends; or a write fails.
-    pub async fn count(&self, limit: Limit, subject: &str, now: jiff::Timestamp) -> Result<()> {
+    pub async fn count(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<()> {
         // A window may be opened by somebody else between the two calls; then there is one to count in.
         for _ in 0..2 {
             let Some(window_ends) = self.count_in_window(limit, subject, now).await? else { return Ok(()) };
@@ -75,7 +76,7 @@ impl Attempts {
     }
 
     /// Counts in an open window; where it is full, over or missing, answers when it ends or ended.
-    async fn count_in_window(&self, limit: Limit, subject: &str, now: jiff::Timestamp) -> Result<Option<i64>> {
+    async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
         let update = self
             .dynamodb
             .update_item()
@@ -98,7 +99,7 @@ impl Attempts {
     }
 
     /// Opens a window with its first attempt, if none is open.
-    async fn open_window(&self, limit: Limit, subject: &str, now: jiff::Timestamp) -> Result<bool> {
+    async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
         let window = item([
             ("token_hash", text(key(limit, subject))),
             ("kind", text(limit.what)),

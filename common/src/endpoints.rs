@@ -17,11 +17,11 @@ use crate::{
     metrics,
     name::Description,
     signing_secret::SigningSecret,
-    timestamp::rfc3339,
+    timestamp::Timestamp,
 };
 
-/// Where a tenant wants its events.
-#[derive(Clone, Debug)]
+/// Where a tenant wants its events: an endpoint as it is created.
+#[derive(Debug)]
 pub struct Endpoint {
     /// Which one; ids grow with time, so their order is the order of creation.
     pub id: EndpointId,
@@ -33,35 +33,31 @@ pub struct Endpoint {
     pub description: Option<Description>,
     /// Whether events go there.
     pub active: bool,
-    /// When it was created.
-    pub created_at: jiff::Timestamp,
-    /// When it was last changed.
-    pub updated_at: jiff::Timestamp,
+    /// When.
+    pub created_at: Timestamp,
 }
 
-/// An endpoint as the API shows it: all but the secret.
+/// An endpoint as the API shows it. The secret is not even read for it.
 #[derive(Debug, Serialize)]
 pub struct EndpointView {
-    webhook_endpoint_id: EndpointId,
+    webhook_endpoint_id: String,
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<Description>,
+    description: Option<String>,
     active: bool,
     created_at: String,
     updated_at: String,
 }
 
-impl From<Endpoint> for EndpointView {
-    fn from(endpoint: Endpoint) -> Self {
-        Self {
-            webhook_endpoint_id: endpoint.id,
-            url: endpoint.url.as_str().to_owned(),
-            description: endpoint.description,
-            active: endpoint.active,
-            created_at: rfc3339(endpoint.created_at),
-            updated_at: rfc3339(endpoint.updated_at),
-        }
-    }
+/// An active endpoint, as much of it as a delivery needs.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Which one.
+    pub id: EndpointId,
+    /// Where to deliver.
+    pub url: EndpointUrl,
+    /// What to sign with.
+    pub signing_secret: SigningSecret,
 }
 
 /// What to change of an endpoint; `None` leaves a field as it is.
@@ -93,6 +89,8 @@ pub struct Endpoints {
 
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
+/// What is read for a [`Receiver`]. "url" is a reserved word of DynamoDB's expressions.
+const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret";
 const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found");
 
 impl Endpoints {
@@ -130,7 +128,22 @@ impl Endpoints {
     ///
     /// # Errors
     /// The read fails.
-    pub async fn list(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
+    pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
+        let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at";
+        let items = self.query(tenant, projection).await?;
+        Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
+    }
+
+    /// The endpoints of `tenant` that are active at this moment.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn active(&self, tenant: &TenantId) -> Result<Vec<Receiver>> {
+        let items = self.query(tenant, RECEIVER).await?;
+        Ok(items.iter().filter_map(|item| readable(item, Receiver::from_item)).flatten().collect())
+    }
+
+    async fn query(&self, tenant: &TenantId, projection: &str) -> Result<Vec<Item>> {
         let pages = self
             .dynamodb
             .query()
@@ -138,46 +151,37 @@ impl Endpoints {
             .consistent_read(true)
             .key_condition_expression("tenant_id = :tenant AND webhook_endpoint_id >= :first")
             .expression_attribute_values(":tenant", text(tenant))
-            .expression_attribute_values(":first", text("0"));
-        let items: Vec<Item> = pages
-            .into_paginator()
-            .items()
-            .send()
-            .collect::<Result<_, _>>()
-            .await
-            .map_err(Error::aws("listing endpoints"))?;
-        Ok(items.iter().filter_map(readable).collect())
+            .expression_attribute_values(":first", text("0"))
+            .projection_expression(projection)
+            .expression_attribute_names("#url", "url");
+        pages.into_paginator().items().send().collect::<Result<_, _>>().await.map_err(Error::aws("listing endpoints"))
     }
 
-    /// The endpoints of `tenant` that are active at this moment.
+    /// The endpoint `id` of `tenant`, if there is one and it is active at this moment.
     ///
     /// # Errors
     /// The read fails.
-    pub async fn active(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
-        let mut endpoints = self.list(tenant).await?;
-        endpoints.retain(|endpoint| endpoint.active);
-        Ok(endpoints)
+    pub async fn find_active(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
+        let found = self.get(tenant, id, RECEIVER).await?;
+        Ok(found.as_ref().map(Receiver::from_item).transpose()?.flatten())
     }
 
-    /// The endpoint `id` of `tenant` as it stands at this moment, if there is one.
-    ///
-    /// # Errors
-    /// The read fails.
-    pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Endpoint>> {
+    async fn get(&self, tenant: &TenantId, id: EndpointId, projection: &str) -> Result<Option<Item>> {
         let found = self.dynamodb.get_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws("reading an endpoint"))?;
-        found.item.as_ref().map(Endpoint::from_item).transpose()
+        let found = found.consistent_read(true).projection_expression(projection);
+        let found = found.expression_attribute_names("#url", "url");
+        Ok(found.send().await.map_err(Error::aws("reading an endpoint"))?.item)
     }
 
     /// Changes what `change` names; without any change, `updated_at` stays too.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or a call fails.
-    pub async fn update(&self, tenant: &TenantId, id: EndpointId, change: Change, now: jiff::Timestamp) -> Result<()> {
+    pub async fn update(&self, tenant: &TenantId, id: EndpointId, change: Change, now: Timestamp) -> Result<()> {
         if change.is_empty() {
-            return self.find(tenant, id).await?.map(|_| ()).ok_or(NOT_FOUND);
+            return self.get(tenant, id, RECEIVER).await?.map(|_| ()).ok_or(NOT_FOUND);
         }
-        let mut set = vec![("updated_at", text(rfc3339(now)))];
+        let mut set = vec![("updated_at", text(now))];
         let mut remove = "";
         set.extend(change.url.map(|url| ("url", text(url.as_str()))));
         set.extend(change.signing_secret.map(|secret| ("signing_secret", text(secret.reveal()))));
@@ -240,16 +244,17 @@ impl Endpoints {
 }
 
 /// One endpoint that cannot be read must not hold up the others of its tenant; but somebody has to know.
-fn readable(item: &Item) -> Option<Endpoint> {
-    let id = Record::new("webhook endpoint", item).optional_text("webhook_endpoint_id");
-    match Endpoint::from_item(item) {
-        Ok(endpoint) => Some(endpoint),
-        Err(error) => {
-            tracing::error!(endpoint = id, ?error, "a stored endpoint cannot be read and is left out");
-            metrics::count("UnreadableEndpoint");
-            None
-        }
-    }
+fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
+    let id = record(item).optional_text("webhook_endpoint_id");
+    let unreadable = |error: &Error| {
+        tracing::error!(endpoint = id, ?error, "a stored endpoint cannot be read and is left out");
+        metrics::count("UnreadableEndpoint");
+    };
+    read(item).inspect_err(unreadable).ok()
+}
+
+fn record(item: &Item) -> Record<'_> {
+    Record::new("webhook endpoint", item)
 }
 
 fn key(tenant: &TenantId, id: impl ToString) -> Item {
@@ -263,26 +268,40 @@ impl Endpoint {
         set("url", text(self.url.as_str()));
         set("signing_secret", text(self.signing_secret.reveal()));
         set("active", boolean(self.active));
-        set("created_at", text(rfc3339(self.created_at)));
-        set("updated_at", text(rfc3339(self.updated_at)));
+        set("created_at", text(self.created_at));
+        set("updated_at", text(self.created_at));
         if let Some(description) = &self.description {
             set("description", text(description.as_str()));
         }
         item
     }
+}
 
+impl EndpointView {
     fn from_item(item: &Item) -> Result<Self> {
-        let record = Record::new("webhook endpoint", item);
-        let description =
-            record.optional_text("description").map(|_| record.checked("description", Description::parse));
+        let record = record(item);
         Ok(Self {
+            webhook_endpoint_id: record.text("webhook_endpoint_id")?.to_owned(),
+            url: record.text("url")?.to_owned(),
+            description: record.optional_text("description").map(str::to_owned),
+            active: record.boolean("active")?,
+            created_at: record.text("created_at")?.to_owned(),
+            updated_at: record.text("updated_at")?.to_owned(),
+        })
+    }
+}
+
+impl Receiver {
+    /// `None` is an endpoint that is not active.
+    fn from_item(item: &Item) -> Result<Option<Self>> {
+        let record = record(item);
+        if !record.boolean("active")? {
+            return Ok(None);
+        }
+        Ok(Some(Self {
             id: record.parsed("webhook_endpoint_id")?,
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
-            description: description.transpose()?,
-            active: record.boolean("active")?,
-            created_at: record.parsed("created_at")?,
-            updated_at: record.parsed("updated_at")?,
-        })
+        }))
     }
 }

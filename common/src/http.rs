@@ -226,8 +226,8 @@ async fn key_holder(keys: &ApiKeys, request: &Request) -> Result<KeyHolder> {
     holder.ok_or(Error::Unauthorized)
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::Text(body.to_string()));
+fn json_response(status: StatusCode, body: String) -> Response<Body> {
+    let mut response = Response::new(Body::Text(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

@@ -15,7 +15,7 @@ use crate::{
     id::{InvitationId, TenantId},
     name::Slug,
     organizations::slug_key,
-    timestamp::rfc3339,
+    timestamp::Timestamp,
     users::{Role, User, email_key},
 };
 
@@ -41,7 +41,7 @@ pub struct Invited {
     /// The invitation.
     pub invitation: Invitation,
     /// Until when it can be accepted.
-    pub expires_at: jiff::Timestamp,
+    pub expires_at: Timestamp,
 }
 
 /// The tables that an invitation touches.
@@ -78,11 +78,10 @@ impl Invitations {
     ///
     /// # Errors
     /// The email has an account; or a call fails.
-    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: jiff::Timestamp) -> Result<Invited> {
+    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: Timestamp) -> Result<Invited> {
         let doing = "inviting";
         let organization = inviter.organization.clone();
-        let expires_at =
-            jiff::Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
+        let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
         let invitation = Invitation { id: InvitationId::generate(), email: email.clone(), organization, role };
         // Whoever invites the same address at the same time comes before or after, never in between.
         for _ in 0..INVITE_ATTEMPTS {
@@ -141,7 +140,7 @@ impl Invitations {
     ///
     /// # Errors
     /// There is none, it is expired or used; or the read fails.
-    pub async fn pending(&self, id: InvitationId, slug: &Slug, now: jiff::Timestamp) -> Result<Invitation> {
+    pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Invitation> {
         let [invitation, slug_guard] = batch_get(
             &self.dynamodb,
             [
@@ -171,12 +170,12 @@ impl Invitations {
     ///
     /// # Errors
     /// The invitation was used meanwhile, or its email has an account; or the write fails.
-    pub async fn accept(&self, invitation: &Invitation, new: &NewUser, now: jiff::Timestamp) -> Result<()> {
+    pub async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark = self
             .change_status(invitation.id, "accepted")
             .update_expression("SET #status = :new, user_id = :user, accepted_at = :now")
             .expression_attribute_values(":user", text(new.user.id))
-            .expression_attribute_values(":now", text(rfc3339(now)))
+            .expression_attribute_values(":now", text(now))
             .build()
             .map_err(Error::internal("accepting an invitation"))?;
         let mut writes = vec![write(mark)];
@@ -202,7 +201,7 @@ impl Invitations {
 }
 
 impl Invitation {
-    fn to_item(&self, inviter: &User, expires_at: jiff::Timestamp, now: jiff::Timestamp) -> Item {
+    fn to_item(&self, inviter: &User, expires_at: Timestamp, now: Timestamp) -> Item {
         item([
             ("invitation_id", text(self.id)),
             ("organization_id", text(&self.organization)),
@@ -211,7 +210,7 @@ impl Invitation {
             ("status", text("pending")),
             ("expires_at", number(expires_at.as_second())),
             ("invited_by", text(inviter.id)),
-            ("created_at", text(rfc3339(now))),
+            ("created_at", text(now)),
         ])
     }
 }

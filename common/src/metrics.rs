@@ -5,39 +5,56 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::timestamp::Timestamp;
+
 /// The namespace of all our metrics.
 pub const NAMESPACE: &str = "Webhooks";
 /// The target of the events that carry a metric. [`crate::log`] writes their message as it is.
 pub const TARGET: &str = "emf";
 
-/// One value of one metric.
-#[derive(Clone, Copy, Debug)]
+/// The values that one document may have of one metric.
+const MAX_VALUES: usize = 100;
+
+/// Values of one metric.
+#[derive(Clone, Debug)]
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
     /// Its unit, as CloudWatch names it: `Count`, `Milliseconds`.
     pub unit: &'static str,
-    /// Its value.
-    pub value: f64,
+    /// Its values; a metric without any is left out.
+    pub values: Vec<f64>,
 }
 
 /// Counts one of `name`.
 pub fn count(name: &'static str) {
-    emit(&[Metric { name, unit: "Count", value: 1.0 }], &[]);
+    emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
 }
 
 /// Emits `metrics`, in total and, if there are `dimensions`, also by those.
 pub fn emit(metrics: &[Metric], dimensions: &[(&'static str, &str)]) {
-    let line = document(metrics, dimensions, jiff::Timestamp::now().as_millisecond());
-    tracing::info!(target: TARGET, "{line}");
+    let now = Timestamp::now().as_millisecond();
+    for line in documents(metrics, dimensions, now) {
+        tracing::info!(target: TARGET, "{line}");
+    }
 }
 
-fn document(metrics: &[Metric], dimensions: &[(&'static str, &str)], now_ms: i64) -> Value {
+/// As many documents as the longest metric needs.
+fn documents(metrics: &[Metric], dimensions: &[(&'static str, &str)], now_ms: i64) -> Vec<Value> {
+    let longest = metrics.iter().map(|metric| metric.values.len()).max().unwrap_or_default();
+    (0..longest.div_ceil(MAX_VALUES)).map(|part| document(metrics, part, dimensions, now_ms)).collect()
+}
+
+fn document(metrics: &[Metric], part: usize, dimensions: &[(&'static str, &str)], now_ms: i64) -> Value {
+    let (mut document, mut definitions) = (Map::new(), Vec::new());
+    for Metric { name, unit, values } in metrics {
+        let Some(values) = values.chunks(MAX_VALUES).nth(part) else { continue };
+        definitions.push(json!({ "Name": name, "Unit": unit }));
+        document.insert((*name).to_owned(), if let [value] = values { json!(value) } else { json!(values) });
+    }
     let names: Vec<&str> = dimensions.iter().map(|(name, _)| *name).collect();
     let sets = if names.is_empty() { json!([[]]) } else { json!([[], names]) };
-    let definitions: Vec<Value> =
-        metrics.iter().map(|metric| json!({"Name": metric.name, "Unit": metric.unit})).collect();
-    let mut document = Map::new();
+    document.extend(dimensions.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
     document.insert(
         "_aws".to_owned(),
         json!({
@@ -45,8 +62,6 @@ fn document(metrics: &[Metric], dimensions: &[(&'static str, &str)], now_ms: i64
             "CloudWatchMetrics": [{"Namespace": NAMESPACE, "Dimensions": sets, "Metrics": definitions}],
         }),
     );
-    document.extend(dimensions.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
-    document.extend(metrics.iter().map(|metric| (metric.name.to_owned(), json!(metric.value))));
     Value::Object(document)
 }
 
@@ -56,21 +71,38 @@ mod tests {
 
     #[test]
     fn a_metric_is_counted_in_total_and_by_dimension() {
-        let failed = Metric { name: "DeliveryFailed", unit: "Count", value: 1.0 };
+        let failed = Metric { name: "Failed", unit: "Count", values: vec![2.0] };
         assert_eq!(
-            document(&[failed], &[("Reason", "timeout")], 1_700_000_000_000),
-            json!({
+            documents(&[failed], &[("Reason", "timeout")], 1_700_000_000_000),
+            [json!({
                 "_aws": {
                     "Timestamp": 1_700_000_000_000_i64,
                     "CloudWatchMetrics": [{
                         "Namespace": "Webhooks",
                         "Dimensions": [[], ["Reason"]],
-                        "Metrics": [{"Name": "DeliveryFailed", "Unit": "Count"}],
+                        "Metrics": [{"Name": "Failed", "Unit": "Count"}],
                     }],
                 },
                 "Reason": "timeout",
-                "DeliveryFailed": 1.0,
-            })
+                "Failed": 2.0,
+            })]
+        );
+    }
+
+    #[test]
+    fn a_document_has_at_most_100_values_of_a_metric() {
+        let counted = Metric { name: "Attempts", unit: "Count", values: vec![201.0] };
+        let measured = Metric { name: "Latency", unit: "Milliseconds", values: vec![1.0; 201] };
+        let none = Metric { name: "Age", unit: "Milliseconds", values: Vec::new() };
+        let documents = documents(&[counted, measured, none], &[], 0);
+        let lengths =
+            |name: &str| documents.iter().map(|document| document[name].as_array().map(Vec::len)).collect::<Vec<_>>();
+        assert_eq!(lengths("Latency"), [Some(100), Some(100), None]);
+        assert_eq!([&documents[0]["Attempts"], &documents[1]["Attempts"]], [&json!(201.0), &Value::Null]);
+        assert_eq!(lengths("Age"), [None, None, None]);
+        assert_eq!(
+            documents[2]["_aws"]["CloudWatchMetrics"][0]["Metrics"],
+            json!([{"Name": "Latency", "Unit": "Milliseconds"}])
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     name::{Name, Slug},
-    timestamp::rfc3339,
+    timestamp::Timestamp,
 };
 
 /// An organization.
@@ -25,7 +25,7 @@ pub struct Organization {
     /// Whom the service tells of failing workflows.
     pub debug_notification_email: Email,
     /// When it was founded.
-    pub created_at: jiff::Timestamp,
+    pub created_at: Timestamp,
 }
 
 /// The key of the guard that makes a slug unique.
@@ -49,7 +49,7 @@ impl Organization {
             ("name", text(self.name.as_str())),
             ("slug", text(&self.slug)),
             ("debug_notification_email", text(&self.debug_notification_email)),
-            ("created_at", text(rfc3339(self.created_at))),
+            ("created_at", text(self.created_at)),
         ])
     }
 

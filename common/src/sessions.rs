@@ -9,7 +9,7 @@ use crate::{
     dynamo::{Item, Record, item, number, text},
     error::{Error, Result},
     id::{SessionId, UserId},
-    timestamp::rfc3339,
+    timestamp::Timestamp,
     token::{SecretHash, Token},
 };
 
@@ -26,7 +26,7 @@ pub struct Session {
     /// Whose.
     pub user: UserId,
     /// When it ends.
-    pub expires_at: jiff::Timestamp,
+    pub expires_at: Timestamp,
 }
 
 impl Session {
@@ -34,20 +34,20 @@ impl Session {
     ///
     /// # Errors
     /// It would end after the end of time.
-    pub fn start(user: UserId, now: jiff::Timestamp) -> Result<Self> {
-        let expires_at = jiff::Timestamp::from_second(now.as_second() + SESSION_SECONDS)
-            .map_err(Error::internal("adding 30 days"))?;
+    pub fn start(user: UserId, now: Timestamp) -> Result<Self> {
+        let expires_at =
+            Timestamp::from_second(now.as_second() + SESSION_SECONDS).map_err(Error::internal("adding 30 days"))?;
         Ok(Self { id: SessionId::generate(), user, expires_at })
     }
 
-    pub(crate) fn to_item(&self, hash: &SecretHash, now: jiff::Timestamp) -> Item {
+    pub(crate) fn to_item(&self, hash: &SecretHash, now: Timestamp) -> Item {
         item([
             ("token_hash", text(hash.as_str())),
             ("kind", text(KIND)),
             ("session_id", text(self.id)),
             ("user_id", text(self.user)),
             ("expires_at", number(self.expires_at.as_second())),
-            ("created_at", text(rfc3339(now))),
+            ("created_at", text(now)),
         ])
     }
 }
@@ -101,7 +101,7 @@ impl Sessions {
     ///
     /// # Errors
     /// The write fails.
-    pub async fn store(&self, session: &Session, token: &Token, now: jiff::Timestamp) -> Result<()> {
+    pub async fn store(&self, session: &Session, token: &Token, now: Timestamp) -> Result<()> {
         let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item(&token.hash(), now)));
         put.send().await.map_err(Error::aws("storing a session"))?;
         Ok(())
@@ -111,7 +111,7 @@ impl Sessions {
     ///
     /// # Errors
     /// The read fails.
-    pub async fn find(&self, token: &Token, now: jiff::Timestamp) -> Result<Option<Session>> {
+    pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
         let doing = "reading a session";
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
         let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?;
@@ -124,7 +124,7 @@ impl Sessions {
         Ok(Some(Session {
             id: record.parsed("session_id")?,
             user: record.parsed("user_id")?,
-            expires_at: jiff::Timestamp::from_second(record.number("expires_at")?).map_err(Error::internal(doing))?,
+            expires_at: Timestamp::from_second(record.number("expires_at")?).map_err(Error::internal(doing))?,
         }))
     }
 

@@ -9,11 +9,7 @@ use crate::signing_secret::SigningSecret;
 /// `x-webhook-signature`: HMAC-SHA256 of the body, lower-case hex.
 #[must_use]
 pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
-    let tag = hmac(secret, &[body]);
-    tag.iter().fold(String::with_capacity(2 * tag.len()), |mut hex, byte| {
-        hex.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or_default()));
-        hex
-    })
+    hex::encode(hmac(secret, &[body]))
 }
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as Standard Webhooks

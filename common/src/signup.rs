@@ -14,6 +14,7 @@ use crate::{
     name::{Name, Slug},
     password::PasswordHash,
     sessions::{Session, session_cookie},
+    timestamp::Timestamp,
     token::Token,
     users::{Role, User},
 };
@@ -44,7 +45,7 @@ impl Output for SignedUp {
 pub fn new_user(
     (name, email, password): (Name, Email, PasswordHash),
     (organization, role): (TenantId, Role),
-    now: jiff::Timestamp,
+    now: Timestamp,
 ) -> Result<NewUser> {
     let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
     Ok(NewUser {

@@ -1,18 +1,91 @@
 //! Times, as we store and answer them.
 
-/// RFC 3339, UTC, milliseconds: `2026-01-31T12:00:00.000Z`.
-#[must_use]
-pub fn rfc3339(time: jiff::Timestamp) -> String {
-    format!("{time:.3}")
+use std::{fmt, str::FromStr, time::SystemTime};
+
+use time::{OffsetDateTime, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
+
+/// A moment, in UTC. It is written with milliseconds as RFC 3339 has it: `2026-01-31T12:00:00.000Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(OffsetDateTime);
+
+impl Timestamp {
+    /// This moment.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(OffsetDateTime::now_utc())
+    }
+
+    /// The moment that is so many seconds after the Unix epoch.
+    ///
+    /// # Errors
+    /// It is beyond the year 9999.
+    pub fn from_second(seconds: i64) -> Result<Self, ComponentRange> {
+        OffsetDateTime::from_unix_timestamp(seconds).map(Self)
+    }
+
+    /// Whole seconds since the Unix epoch.
+    #[must_use]
+    pub fn as_second(self) -> i64 {
+        self.0.unix_timestamp()
+    }
+
+    /// Whole milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn as_millisecond(self) -> i64 {
+        self.0.unix_timestamp() * 1000 + i64::from(self.0.millisecond())
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (date, time) = (self.0.date(), self.0.time());
+        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+        let (hour, minute, second, millisecond) = time.as_hms_milli();
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let time = OffsetDateTime::parse(text, &Rfc3339).ok();
+        time.and_then(|time| time.checked_to_offset(UtcOffset::UTC)).map(Self).ok_or("not a time of RFC 3339")
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(timestamp: Timestamp) -> Self {
+        timestamp.0.into()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn times_have_milliseconds_and_a_z() {
-        let time = "2026-01-31T12:00:00Z".parse().expect("a time");
-        assert_eq!(rfc3339(time), "2026-01-31T12:00:00.000Z");
+        for (text, written) in [
+            ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z"),
+            ("2026-01-31T14:00:00.0129+02:00", "2026-01-31T12:00:00.012Z"),
+        ] {
+            assert_eq!(text.parse::<Timestamp>().expect("a time").to_string(), written);
+        }
+        let time: Timestamp = "2026-01-31T12:00:00.999Z".parse().expect("a time");
+        assert_eq!((time.as_second(), time.as_millisecond()), (1_769_860_800, 1_769_860_800_999));
+        for bad in ["2026-01-31", "9999-12-31T23:59:59-01:00"] {
+            assert!(bad.parse::<Timestamp>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(second in 0..253_402_300_800_i64) {
+            let time = Timestamp::from_second(second).expect("before the year 10000");
+            prop_assert_eq!(time.to_string().parse::<Timestamp>().expect("a time"), time);
+        }
     }
 }

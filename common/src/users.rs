@@ -14,7 +14,7 @@ use crate::{
     issue::Problem,
     name::Name,
     password::PasswordHash,
-    timestamp::rfc3339,
+    timestamp::Timestamp,
 };
 
 /// A user. Belongs to exactly one organization.
@@ -95,7 +95,7 @@ pub(crate) fn email_key(email: &Email) -> String {
 }
 
 impl User {
-    pub(crate) fn to_item(&self, password: &PasswordHash, now: jiff::Timestamp) -> Item {
+    pub(crate) fn to_item(&self, password: &PasswordHash, now: Timestamp) -> Item {
         item([
             ("pk", text(user_key(self.id))),
             ("user_id", text(self.id)),
@@ -105,7 +105,7 @@ impl User {
             ("organization_id", text(&self.organization)),
             ("role", text(self.role.as_str())),
             ("password_hash", text(password.as_str())),
-            ("created_at", text(rfc3339(now))),
+            ("created_at", text(now)),
         ])
     }
 

@@ -10,7 +10,7 @@ use crate::{
     config::{ConfigError, Env},
     dynamo::{Item, Record, Transaction, boolean, item, number, text, transact},
     error::{Error, Result},
-    timestamp::rfc3339,
+    timestamp::Timestamp,
     token::Token,
     users::{User, user_key},
 };
@@ -20,13 +20,13 @@ const HOLDS_SECONDS: i64 = 24 * 60 * 60;
 /// What tells a verification from the other tokens in the table.
 const KIND: &str = "email_verification";
 
-pub(crate) fn verification_item(token: &Token, user: &User, now: jiff::Timestamp) -> Item {
+pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> Item {
     item([
         ("token_hash", text(token.hash().as_str())),
         ("kind", text(KIND)),
         ("user_id", text(user.id)),
         ("expires_at", number(now.as_second() + HOLDS_SECONDS)),
-        ("created_at", text(rfc3339(now))),
+        ("created_at", text(now)),
     ])
 }
 
@@ -55,7 +55,7 @@ impl Verifications {
     ///
     /// # Errors
     /// The write fails.
-    pub async fn issue(&self, user: &User, now: jiff::Timestamp) -> Result<Token> {
+    pub async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         let put = self.dynamodb.put_item().table_name(&self.tokens);
         let put = put.set_item(Some(verification_item(&token, user, now)));
@@ -68,7 +68,7 @@ impl Verifications {
     ///
     /// # Errors
     /// A read or the write fails.
-    pub async fn verify(&self, token: &Token, now: jiff::Timestamp) -> Result<bool> {
+    pub async fn verify(&self, token: &Token, now: Timestamp) -> Result<bool> {
         let doing = "verifying an email";
         let key = item([("token_hash", text(token.hash().as_str()))]);
         let found = self.dynamodb.get_item().table_name(&self.tokens).set_key(Some(key.clone()));

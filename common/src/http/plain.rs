@@ -154,9 +154,9 @@ pub(super) fn answer(outcome: Result<Reply, Failure>) -> Answer {
 
 fn respond(reply: Reply) -> Response<Body> {
     match reply {
-        Reply::Json(value) => json_response(StatusCode::OK, &value),
+        Reply::Json(value) => json_response(StatusCode::OK, value.to_string()),
         Reply::JsonWithCookie(value, cookie) => {
-            let mut response = json_response(StatusCode::OK, &value);
+            let mut response = json_response(StatusCode::OK, value.to_string());
             add_cookies(&mut response, &[cookie]);
             response
         }
@@ -186,7 +186,7 @@ fn error(failure: &Failure) -> Response<Body> {
     if let (Value::Object(body), Some(Value::Object(data))) = (&mut body, failure.data()) {
         body.extend(data);
     }
-    json_response(failure.status(), &body)
+    json_response(failure.status(), body.to_string())
 }
 
 /// No script, nothing from elsewhere, not in a frame, and the address (with its token) told to nobody.

@@ -1,6 +1,7 @@
 //! The envelope of the `POST /v1/...` routes: the JSON half of oRPC's "RPC protocol"
 //! (<https://orpc.unnoq.com/docs/advanced/rpc-protocol>).
 
+use serde::Serialize;
 use serde_json::Map;
 
 use super::{
@@ -59,9 +60,14 @@ pub(super) fn answer<O: Output>(outcome: Result<O, Failure>, tenant: Option<Stri
     }
 }
 
+#[derive(Serialize)]
+struct Envelope<'a, O> {
+    json: &'a O,
+}
+
 fn success<O: Output>(output: &O) -> Result<Response<Body>, Failure> {
-    let fields = serde_json::to_value(output).map_err(Error::internal("writing the answer"))?;
-    let mut response = json_response(StatusCode::OK, &json!({ "json": fields }));
+    let body = serde_json::to_string(&Envelope { json: output }).map_err(Error::internal("writing the answer"))?;
+    let mut response = json_response(StatusCode::OK, body);
     add_cookies(&mut response, output.set_cookies());
     Ok(response)
 }
@@ -76,7 +82,7 @@ fn error(failure: &Failure) -> Response<Body> {
     if let (Value::Object(fields), Some(data)) = (&mut fields, failure.data()) {
         fields.insert("data".to_owned(), data);
     }
-    json_response(failure.status(), &json!({ "json": fields }))
+    json_response(failure.status(), json!({ "json": fields }).to_string())
 }
 
 #[cfg(test)]

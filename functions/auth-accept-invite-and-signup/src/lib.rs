@@ -14,6 +14,7 @@ use common::{
     name::{Name, Slug},
     password::{Hasher, Password},
     signup::{SignedUp, new_user, welcome},
+    timestamp::Timestamp,
 };
 
 /// The method and path, as the template maps them.
@@ -61,7 +62,7 @@ impl Input {
 /// Says no quickly, hashes, writes everything in one transaction, and sends the verification mail: the inviter
 /// knows the invitation's id, so holding it proves nothing about the mailbox.
 async fn handle(app: Arc<App>, base: BaseUrl, input: Input) -> Result<SignedUp> {
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let invitation = app.invitations.pending(input.invitation_id, &input.tenant_slug, now).await?;
     let password = app.hasher.hash(input.password).await?;
     let person = (input.name, invitation.email.clone(), password);

@@ -6,7 +6,7 @@ use common::{
     http::{Call, Reply},
     id::KeyId,
     name::Name,
-    timestamp::rfc3339,
+    timestamp::Timestamp,
     users::{Role, User},
 };
 use serde_json::{Map, Value, json};
@@ -20,7 +20,7 @@ pub(crate) async fn create(app: &App, call: &Call) -> Result<Reply> {
         return Err(Error::Forbidden(Refusal::EmailNotVerified));
     }
     let name = call.input(|fields| fields.text("name", Name::parse))?;
-    let issued = app.keys.issue(&user, &name, jiff::Timestamp::now()).await?;
+    let issued = app.keys.issue(&user, &name, Timestamp::now()).await?;
     let mut answer = view(issued.id, &name, issued.key.start(), issued.created_at);
     answer.insert("key".to_owned(), json!(issued.key.reveal()));
     Ok(Reply::Json(answer.into()))
@@ -50,14 +50,14 @@ async fn managed(app: &App, user: &User) -> Result<Vec<KeyRecord>> {
     Ok(keys)
 }
 
-fn view(id: KeyId, name: &Name, start: &str, created_at: jiff::Timestamp) -> Map<String, Value> {
+fn view(id: KeyId, name: &Name, start: &str, created_at: Timestamp) -> Map<String, Value> {
     let fields = [
         ("id", json!(id)),
         ("name", json!(name)),
         ("prefix", json!(PREFIX)),
         ("start", json!(start)),
         ("enabled", json!(true)),
-        ("createdAt", json!(rfc3339(created_at))),
+        ("createdAt", json!(created_at.to_string())),
     ];
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }

@@ -6,6 +6,7 @@ use common::{
     error::Result,
     http::{Call, Page, Reply},
     mail::verification_mail,
+    timestamp::Timestamp,
     token::Token,
 };
 use serde_json::json;
@@ -15,7 +16,7 @@ use crate::App;
 /// `GET /api/auth/verify-email`: the link in the mail. Marks the email as verified, once.
 pub(crate) async fn verify(app: &App, call: &Call) -> Result<Reply> {
     let verified = match call.query("token").and_then(Token::parse) {
-        Some(token) => app.verifications.verify(&token, jiff::Timestamp::now()).await?,
+        Some(token) => app.verifications.verify(&token, Timestamp::now()).await?,
         None => false,
     };
     let callback = call.query("callbackURL").and_then(|url| call.trusted_url(url, &app.trusted_origins));
@@ -41,7 +42,7 @@ pub(crate) async fn verify(app: &App, call: &Call) -> Result<Reply> {
 /// `POST /api/auth/send-verification-email`: another link. The answer does not tell who has an account.
 pub(crate) async fn send_verification(app: &App, call: &Call) -> Result<Reply> {
     let email = call.input(|fields| fields.text("email", Email::parse))?;
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     if let Some((user, _)) = app.users.credentials(Some(&email)).await?.filter(|(user, _)| !user.email_verified) {
         let token = app.verifications.issue(&user, now).await?;

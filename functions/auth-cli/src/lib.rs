@@ -16,6 +16,7 @@ use common::{
     organizations::Organizations,
     password::Hasher,
     sessions::{Session, Sessions},
+    timestamp::Timestamp,
     users::{User, Users},
     verification::Verifications,
 };
@@ -108,7 +109,7 @@ enum Credential {
 }
 
 /// Who calls, by cookie or key; `None` for nobody that we know.
-async fn caller(app: &App, call: &Call, now: jiff::Timestamp) -> Result<Option<(User, Credential)>> {
+async fn caller(app: &App, call: &Call, now: Timestamp) -> Result<Option<(User, Credential)>> {
     let credential = match call.caller() {
         Some(Caller::ApiKey(key)) => app.keys.holder(&key).await?.map(Credential::Key),
         Some(Caller::Session(token)) => app.sessions.find(&token, now).await?.map(Credential::Session),
@@ -124,13 +125,13 @@ async fn caller(app: &App, call: &Call, now: jiff::Timestamp) -> Result<Option<(
 
 /// The user who calls, by cookie or key.
 async fn user(app: &App, call: &Call) -> Result<User> {
-    let found = caller(app, call, jiff::Timestamp::now()).await?;
+    let found = caller(app, call, Timestamp::now()).await?;
     found.map(|(user, _)| user).ok_or(Error::Unauthorized)
 }
 
 /// The user who is signed in. A key will not do: one that leaked must not be able to make others that outlive it.
 async fn signed_in(app: &App, call: &Call) -> Result<User> {
-    match caller(app, call, jiff::Timestamp::now()).await? {
+    match caller(app, call, Timestamp::now()).await? {
         Some((user, Credential::Session(_))) => Ok(user),
         _ => Err(Error::Unauthorized),
     }

@@ -7,7 +7,7 @@ use common::{
     id::{InvitationId, TenantId},
     mail::invitation_mail,
     name::Slug,
-    timestamp::rfc3339,
+    timestamp::Timestamp,
     users::Role,
 };
 use serde_json::json;
@@ -22,7 +22,7 @@ pub(crate) async fn list(app: &App, call: &Call) -> Result<Reply> {
         "id": organization.id,
         "name": organization.name,
         "slug": organization.slug,
-        "createdAt": rfc3339(organization.created_at),
+        "createdAt": organization.created_at.to_string(),
     }])))
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn invite(app: &App, call: &Call) -> Result<Reply> {
     if !inviter.email_verified {
         return Err(Error::Forbidden(Refusal::EmailNotVerified));
     }
-    let invited = app.invitations.invite(&inviter, &email, role, jiff::Timestamp::now()).await?;
+    let invited = app.invitations.invite(&inviter, &email, role, Timestamp::now()).await?;
     let organization = app.organizations.get(&inviter.organization).await?;
     let mail = invitation_mail(&call.base, &inviter.name, &organization, &invited.invitation);
     app.mailer.send(&email, mail, invited.invitation.id).await;
@@ -55,7 +55,7 @@ pub(crate) async fn invite(app: &App, call: &Call) -> Result<Reply> {
         "role": role.as_str(),
         "organizationId": organization.id,
         "status": "pending",
-        "expiresAt": rfc3339(invited.expires_at),
+        "expiresAt": invited.expires_at.to_string(),
     })))
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn show_invitation(app: &App, call: &Call) -> Result<Reply> {
     let id = call.query("id").and_then(|text| InvitationId::parse(text).ok());
     let slug = call.query("slug").and_then(|text| Slug::parse(text).ok());
     let pending = match (id, slug) {
-        (Some(id), Some(slug)) => match app.invitations.pending(id, &slug, jiff::Timestamp::now()).await {
+        (Some(id), Some(slug)) => match app.invitations.pending(id, &slug, Timestamp::now()).await {
             Ok(invitation) => Some((invitation.id, slug)),
             Err(Error::NotFound(_) | Error::Conflict(_)) => None,
             Err(error) => return Err(error),

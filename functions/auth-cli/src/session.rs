@@ -7,7 +7,7 @@ use common::{
     http::{Call, Reply},
     password::{Checked, Password},
     sessions::{Session, cleared_cookie, session_cookie},
-    timestamp::rfc3339,
+    timestamp::Timestamp,
     token::Token,
     users::User,
 };
@@ -23,7 +23,7 @@ pub(crate) async fn sign_in(app: &App, call: &Call) -> Result<Reply> {
         let password = fields.text("password", |text| Ok(Password::parse(text).ok()));
         Ok((address?, password?))
     })?;
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     app.attempts.count(SIGN_IN, &address, now).await?;
     let (user, hash) = app.users.credentials(Email::parse(&address).ok().as_ref()).await?.unzip();
     let checked = app.hasher.check(password, hash.clone()).await?;
@@ -42,11 +42,11 @@ pub(crate) async fn sign_in(app: &App, call: &Call) -> Result<Reply> {
 
 /// `GET /api/auth/get-session`: who calls, or `null`. A key has no end, so `expiresAt` is `null` for one.
 pub(crate) async fn get(app: &App, call: &Call) -> Result<Reply> {
-    let Some((user, credential)) = caller(app, call, jiff::Timestamp::now()).await? else {
+    let Some((user, credential)) = caller(app, call, Timestamp::now()).await? else {
         return Ok(Reply::Json(Value::Null));
     };
     let session = match credential {
-        Credential::Session(session) => json!({ "id": session.id, "expiresAt": rfc3339(session.expires_at) }),
+        Credential::Session(session) => json!({ "id": session.id, "expiresAt": session.expires_at.to_string() }),
         Credential::Key(holder) => json!({ "id": holder.key, "expiresAt": null }),
     };
     Ok(Reply::Json(json!({ "session": session, "user": view(&user) })))

@@ -16,6 +16,7 @@ use common::{
     organizations::Organization,
     password::{Hasher, Password},
     signup::{SignedUp, new_user, welcome},
+    timestamp::Timestamp,
     users::Role,
 };
 
@@ -76,7 +77,7 @@ impl Input {
 async fn handle(app: Arc<App>, base: BaseUrl, input: Input) -> Result<SignedUp> {
     app.accounts.check_free(&input.organization_slug, &input.email).await?;
     let password = app.hasher.hash(input.password).await?;
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let organization = Organization {
         id: TenantId::generate(),
         name: input.organization_name,

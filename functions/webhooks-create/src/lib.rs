@@ -14,6 +14,7 @@ use common::{
     id::EndpointId,
     name::Description,
     signing_secret::SigningSecret,
+    timestamp::Timestamp,
 };
 use serde::Serialize;
 
@@ -75,15 +76,13 @@ pub struct Output {
 impl http::Output for Output {}
 
 async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Output> {
-    let now = jiff::Timestamp::now();
     let endpoint = Endpoint {
         id: EndpointId::generate(),
         url: input.url,
         signing_secret: input.signing_secret,
         description: input.description,
         active: input.active,
-        created_at: now,
-        updated_at: now,
+        created_at: Timestamp::now(),
     };
     app.endpoints.create(&caller.tenant, &endpoint, app.limit).await?;
     Ok(Output { success: true, webhook_endpoint_id: endpoint.id, message: "Webhook endpoint created" })

@@ -18,8 +18,10 @@ use bytes::Bytes;
 use common::{
     destination::{DestinationPolicy, Refused},
     endpoint_url::EndpointUrl,
+    endpoints::Receiver,
     signature::{body_signature, standard_signature},
     signing_secret::SigningSecret,
+    timestamp::Timestamp,
 };
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
@@ -43,8 +45,6 @@ use crate::{
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 /// A connection that waited longer is not used again: gateways forget idle connections without a word.
 const POOL_IDLE: Duration = Duration::from_secs(10);
-/// A batch of ten events to one host finds a connection for each.
-const POOL_PER_HOST: usize = 10;
 /// The share of the deadline that connecting to all addresses of a name may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -59,22 +59,36 @@ pub(crate) struct Client {
 }
 
 /// Where to post, and what to sign with.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) url: EndpointUrl,
-    pub(crate) secret: SigningSecret,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) url: &'a EndpointUrl,
+    pub(crate) secret: &'a SigningSecret,
+}
+
+impl<'a> Target<'a> {
+    /// Of a stored endpoint.
+    pub(crate) fn of(receiver: &'a Receiver) -> Self {
+        Self { url: &receiver.url, secret: &receiver.signing_secret }
+    }
 }
 
 impl Client {
-    /// A client that sends where `policy` allows and gives each attempt `timeout`.
-    pub(crate) fn new(policy: DestinationPolicy, timeout: Duration, tls: rustls::ClientConfig, lookup: Lookup) -> Self {
+    /// A client that sends where `policy` allows, gives each attempt `timeout`, and makes `at_once` of them at once.
+    /// It keeps as many connections to one host: a batch would open what is missing each time anew.
+    pub(crate) fn new(
+        policy: DestinationPolicy,
+        timeout: Duration,
+        at_once: usize,
+        tls: rustls::ClientConfig,
+        lookup: Lookup,
+    ) -> Self {
         let policy = Arc::new(policy);
         let dialer = Dialer::new(Arc::clone(&policy), lookup);
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         let hyper = HyperClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(POOL_PER_HOST)
+            .pool_max_idle_per_host(at_once)
             .http1_max_buf_size(MAX_RESPONSE_BYTES)
             .build(connector.wrap_connector(dialer));
         Self { hyper, policy, timeout }
@@ -86,7 +100,7 @@ impl Client {
     }
 
     /// Makes one attempt, signed `now`.
-    pub(crate) async fn post(&self, delivery: &Delivery, target: &Target, now: jiff::Timestamp) -> Outcome {
+    pub(crate) async fn post(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Outcome {
         if self.policy.refusals(target.url.url()).next().is_some() {
             return Outcome::Failed(Failure::Blocked);
         }
@@ -103,22 +117,26 @@ impl Client {
     }
 }
 
-fn request(delivery: &Delivery, target: &Target, timestamp: i64) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+fn request(
+    delivery: &Delivery,
+    target: Target<'_>,
+    timestamp: i64,
+) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
     let (id, body) = (&delivery.webhook_id, &delivery.body);
     Request::post(target.url.url().as_str())
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::USER_AGENT, USER_AGENT)
         .header("x-event-type", delivery.event.as_str())
-        .header("x-webhook-signature", body_signature(&target.secret, body))
+        .header("x-webhook-signature", body_signature(target.secret, body))
         .header("webhook-id", id)
         .header("webhook-timestamp", timestamp)
-        .header("webhook-signature", standard_signature(&target.secret, id, timestamp, body))
+        .header("webhook-signature", standard_signature(target.secret, id, timestamp, body))
         .body(Full::new(body.clone()))
 }
 
 /// A 2xx counts once the response is complete, or has more bytes than anyone wants to read. The body of another
 /// status says nothing, so it is not read.
-async fn read(response: Response<Incoming>, now: jiff::Timestamp) -> Outcome {
+async fn read(response: Response<Incoming>, now: Timestamp) -> Outcome {
     let status = response.status();
     if !status.is_success() {
         return Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, now)));
@@ -134,7 +152,7 @@ async fn read(response: Response<Incoming>, now: jiff::Timestamp) -> Outcome {
     Outcome::Delivered(status.as_u16())
 }
 
-fn asked_to_wait(response: &Response<Incoming>, now: jiff::Timestamp) -> Option<Duration> {
+fn asked_to_wait(response: &Response<Incoming>, now: Timestamp) -> Option<Duration> {
     if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         return None;
     }
@@ -293,7 +311,7 @@ mod tests {
             let answer = answers.lock().expect("no panic").next().unwrap_or_default();
             Box::pin(async move { Ok(answer.iter().map(|address| address.parse().expect("an address")).collect()) })
         };
-        (Client::new(policy, Duration::from_secs(2), tls(roots), Arc::new(lookup)), asked)
+        (Client::new(policy, Duration::from_secs(2), 10, tls(roots), Arc::new(lookup)), asked)
     }
 
     async fn post(client: &Client, url: &str) -> Outcome {
@@ -302,7 +320,7 @@ mod tests {
         let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
         let delivery = Delivery::first(&event, destination, None);
         assert_eq!(delivery.tenant, "t".parse::<TenantId>().expect("an id"));
-        client.post(&delivery, &Target { url, secret }, jiff::Timestamp::now()).await
+        client.post(&delivery, Target { url: &url, secret: &secret }, Timestamp::now()).await
     }
 
     /// Answers every request on a connection with 200, `keep` of them before it closes.

@@ -163,9 +163,9 @@ fn webhook_id(parts: [&str; 4]) -> String {
         hash.update(part.len().to_be_bytes());
         hash.update(part);
     }
-    let bytes = hash.finalize();
-    let hex: String = bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("msg_{hex}")
+    let mut id = hex::encode(hash.finalize());
+    id.truncate(32);
+    format!("msg_{id}")
 }
 
 #[cfg(test)]

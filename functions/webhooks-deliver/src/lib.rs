@@ -18,11 +18,11 @@ use common::{
     aws::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
     destination::DestinationPolicy,
-    endpoints::{Endpoint, Endpoints},
+    endpoints::{Endpoints, Receiver},
     error::Error,
     id::TenantId,
     random,
-    timestamp::rfc3339,
+    timestamp::Timestamp,
 };
 use futures::future::join_all;
 use lambda_runtime::LambdaEvent;
@@ -36,6 +36,7 @@ use crate::{
     client::{Client, Target, system_lookup},
     delivery::{Death, Delivery, Destination},
     event::{Audience, JobEvent, Malformed},
+    observe::Tally,
     queue::Queues,
     schedule::{Failure, Step, next_step},
 };
@@ -74,13 +75,14 @@ struct App {
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.parsed("DELIVERY_TIMEOUT")?);
-    let client = Client::new(DestinationPolicy::from_env(env)?, timeout, tls()?, system_lookup());
+    let at_once = env.parsed("MAX_CONCURRENT_ATTEMPTS")?;
+    let client = Client::new(DestinationPolicy::from_env(env)?, timeout, at_once, tls()?, system_lookup());
     let app = App {
         endpoints: Endpoints::from_env(env, &aws)?,
         queues: Queues::from_env(env, &aws)?,
         client,
         schedule: env.list("RETRY_SCHEDULE")?.into_iter().map(Duration::from_secs).collect(),
-        slots: Semaphore::new(env.parsed("MAX_CONCURRENT_ATTEMPTS")?),
+        slots: Semaphore::new(at_once),
     };
     Ok(Deliver { app: Arc::new(app) })
 }
@@ -131,9 +133,10 @@ impl Deliver {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         }
         let last_start = Instant::now() + (left - app.client.timeout() - RESERVE);
-        let batch = Batch { last_start, endpoints: Mutex::default() };
+        let batch = Batch { last_start, receivers: Mutex::default(), tally: Tally::default() };
         let records = event.payload.records.iter().map(|record| app.record(record, &batch));
         let undone = join_all(records).await.into_iter().flatten();
+        batch.tally.emit();
         let mut response = SqsBatchResponse::default();
         response.batch_item_failures = undone
             .map(|item_identifier| {
@@ -152,17 +155,22 @@ struct Batch {
     last_start: Instant,
     /// The active endpoints of the tenants in it: events that come together need them from one moment, once.
     /// `None` is a read that failed: it is not tried again for each record, or the invocation would run out of time.
-    endpoints: Mutex<HashMap<TenantId, ReadOnce>>,
+    receivers: Mutex<HashMap<TenantId, ReadOnce>>,
+    /// What its attempts came to.
+    tally: Tally,
 }
 
-type ReadOnce = Arc<OnceCell<Option<Vec<Endpoint>>>>;
+type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
 
 impl Batch {
-    async fn endpoints(&self, tenant: &TenantId, store: &Endpoints) -> Result<Vec<Endpoint>, Error> {
+    async fn receivers(&self, tenant: &TenantId, store: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
         let cell = Arc::clone(
-            self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
+            self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
         );
-        let read = async || store.active(tenant).await.inspect_err(|error| observe::unread(tenant, error)).ok();
+        let read = async || {
+            let read = store.active(tenant).await.inspect_err(|error| observe::unread(tenant, error));
+            read.ok().map(Arc::from)
+        };
         cell.get_or_init(read).await.clone().ok_or(Error::Busy)
     }
 }
@@ -187,20 +195,18 @@ impl App {
         let event = JobEvent::parse(body)?;
         let first = |destination, target| {
             let delivery = Delivery::first(&event, destination, sent_at);
-            async move { self.attempt(delivery, &target, batch.last_start).await }
+            self.attempt(delivery, target, batch)
         };
         match &event.audience {
             Audience::Nobody => {}
             Audience::Callback { url, secret } => {
-                let target = Target { url: url.clone(), secret: secret.clone() };
-                first(Destination::Callback { url: url.clone(), secret: secret.clone() }, target).await?;
+                let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
+                first(destination, Target { url, secret }).await?;
             }
             Audience::Endpoints => {
-                let endpoints = batch.endpoints(&event.tenant, &self.endpoints).await?;
-                let attempts = endpoints.into_iter().map(|endpoint| {
-                    let target = Target { url: endpoint.url, secret: endpoint.signing_secret };
-                    first(Destination::Endpoint(endpoint.id), target)
-                });
+                let receivers = batch.receivers(&event.tenant, &self.endpoints).await?;
+                let attempts =
+                    receivers.iter().map(|receiver| first(Destination::Endpoint(receiver.id), Target::of(receiver)));
                 // Every attempt runs to its end, even where the bookkeeping of another fails.
                 for outcome in join_all(attempts).await {
                     outcome?;
@@ -213,43 +219,39 @@ impl App {
     /// Makes another attempt of a delivery, or sends it on if it is not due.
     async fn retry(&self, body: &str, batch: &Batch) -> Result<(), Undone> {
         let delivery = Delivery::parse(body)?;
-        let now = jiff::Timestamp::now();
+        let now = Timestamp::now();
         if delivery.not_before.is_some_and(|time| time > now.as_millisecond() + EARLY) {
             return Ok(self.queues.wait(&delivery, now).await?);
         }
-        let target = match &delivery.destination {
-            Destination::Callback { url, secret } => Some(Target { url: url.clone(), secret: secret.clone() }),
-            Destination::Endpoint(id) => {
-                let endpoint = self.endpoints.find(&delivery.tenant, *id).await?.filter(|endpoint| endpoint.active);
-                endpoint.map(|endpoint| Target { url: endpoint.url, secret: endpoint.signing_secret })
+        match delivery.destination.clone() {
+            Destination::Callback { url, secret } => {
+                self.attempt(delivery, Target { url: &url, secret: &secret }, batch).await?;
             }
-        };
-        match target {
-            Some(target) => Ok(self.attempt(delivery, &target, batch.last_start).await?),
-            None => {
-                observe::ended(&delivery);
-                Ok(())
-            }
+            Destination::Endpoint(id) => match self.endpoints.find_active(&delivery.tenant, id).await? {
+                Some(receiver) => self.attempt(delivery, Target::of(&receiver), batch).await?,
+                None => observe::ended(&delivery),
+            },
         }
+        Ok(())
     }
 
     /// Makes an attempt and does what follows from it. An attempt that cannot be started in time goes back to the
     /// queue as it is: it is never cut off.
-    async fn attempt(&self, mut delivery: Delivery, target: &Target, last_start: Instant) -> Result<(), Error> {
-        let slot = match timeout_at(last_start, self.slots.acquire()).await {
+    async fn attempt(&self, mut delivery: Delivery, target: Target<'_>, batch: &Batch) -> Result<(), Error> {
+        let slot = match timeout_at(batch.last_start, self.slots.acquire()).await {
             // A free slot is given even where the time is over.
-            Ok(Ok(slot)) if Instant::now() < last_start => slot,
-            _ => return self.queues.wait(&delivery, jiff::Timestamp::now()).await,
+            Ok(Ok(slot)) if Instant::now() < batch.last_start => slot,
+            _ => return self.queues.wait(&delivery, Timestamp::now()).await,
         };
-        let (started, now) = (Instant::now(), jiff::Timestamp::now());
+        let (started, now) = (Instant::now(), Timestamp::now());
         let outcome = self.client.post(&delivery, target, now).await;
         drop(slot);
         delivery.attempts = delivery.attempts.saturating_add(1);
-        observe::attempt(&delivery, outcome, started.elapsed(), jiff::Timestamp::now());
+        batch.tally.attempt(&delivery, outcome, started.elapsed(), Timestamp::now());
         match next_step(outcome, delivery.attempts, &self.schedule, random::fraction()) {
             Step::Done => Ok(()),
             Step::RetryAfter(delay) => {
-                let now = jiff::Timestamp::now();
+                let now = Timestamp::now();
                 let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
                 delivery.not_before = Some(now.as_millisecond().saturating_add(delay));
                 self.queues.wait(&delivery, now).await
@@ -259,7 +261,7 @@ impl App {
     }
 
     async fn bury(&self, delivery: &Delivery, failure: Failure) -> Result<(), Error> {
-        let at = rfc3339(jiff::Timestamp::now());
+        let at = Timestamp::now().to_string();
         let death = Death { reason: failure.reason(), attempts: delivery.attempts, at };
         self.queues.bury(delivery, &death).await?;
         observe::dead(delivery, failure);

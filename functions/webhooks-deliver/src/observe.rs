@@ -1,12 +1,17 @@
 //! What is seen from outside: one log line for each attempt and for whatever ends a delivery, and metrics.
 //! Never a URL, which may hold a credential, a body or a secret.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use common::{
     error::Error,
     id::TenantId,
     metrics::{self, Metric},
+    timestamp::Timestamp,
 };
 
 use crate::{
@@ -15,47 +20,77 @@ use crate::{
     schedule::{Failure, Outcome},
 };
 
-fn counted(name: &'static str) -> Metric {
-    Metric { name, unit: "Count", value: 1.0 }
+/// What the attempts of a batch came to. Each has its log line at once; the metrics of all are emitted together,
+/// since a document for each costs more than the attempt's signatures.
+#[derive(Default)]
+pub(crate) struct Tally(Mutex<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    latencies: Vec<f64>,
+    ages: Vec<f64>,
+    delivered: u32,
+    failed: BTreeMap<&'static str, u32>,
 }
 
-fn milliseconds(name: &'static str, value: f64) -> Metric {
-    Metric { name, unit: "Milliseconds", value }
-}
-
-/// An attempt that took `duration` and ended `now`.
-pub(crate) fn attempt(delivery: &Delivery, outcome: Outcome, duration: Duration, now: jiff::Timestamp) {
-    let (result, status) = match outcome {
-        Outcome::Delivered(status) => ("delivered", status),
-        Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
-        Outcome::Failed(failure) => (failure.reason(), 0),
-    };
-    let duration_ms = duration.as_secs_f64() * 1e3;
-    tracing::info!(
-        tenant = %delivery.tenant,
-        endpoint = delivery.destination_name(),
-        webhook_id = delivery.webhook_id,
-        event = delivery.event.as_str(),
-        attempt = delivery.attempts,
-        outcome = result,
-        status,
-        duration_ms,
-        "attempt"
-    );
-    let mut values = vec![counted("Attempts"), milliseconds("AttemptLatency", duration_ms)];
-    match outcome {
-        Outcome::Delivered(_) => {
-            values.push(counted("Delivered"));
-            let age = delivery.event_at.map(|time| now.as_millisecond().saturating_sub(time).max(0));
-            #[expect(clippy::cast_precision_loss, reason = "an age in milliseconds is far below 2^52")]
-            values.extend(age.map(|age| milliseconds("AgeAtDelivery", age as f64)));
-            metrics::emit(&values, &[]);
-        }
-        Outcome::Failed(failure) => {
-            values.push(counted("Failed"));
-            metrics::emit(&values, &[("Reason", failure.reason())]);
+impl Tally {
+    /// An attempt that took `duration` and ended `now`.
+    pub(crate) fn attempt(&self, delivery: &Delivery, outcome: Outcome, duration: Duration, now: Timestamp) {
+        let (result, status) = match outcome {
+            Outcome::Delivered(status) => ("delivered", status),
+            Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
+            Outcome::Failed(failure) => (failure.reason(), 0),
+        };
+        let duration_ms = duration.as_secs_f64() * 1e3;
+        tracing::info!(
+            tenant = delivery.tenant.as_str(),
+            endpoint = delivery.destination_name(),
+            webhook_id = delivery.webhook_id,
+            event = delivery.event.as_str(),
+            attempt = delivery.attempts,
+            outcome = result,
+            status,
+            duration_ms,
+            "attempt"
+        );
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.latencies.push(duration_ms);
+        match outcome {
+            Outcome::Delivered(_) => {
+                counts.delivered += 1;
+                let age = delivery.event_at.map(|time| now.as_millisecond().saturating_sub(time).max(0));
+                #[expect(clippy::cast_precision_loss, reason = "an age in milliseconds is far below 2^52")]
+                counts.ages.extend(age.map(|age| age as f64));
+            }
+            Outcome::Failed(failure) => *counts.failed.entry(failure.reason()).or_default() += 1,
         }
     }
+
+    /// Emits the metrics.
+    pub(crate) fn emit(self) {
+        let Counts { latencies, ages, delivered, failed } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if latencies.is_empty() {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
+        let attempts = counted("Attempts", latencies.len() as f64);
+        let delivered = counted("Delivered", delivered.into());
+        metrics::emit(
+            &[attempts, milliseconds("AttemptLatency", latencies), delivered, milliseconds("AgeAtDelivery", ages)],
+            &[],
+        );
+        for (reason, number) in failed {
+            metrics::emit(&[counted("Failed", number.into())], &[("Reason", reason)]);
+        }
+    }
+}
+
+fn counted(name: &'static str, number: f64) -> Metric {
+    Metric { name, unit: "Count", values: vec![number] }
+}
+
+fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
+    Metric { name, unit: "Milliseconds", values }
 }
 
 /// A delivery that went to the dead-letter queue.
@@ -68,7 +103,7 @@ pub(crate) fn dead(delivery: &Delivery, failure: Failure) {
         reason = failure.reason(),
         "delivery dead"
     );
-    metrics::emit(&[counted("Dead")], &[("Reason", failure.reason())]);
+    metrics::emit(&[counted("Dead", 1.0)], &[("Reason", failure.reason())]);
 }
 
 /// A delivery whose endpoint was deleted or made inactive meanwhile.

@@ -8,6 +8,7 @@ use common::{
     config::{ConfigError, Env},
     error::{Error, Result},
     id::TenantId,
+    timestamp::Timestamp,
 };
 
 use tokio::sync::Semaphore;
@@ -46,7 +47,7 @@ impl Queues {
 
     /// Puts `delivery` into the deliveries queue, to come out at its `not_before` or, where that is further away
     /// than SQS delays, on the way there.
-    pub(crate) async fn wait(&self, delivery: &Delivery, now: jiff::Timestamp) -> Result<()> {
+    pub(crate) async fn wait(&self, delivery: &Delivery, now: Timestamp) -> Result<()> {
         let _turn = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
         let message = delivery.to_message().map_err(Error::internal("writing a delivery"))?;
         self.send(&self.deliveries, &delivery.tenant, message, delay(delivery.not_before, now)).await
@@ -74,7 +75,7 @@ impl Queues {
 }
 
 /// The delay that SQS is asked for, in whole seconds, rounded up.
-fn delay(not_before: Option<i64>, now: jiff::Timestamp) -> i32 {
+fn delay(not_before: Option<i64>, now: Timestamp) -> i32 {
     let wait = not_before.map_or(0, |time| time - now.as_millisecond()).max(0);
     let seconds = (wait.unsigned_abs()).div_ceil(1000).min(MAX_DELAY.as_secs());
     i32::try_from(seconds).unwrap_or(i32::MAX)
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_delay_is_rounded_up_and_at_most_15_minutes() {
-        let now = jiff::Timestamp::from_second(1_000).expect("a time");
+        let now = Timestamp::from_second(1_000).expect("a time");
         let delay_in = |ms: i64| delay(Some(1_000_000 + ms), now);
         assert_eq!(delay(None, now), 0);
         assert_eq!(delay_in(-5), 0);

@@ -39,6 +39,5 @@ pub struct Output {
 impl http::Output for Output {}
 
 async fn handle(app: Arc<App>, caller: KeyHolder, (): ()) -> Result<Output> {
-    let endpoints = app.endpoints.list(&caller.tenant).await?;
-    Ok(Output { webhook_endpoints: endpoints.into_iter().map(EndpointView::from).collect() })
+    Ok(Output { webhook_endpoints: app.endpoints.list(&caller.tenant).await? })
 }

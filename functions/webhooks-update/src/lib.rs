@@ -14,6 +14,7 @@ use common::{
     id::EndpointId,
     name::Description,
     signing_secret::SigningSecret,
+    timestamp::Timestamp,
 };
 
 /// The method and path, as the template maps them.
@@ -54,6 +55,6 @@ impl Input {
 }
 
 async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Done> {
-    app.endpoints.update(&caller.tenant, input.id, input.change, jiff::Timestamp::now()).await?;
+    app.endpoints.update(&caller.tenant, input.id, input.change, Timestamp::now()).await?;
     Ok(Done::new("Webhook endpoint updated"))
 }

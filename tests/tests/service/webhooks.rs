@@ -1,8 +1,9 @@
 //! Contract 4: the webhook routes.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Tenant, World};
+use tests::{Receiver, Tenant, World};
 
 async fn list(world: &World, tenant: &Tenant) -> Vec<Value> {
     let answer = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
@@ -121,16 +122,29 @@ async fn of_16_deletes_at_once_one_succeeds_and_is_counted_once() {
 async fn an_endpoint_that_cannot_be_read_holds_up_no_other() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
     let broken = world.endpoint(&tenant, "https://example.com/1", "s").await;
-    let good = world.endpoint(&tenant, "https://example.com/2", "s").await;
-    let text = |value: &str| aws_sdk_dynamodb::types::AttributeValue::S(value.to_owned());
-    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
-    let update = update.key("tenant_id", text(&tenant.id)).key("webhook_endpoint_id", text(&broken));
-    let update = update.update_expression("SET #url = :broken").expression_attribute_names("#url", "url");
-    update.expression_attribute_values(":broken", text("not a url")).send().await.expect("it is broken");
+    let misled = world.endpoint(&tenant, "https://example.com/2", "s").await;
+    let good = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let text = |value: &str| AttributeValue::S(value.to_owned());
+    for (id, change) in [(&broken, "REMOVE active"), (&misled, "SET #url = tenant_id")] {
+        let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
+        let update = update.key("tenant_id", text(&tenant.id)).key("webhook_endpoint_id", text(id));
+        let update = if change.contains('#') { update.expression_attribute_names("#url", "url") } else { update };
+        update.update_expression(change).send().await.expect("it is broken");
+    }
+
+    // Its owner has to see the one with a wrong URL, to put it right.
     let listed = list(&world, &tenant).await;
-    assert_eq!(listed.iter().map(|endpoint| &endpoint["webhook_endpoint_id"]).collect::<Vec<_>>(), [&json!(good)]);
-    assert!(tests::log::collected().lines().any(|line| line.contains(&broken) && line.contains("cannot be read")));
+    let ids: Vec<_> = listed.iter().map(|endpoint| &endpoint["webhook_endpoint_id"]).collect();
+    assert_eq!(ids, [&json!(misled), &json!(good)]);
+    world.enqueue("job-events", crate::delivery::event(&tenant, "job").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    assert_eq!(receiver.received().await.len(), 1);
+    assert!(world.drain("job-events").await.is_empty());
+    for id in [&broken, &misled] {
+        assert!(tests::log::collected().lines().any(|line| line.contains(id) && line.contains("cannot be read")));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

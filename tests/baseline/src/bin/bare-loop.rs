@@ -1,7 +1,8 @@
 //! A bare client loop: posts the same bytes again and again over kept-alive connections, with both HMACs.
 //!
 //! Arguments: the number of posts, how many may be under way at once, and the URLs, taken in turn; the body comes from
-//! standard input. Prints the wall time and the CPU time from the first post to the last answer, in nanoseconds.
+//! standard input. A wave of posts opens the connections; then the wall time and the CPU time from the first post to
+//! the last answer are printed, in nanoseconds.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -31,29 +32,32 @@ async fn main() -> Result<(), Error> {
     let urls: Vec<String> = arguments.collect();
     let body = Bytes::from(std::io::read_to_string(std::io::stdin())?);
     let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build_http();
-    let (next, started, cpu) = (AtomicUsize::new(0), Instant::now(), cpu()?);
-    let lanes = (0..at_once).map(|_| async {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= posts {
-                return Ok::<(), Error>(());
+    let post = async |posts: usize| {
+        let next = AtomicUsize::new(0);
+        let lanes = (0..at_once).map(|_| async {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= posts {
+                    return Ok::<(), Error>(());
+                }
+                let url = urls.get(number % urls.len()).ok_or("no URL")?;
+                let response = client.request(request(url, number, body.clone())?).await?;
+                let _answer = response.into_body().collect().await?;
             }
-            let url = urls.get(number % urls.len()).ok_or("no URL")?;
-            let response = client.request(request(url, number, body.clone())?).await?;
-            let _answer = response.into_body().collect().await?;
-        }
-    });
-    for lane in join_all(lanes).await {
-        lane?;
-    }
+        });
+        join_all(lanes).await.into_iter().collect::<Result<Vec<()>, Error>>()
+    };
+    post(at_once).await?;
+    let (started, cpu) = (Instant::now(), cpu()?);
+    post(posts).await?;
     print(&format!("{} {}", started.elapsed().as_nanos(), self::cpu()? - cpu));
     Ok(())
 }
 
 fn request(url: &str, number: usize, body: Bytes) -> Result<Request<Full<Bytes>>, Error> {
     let (id, timestamp) = (format!("msg_{number:032}"), SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs());
-    let plain = hex(&hmac(&[&body])?);
-    let standard = hex(&hmac(&[format!("{id}.{timestamp}.").as_bytes(), &body])?);
+    let plain = hex::encode(hmac(&[&body])?);
+    let standard = hex::encode(hmac(&[format!("{id}.{timestamp}.").as_bytes(), &body])?);
     let request = Request::post(url)
         .header("content-type", "application/json")
         .header("x-webhook-signature", plain)
@@ -75,10 +79,6 @@ fn hmac(parts: &[&[u8]]) -> Result<[u8; 32], Error> {
 fn cpu() -> Result<u64, Error> {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(statistics.split_whitespace().next().unwrap_or_default().parse()?)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[expect(clippy::print_stdout, reason = "the benchmark reads it")]
