@@ -15,6 +15,8 @@
 mod account;
 #[path = "figures/build.rs"]
 mod build;
+#[path = "figures/cost.rs"]
+mod cost;
 #[path = "figures/delivery.rs"]
 mod delivery;
 #[path = "figures/plot.rs"]
@@ -44,7 +46,7 @@ impl Effort {
 #[tokio::main]
 async fn main() {
     let effort = Effort { quick: std::env::args().any(|argument| argument == "--quick") };
-    let binaries = Binaries::build();
+    let binaries = Binaries::build(effort);
     let world = World::with(&[("ARGON2_MEMORY_KIB", "19456"), ("ARGON2_ITERATIONS", "2")]).await;
     let mut table = Table::default();
     build::sizes(&binaries, &mut table);
@@ -59,6 +61,7 @@ async fn main() {
     table.save();
     if !effort.quick {
         plot::draw(&curve);
+        cost::table(&world, &binaries).await;
     }
     world.stack.stop().await;
     if effort.quick && table.is_far_off() {

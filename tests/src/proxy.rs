@@ -1,4 +1,4 @@
-//! A service that fails: a proxy in front of the tables or the queues that loses calls and answers.
+//! A proxy in front of the tables or the queues that counts calls, and loses some of them if it is told to.
 
 use std::sync::{
     Arc,
@@ -19,22 +19,33 @@ const LOST_ANSWERS: u64 = 10;
 
 struct Shared {
     behind: String,
+    faulty: bool,
     http: reqwest::Client,
     calls: AtomicU64,
 }
 
-/// A proxy that lets a fifth of all calls fail: half of them before they have an effect, half after.
-pub struct Faults {
+/// A proxy.
+pub struct Proxy {
     shared: Arc<Shared>,
     address: String,
     server: JoinHandle<()>,
 }
 
-impl Faults {
-    /// A proxy in front of the service at `behind`.
-    pub async fn before(behind: &str) -> Self {
+impl Proxy {
+    /// A proxy in front of the service at `behind` that hands every call on.
+    pub async fn faithful(behind: &str) -> Self {
+        Self::before(behind, false).await
+    }
+
+    /// A proxy in front of the service at `behind` that lets a fifth of all calls fail: half of them before they have
+    /// an effect, half after.
+    pub async fn faulty(behind: &str) -> Self {
+        Self::before(behind, true).await
+    }
+
+    async fn before(behind: &str, faulty: bool) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let shared = Arc::new(Shared { behind: behind.to_owned(), http, calls: AtomicU64::new(0) });
+        let shared = Arc::new(Shared { behind: behind.to_owned(), faulty, http, calls: AtomicU64::new(0) });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let app = Router::new().fallback(forward).with_state(Arc::clone(&shared));
@@ -55,7 +66,7 @@ impl Faults {
     }
 }
 
-impl Drop for Faults {
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.server.abort();
     }
@@ -63,7 +74,7 @@ impl Drop for Faults {
 
 async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Response<axum::body::Body> {
     let draw = draw(shared.calls.fetch_add(1, Ordering::Relaxed));
-    if draw < LOST_CALLS {
+    if shared.faulty && draw < LOST_CALLS {
         return failure();
     }
     let (parts, body) = request.into_parts();
@@ -73,7 +84,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     let Ok(answer) = sent else { return failure() };
     let (status, headers) = (answer.status(), answer.headers().clone());
     let Ok(body) = answer.bytes().await else { return failure() };
-    if draw < LOST_CALLS + LOST_ANSWERS { failure() } else { respond(status, headers, body) }
+    if shared.faulty && draw < LOST_CALLS + LOST_ANSWERS { failure() } else { respond(status, headers, body) }
 }
 
 fn respond(status: StatusCode, headers: axum::http::HeaderMap, body: Bytes) -> Response<axum::body::Body> {

@@ -1,6 +1,6 @@
 //! The HTTP functions: cold starts, warm calls, sign-ups.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{process::Stdio, time::Duration};
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use serde_json::{Value, json};
@@ -31,32 +31,38 @@ fn event(function: &str, key: &str, fields: &Value) -> String {
 pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
-    let start = async |binary: &Path, function: &str| {
-        let mut runs = Vec::new();
-        for _ in 0..effort.runs(20) {
-            runs.push(ms(Lambda::start(binary, &environment(function), Stdio::null()).await.cpu()));
-        }
-        median(runs)
-    };
+    // The two in turn, so that both meet the machine in the same mood.
     for function in HTTP_FUNCTIONS {
-        // The two in turn, so that both meet the machine in the same mood.
-        let baseline = start(&binaries.path(BASELINE), "webhooks-list").await;
-        let own = start(&binaries.path(function), function).await;
-        table.push(Row::ratio(&format!("cold start of {function}, CPU"), "ms", own, baseline).at_most(1.2, 0.8));
-    }
-    let key = world.tenant("cold").await.key;
-    let first = async |binary: &str| {
-        let mut runs = Vec::new();
+        let (mut own, mut baseline) = (Vec::new(), Vec::new());
         for _ in 0..effort.runs(20) {
+            let start = async |binary| {
+                ms(Lambda::start(&binaries.path(binary), &environment(function), Stdio::null()).await.cpu())
+            };
+            baseline.push(start(BASELINE).await);
+            own.push(start(function).await);
+        }
+        let row = Row::ratio(&format!("cold start of {function}, CPU"), "ms", median(own), median(baseline));
+        table.push(row.at_most(1.2, 0.8));
+    }
+    let event = event("webhooks-list", &world.tenant("cold").await.key, &json!({}));
+    let (mut own, mut baseline) = (Vec::new(), Vec::new());
+    for _ in 0..effort.runs(20) {
+        for (binary, runs) in [(BASELINE, &mut baseline), ("webhooks-list", &mut own)] {
             let mut lambda = Lambda::start(&binaries.path(binary), &environment("webhooks-list"), Stdio::null()).await;
-            let answer = lambda.invoke(event("webhooks-list", &key, &json!({}))).await;
-            assert!(answer.contains("\"statusCode\":200"), "{answer}");
+            call(&mut lambda, &event).await;
             runs.push(ms(lambda.cpu()));
         }
-        median(runs)
-    };
-    let (baseline, own) = (first(BASELINE).await, first("webhooks-list").await);
-    table.push(Row::ratio("cold start and first webhooks/list, CPU", "ms", own, baseline).at_most(1.5, 1.2));
+    }
+    let row = Row::ratio("cold start and first webhooks/list, CPU", "ms", median(own), median(baseline));
+    table.push(row.at_most(1.5, 1.2));
+}
+
+/// Calls a function, which has to answer 200. Returns the CPU time that it took, in milliseconds.
+async fn call(lambda: &mut Lambda, event: &str) -> f64 {
+    let before = lambda.cpu();
+    let answer = lambda.invoke(event.to_owned()).await;
+    assert!(answer.contains("\"statusCode\":200"), "{answer}");
+    ms(lambda.cpu() - before)
 }
 
 /// `webhooks/list` with ten endpoints, in a process that is warm.
@@ -67,18 +73,15 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
         world.endpoint(&tenant, &format!("https://example.com/hook/{number}"), "a secret of some length").await;
     }
     let environment = tls.applied_to(world.stack.environment("webhooks-list").expect("a function"));
-    let call = async |binary: &str| {
-        let mut lambda = Lambda::start(&binaries.path(binary), &environment, Stdio::null()).await;
-        let mut runs = Vec::new();
-        for _ in 0..effort.runs(400) {
-            let before = lambda.cpu();
-            let answer = lambda.invoke(event("webhooks-list", &tenant.key, &json!({}))).await;
-            assert!(answer.contains("\"statusCode\":200"), "{answer}");
-            runs.push(ms(lambda.cpu() - before));
-        }
-        median(runs)
-    };
-    let (baseline, own) = (call(BASELINE).await, call("webhooks-list").await);
+    let event = event("webhooks-list", &tenant.key, &json!({}));
+    let start = async |binary| Lambda::start(&binaries.path(binary), &environment, Stdio::null()).await;
+    let (mut own, mut baseline) = (start("webhooks-list").await, start(BASELINE).await);
+    let (mut own_runs, mut baseline_runs) = (Vec::new(), Vec::new());
+    for _ in 0..effort.runs(400) {
+        baseline_runs.push(call(&mut baseline, &event).await);
+        own_runs.push(call(&mut own, &event).await);
+    }
+    let (own, baseline) = (median(own_runs), median(baseline_runs));
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(2.2, 1.6));
 }
 
@@ -91,10 +94,8 @@ pub(crate) async fn sign_ups(world: &World, binaries: &Binaries, effort: Effort,
     let (mut runs, mut memory) = (Vec::new(), Vec::new());
     let hash = one_hash(effort);
     for number in 0..50 {
-        let before = lambda.cpu();
-        let answer = lambda.invoke(event(function, "", &World::sign_up_fields(&format!("bench-{number}")))).await;
-        assert!(answer.contains("\"statusCode\":200"), "{answer}");
-        runs.push(ms(lambda.cpu() - before));
+        let event = event(function, "", &World::sign_up_fields(&format!("bench-{number}")));
+        runs.push(call(&mut lambda, &event).await);
         #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]
         memory.push(lambda.memory("VmRSS") as f64 / 1024.0);
     }

@@ -9,7 +9,10 @@ use std::{
 
 use flate2::{Compression, write::DeflateEncoder};
 
-use crate::table::{Row, Table};
+use crate::{
+    Effort,
+    table::{Row, Table},
+};
 
 /// The functions that answer HTTP.
 pub(crate) const HTTP_FUNCTIONS: [&str; 7] = [
@@ -34,13 +37,16 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Builds each function on its own, as it is deployed: built together, they would share each other's features.
-    pub(crate) fn build() -> Self {
-        for package in HTTP_FUNCTIONS.into_iter().chain([DELIVER, "baseline"]) {
+    /// Builds each function on its own, as it is deployed: built together, they would share each other's features. A
+    /// quick run takes that as near enough, and twice the cores.
+    pub(crate) fn build(effort: Effort) -> Self {
+        let packages: Vec<_> = HTTP_FUNCTIONS.into_iter().chain([DELIVER, "baseline"]).collect();
+        for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
             let cargo = std::env::var_os("CARGO").expect("cargo runs the benchmark");
-            let built =
-                Command::new(cargo).args(["build", "--locked", "--release", "--quiet", "--package", package]).status();
-            assert!(built.expect("cargo starts").success(), "{package} is built");
+            let mut build = Command::new(cargo);
+            build.args(["build", "--locked", "--release", "--quiet"]);
+            build.args(packages.iter().flat_map(|package| ["--package", package]));
+            assert!(build.status().expect("cargo starts").success(), "{packages:?} are built");
         }
         // This is target/release/deps/figures-...
         let this = std::env::current_exe().expect("a path");

@@ -56,15 +56,15 @@ async fn count(State(shared): State<Arc<(AtomicUsize, Notify)>>, _body: axum::bo
 }
 
 /// A kilobyte of result.
-fn job_event(tenant: &str, job: usize) -> Value {
+pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     json!({
         "event": "job.completed", "tenant_id": tenant, "job_id": format!("job-{job}"), "workflow": "import",
         "status": "completed", "result": {"text": "x".repeat(850)},
     })
 }
 
-/// An SQS event of these messages.
-fn batch(messages: impl IntoIterator<Item = Value>) -> String {
+/// An event of these messages of a queue.
+pub(crate) fn batch(queue: &str, messages: impl IntoIterator<Item = Value>) -> String {
     let records: Vec<Value> = messages
         .into_iter()
         .enumerate()
@@ -72,7 +72,7 @@ fn batch(messages: impl IntoIterator<Item = Value>) -> String {
             json!({
                 "messageId": number.to_string(), "receiptHandle": "r", "body": message.to_string(),
                 "attributes": {"SentTimestamp": "1700000000000"}, "messageAttributes": {}, "eventSource": "aws:sqs",
-                "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:job-events", "awsRegion": "eu-central-1",
+                "eventSourceARN": format!("arn:aws:sqs:eu-central-1:123456789012:{queue}"), "awsRegion": "eu-central-1",
             })
         })
         .collect();
@@ -85,7 +85,7 @@ fn environment(world: &World) -> HashMap<String, String> {
     environment
 }
 
-async fn deliver(lambda: &mut Lambda, event: String) {
+pub(crate) async fn deliver(lambda: &mut Lambda, event: String) {
     let answer = lambda.invoke(event).await;
     assert!(answer.contains("\"batchItemFailures\":[]"), "{answer}");
 }
@@ -120,18 +120,27 @@ pub(crate) async fn thousand(world: &World, binaries: &Binaries, effort: Effort,
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "thousand", &counter.url, 1).await;
     let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
-    deliver(&mut lambda, batch((0..10).map(|job| job_event(&tenant.id, job)))).await;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..effort.runs(20) {
-        let before = lambda.cpu();
-        for _ in 0..100 {
-            deliver(&mut lambda, batch((0..10).map(|job| job_event(&tenant.id, job)))).await;
-        }
-        own.push((lambda.cpu() - before).as_secs_f64());
+        own.push(round(&mut lambda, &tenant, 10, 1000).await.1);
         bare.push(bare_loop(binaries, 1000, 10, &counter.url).await.1);
     }
     let row = Row::ratio("1,000 deliveries of 1 KB in batches of 10, CPU", "s", median(own), median(bare));
     table.push(row.at_most(2.5, 1.5));
+}
+
+/// Wall time and CPU time of this many deliveries in waves of `in_flight`, after a wave for the connections.
+async fn round(lambda: &mut Lambda, tenant: &Tenant, in_flight: usize, deliveries: usize) -> (f64, f64) {
+    let waves = deliveries / in_flight + 1;
+    let mut events: Vec<_> = (0..waves)
+        .map(|wave| batch("job-events", (0..in_flight).map(|job| job_event(&tenant.id, wave * in_flight + job))))
+        .collect();
+    deliver(lambda, events.pop().expect("a first wave")).await;
+    let (started, cpu) = (Instant::now(), lambda.cpu());
+    for event in events {
+        deliver(lambda, event).await;
+    }
+    (started.elapsed().as_secs_f64(), (lambda.cpu() - cpu).as_secs_f64())
 }
 
 /// One event to a hundred endpoints, until the last of them has it.
@@ -139,14 +148,16 @@ pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, 
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "fan-out", &counter.url, 100).await;
     let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
+    deliver(&mut lambda, batch("job-events", [job_event(&tenant.id, 0)])).await;
     let (mut own, mut bare) = (Vec::new(), Vec::new());
-    for job in 0..effort.runs(20) {
+    for job in 0..effort.runs(40) {
+        let event = batch("job-events", [job_event(&tenant.id, job)]);
         let (before, started) = (counter.count(), Instant::now());
         let arrived = async {
             counter.wait(before, 100).await;
             started.elapsed().as_secs_f64() * 1e3
         };
-        let (elapsed, ()) = tokio::join!(arrived, deliver(&mut lambda, batch([job_event(&tenant.id, job)])));
+        let (elapsed, ()) = tokio::join!(arrived, deliver(&mut lambda, event));
         own.push(elapsed);
         bare.push(bare_loop(binaries, 100, 100, &counter.url).await.0 * 1e3);
     }
@@ -171,22 +182,21 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
     let mut points = Vec::new();
     for in_flight in [10, 30, 100, 300, 1000] {
-        // A wave for the connections, then those that count.
-        let waves = effort.runs(20_000 / in_flight);
-        deliver(&mut lambda, batch((0..in_flight).map(|job| job_event(&tenant.id, job)))).await;
-        let (cpu, started) = (lambda.cpu(), Instant::now());
-        for _ in 0..waves {
-            deliver(&mut lambda, batch((0..in_flight).map(|job| job_event(&tenant.id, job)))).await;
+        // 20,000 deliveries in 20 rounds, and as many of the bare loop, in turn.
+        let deliveries = 1000 / in_flight * in_flight;
+        let (mut rates, mut costs) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        for _ in 0..effort.runs(20) {
+            let (wall, cpu) = round(&mut lambda, &tenant, in_flight, deliveries).await;
+            let (bare_wall, bare_cpu) = bare_loop(binaries, deliveries, in_flight, &counter.url).await;
+            #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+            let deliveries = deliveries as f64;
+            rates.0.push(deliveries / wall);
+            rates.1.push(deliveries / bare_wall);
+            costs.0.push(cpu / deliveries * 1e6);
+            costs.1.push(bare_cpu / deliveries * 1e6);
         }
-        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let deliveries = (waves * in_flight) as f64;
-        let (own_wall, own_cpu) = (started.elapsed().as_secs_f64(), (lambda.cpu() - cpu).as_secs_f64());
-        let (bare_wall, bare_cpu) = bare_loop(binaries, waves * in_flight, in_flight, &counter.url).await;
-        points.push(Point {
-            in_flight,
-            rate: (deliveries / own_wall, deliveries / bare_wall),
-            cpu: (own_cpu / deliveries * 1e6, bare_cpu / deliveries * 1e6),
-        });
+        let (rate, cpu) = ((median(rates.0), median(rates.1)), (median(costs.0), median(costs.1)));
+        points.push(Point { in_flight, rate, cpu });
     }
     let (first, best) = (&points[0], &points[2]);
     let row = Row::ratio("deliveries of one process, 100 in flight", "per s", best.rate.0, best.rate.1);
@@ -212,11 +222,14 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
     };
     let mut warm = event(0);
     warm["skip_callbacks"] = json!(true);
-    deliver(&mut lambda, batch([warm])).await;
+    deliver(&mut lambda, batch("job-events", [warm])).await;
     let idle = lambda.memory("VmRSS");
-    tokio::time::timeout(Duration::from_secs(60), deliver(&mut lambda, batch((0..deliveries).map(event))))
-        .await
-        .expect("hanging ends");
+    tokio::time::timeout(
+        Duration::from_secs(60),
+        deliver(&mut lambda, batch("job-events", (0..deliveries).map(event))),
+    )
+    .await
+    .expect("hanging ends");
     #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]
     let mib = |kib: u64| kib as f64 / 1024.0;
     let row =

@@ -8,7 +8,7 @@ use std::{
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::json;
-use tests::{Faults, Manner, Receiver, Rough, Tenant, World, lambda::memory};
+use tests::{Manner, Proxy, Receiver, Rough, Tenant, World, lambda::memory};
 use tokio::{
     process::{Child, Command},
     time::Instant,
@@ -57,7 +57,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Du
     }
     enqueue(&world, &tenant, events).await;
 
-    let (dynamodb, sqs) = (Faults::before(world.stack.dynamodb()).await, Faults::before(world.stack.sqs()).await);
+    let (dynamodb, sqs) = (Proxy::faulty(world.stack.dynamodb()).await, Proxy::faulty(world.stack.sqs()).await);
     let start = || worker(dynamodb.address(), sqs.address(), &[("RETRY_SCHEDULE", "0,0")]);
     let (started, mut running) = (Instant::now(), start());
     for _ in 0..kills {
