@@ -1,8 +1,8 @@
 //! The figures of the service: each a ratio against a baseline that is built and run in the same call.
 //!
-//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and the plot of the
-//! README. With `--quick` it takes a tenth of the runs and fails where a figure is more than twice what it must
-//! reach: that is what CI runs.
+//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and what the README
+//! shows: the table, the plot and the costs. With `--quick` it takes a tenth of the runs, writes the JSON only, and
+//! fails where a figure is more than twice what it must reach: that is what CI runs.
 
 #![expect(
     clippy::expect_used,
@@ -21,6 +21,8 @@ mod cost;
 mod delivery;
 #[path = "figures/plot.rs"]
 mod plot;
+#[path = "figures/readme.rs"]
+mod readme;
 #[path = "figures/table.rs"]
 mod table;
 #[path = "figures/tls.rs"]
@@ -60,6 +62,7 @@ async fn main() {
     table.print();
     table.save();
     if !effort.quick {
+        readme::put("figures", &table.markdown());
         plot::draw(&curve);
         cost::table(&world, &binaries).await;
     }

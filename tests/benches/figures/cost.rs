@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     path::PathBuf,
+    sync::LazyLock,
     time::{Duration, Instant},
 };
 
@@ -14,6 +15,7 @@ use tokio::net::TcpListener;
 use crate::{
     build::{Binaries, DELIVER},
     delivery::{batch, deliver, job_event},
+    readme,
 };
 
 // List prices of us-east-1 in dollars for a million, November 2026: aws.amazon.com/sqs/pricing and so on.
@@ -65,7 +67,7 @@ impl Way {
 
     /// Dollars for a million events: for SQS, Lambda, DynamoDB and the logs.
     fn dollars(&self) -> [f64; 4] {
-        let gigabytes = memory() / 1024.0;
+        let gigabytes = *MEMORY / 1024.0;
         [
             self.sqs_requests() * SQS_REQUEST,
             self.invocations() * INVOCATION
@@ -129,7 +131,7 @@ impl Process {
         let [reads, sends, log_bytes] = [0, 1, 2].map(|which| (after[which] - before[which]) as f64);
         #[expect(clippy::cast_precision_loss, reason = "ten at the most")]
         let records = records as f64;
-        let cpu_there = cpu.as_secs_f64() / (memory() / MIB_OF_A_CPU).min(1.0);
+        let cpu_there = cpu.as_secs_f64() / (*MEMORY / MIB_OF_A_CPU).min(1.0);
         let billed_seconds = wall.saturating_sub(cpu).as_secs_f64() + cpu_there;
         Invocation { records, billed_seconds, reads, sends, log_bytes }
     }
@@ -143,10 +145,10 @@ impl Drop for Process {
 }
 
 /// The delivery function's memory in MiB.
-fn memory() -> f64 {
-    let template = local::template(&[]).expect("the template");
-    template["Resources"]["WebhooksDeliver"]["Properties"]["MemorySize"].as_f64().expect("MiB")
-}
+static MEMORY: LazyLock<f64> = LazyLock::new(|| {
+    let template = local::template(&[("MailFrom", "mail@example.com")]).expect("the template");
+    template["Resources"]["WebhooksDeliverFunction"]["Properties"]["MemorySize"].as_f64().expect("MiB")
+});
 
 /// A receiver that answers with `status` after a time.
 async fn receiver(status: StatusCode, after: Duration) -> String {
@@ -192,7 +194,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries) {
             Way(vec![(1.0, hangs(first)), (retries, hangs(retry)), (messages - retries, hop)]),
         ]);
     }
-    write(&tables(&ways, retries + 1.0));
+    readme::put("costs", &tables(&ways, retries + 1.0));
 }
 
 type Figure<'a> = &'a dyn Fn(&Way) -> f64;
@@ -235,15 +237,3 @@ fn number(value: f64) -> String {
         value => format!("{value:.3}").trim_end_matches('0').to_owned(),
     }
 }
-
-/// Puts `text` between the two marks in the README.
-fn write(text: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
-    let readme = std::fs::read_to_string(path).expect("the README");
-    let (before, rest) = readme.split_once(BEGIN).expect("the first mark");
-    let (_, after) = rest.split_once(END).expect("the second mark");
-    std::fs::write(path, format!("{before}{BEGIN}\n\n{text}\n{END}{after}")).expect("it is written");
-}
-
-const BEGIN: &str = "<!-- The bench writes what follows. -->";
-const END: &str = "<!-- The bench wrote this. -->";

@@ -16,9 +16,9 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A figure that is judged by its ratio to the baseline.
+    /// A figure that is judged by its ratio to the baseline. Without a bound it is only told.
     pub(crate) fn ratio(what: &str, unit: &'static str, own: f64, baseline: f64) -> Self {
-        let (must, aim) = (f64::MAX, f64::MAX);
+        let (must, aim) = (f64::INFINITY, f64::INFINITY);
         Self { what: what.to_owned(), unit, own, baseline, must, aim, at_least: false, difference: false }
     }
 
@@ -47,6 +47,7 @@ impl Row {
 
     fn verdict(&self) -> &'static str {
         match (self.reaches(self.must), self.reaches(self.aim)) {
+            _ if self.must.is_infinite() => "told",
             (false, _) => "falls short",
             (true, false) => "holds",
             (true, true) => "reaches the aim",
@@ -68,27 +69,47 @@ pub(crate) struct Table {
 impl Table {
     /// Takes a figure in, and shows it.
     pub(crate) fn push(&mut self, row: Row) {
-        let sign = if row.at_least { "≥" } else { "≤" };
+        let sign = if row.at_least { "≥ " } else { "≤ " };
         println!(
-            "{:<62} {:>10.3} {:>10.3} {:<6} {:>8.2}  {sign} {:<5} ({:<4}) {}",
+            "{:<62} {:>10.3} {:>10.3} {:<6} {:>8.2}  {:<6} {:<6} {}",
             row.what,
             row.own,
             row.baseline,
             row.unit,
             row.figure(),
-            row.must,
-            row.aim,
+            bound(sign, row.must),
+            bound(sign, row.aim),
             row.verdict()
         );
         self.rows.push(row);
+    }
+
+    /// For the README: what was measured, against its baseline.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = "| what | ours | baseline | figure | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
+        for row in &self.rows {
+            let sign = if row.at_least { "≥ " } else { "" };
+            let times = if row.difference { "+ " } else { "x " };
+            let (what, unit, figure) = (&row.what, row.unit, row.figure());
+            let figure = if row.reaches(row.must) { format!("{figure:.2}") } else { format!("**{figure:.2}**") };
+            text += &format!(
+                "| {what} | {} {unit} | {} {unit} | {times}{figure} | {} | {} |\n",
+                digits(row.own),
+                digits(row.baseline),
+                bound(sign, row.must),
+                bound(sign, row.aim)
+            );
+        }
+        text
     }
 
     /// Says what falls short.
     pub(crate) fn print(&self) {
         let short: Vec<_> =
             self.rows.iter().filter(|row| !row.reaches(row.must)).map(|row| row.what.as_str()).collect();
-        let aims = self.rows.iter().filter(|row| row.reaches(row.aim)).count();
-        println!("\n{} figures, {aims} reach their aim, {} fall short: {short:?}", self.rows.len(), short.len());
+        let judged = self.rows.iter().filter(|row| row.must.is_finite());
+        let aims = judged.clone().filter(|row| row.reaches(row.aim)).count();
+        println!("\n{} figures, {aims} reach their aim, {} fall short: {short:?}", judged.count(), short.len());
     }
 
     /// Writes `target/bench.json`.
@@ -111,6 +132,20 @@ impl Table {
     /// Whether a figure is more than twice as bad as it may be.
     pub(crate) fn is_far_off(&self) -> bool {
         self.rows.iter().any(Row::is_far_off)
+    }
+}
+
+fn bound(sign: &str, value: f64) -> String {
+    if value.is_finite() { format!("{sign}{value}") } else { String::new() }
+}
+
+/// Three digits that count.
+fn digits(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 1.0 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
     }
 }
 
