@@ -146,7 +146,8 @@ impl Drop for Process {
 
 /// The delivery function's memory in MiB.
 static MEMORY: LazyLock<f64> = LazyLock::new(|| {
-    let template = local::template(&[("MailFrom", "mail@example.com")]).expect("the template");
+    let template =
+        local::template(&[("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")]).expect("the template");
     template["Resources"]["WebhooksDeliverFunction"]["Properties"]["MemorySize"].as_f64().expect("MiB")
 });
 
@@ -234,6 +235,6 @@ fn number(value: f64) -> String {
         value if value >= 10.0 => format!("{value:.0}"),
         value if value >= 1.0 => format!("{value:.1}").trim_end_matches(".0").to_owned(),
         value if value >= 0.1 => format!("{value:.2}").trim_end_matches('0').to_owned(),
-        value => format!("{value:.3}").trim_end_matches('0').to_owned(),
+        value => format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
     }
 }
