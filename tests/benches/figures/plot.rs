@@ -4,7 +4,7 @@ use plotters::{
     coord::Shift,
     prelude::{
         BLACK, ChartBuilder, Circle, DrawingArea, IntoDrawingArea, IntoLogRange, LineSeries, RGBColor, SVGBackend,
-        WHITE,
+        SeriesLabelPosition, WHITE,
     },
     style::Color,
 };
@@ -35,8 +35,12 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, points: &[Point
         .y_label_area_size(60)
         .build_cartesian_2d((10.0..1000.0).log_scale(), 0.0..most)
         .expect("it is drawn");
-    let mesh =
-        chart.configure_mesh().x_desc("events in flight").y_label_formatter(&|value| format!("{value:.0}")).draw();
+    let mesh = chart
+        .configure_mesh()
+        .x_desc("events in flight")
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .y_label_formatter(&|value| format!("{value:.0}"))
+        .draw();
     mesh.expect("it is drawn");
     for (label, color, own) in [("this service", OWN, true), ("a bare loop", BARE, false)] {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
@@ -46,6 +50,11 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, points: &[Point
         series.label(label).legend(move |(x, y)| Circle::new((x + 8, y), 4, color.filled()));
         chart.draw_series(line.map(|point| Circle::new(point, 4, color.filled()))).expect("it is drawn");
     }
-    let labels = chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw();
+    let labels = chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw();
     labels.expect("it is drawn");
 }
