@@ -3,16 +3,7 @@
 //! The cast: a [`Dialer`] that connects to permitted addresses only, TLS and a connection pool around it, and
 //! one deadline over everything from the look-up of the name to the last byte of the answer.
 
-use std::{
-    error::Error,
-    io,
-    iter::successors,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-    vec,
-};
+use std::{error::Error, io, iter::successors, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use common::{
@@ -23,21 +14,17 @@ use common::{
     signing_secret::SigningSecret,
     timestamp::Timestamp,
 };
-use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, StatusCode, Uri, body::Incoming, header};
+use hyper::{Request, Response, StatusCode, body::Incoming, header};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{
-        Client as HyperClient,
-        connect::{HttpConnector, dns::Name},
-    },
+    client::legacy::Client as HyperClient,
     rt::{TokioExecutor, TokioTimer},
 };
-use tower_service::Service;
 
 use crate::{
     delivery::Delivery,
+    dialer::{Dialer, Lookup, NoAddress},
     schedule::{Failure, Outcome, retry_after},
 };
 
@@ -45,9 +32,6 @@ use crate::{
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 /// A connection that waited longer is not used again: gateways forget idle connections without a word.
 const POOL_IDLE: Duration = Duration::from_secs(10);
-/// The share of the deadline that connecting to all addresses of a name may take together.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 /// Posts deliveries. Connections are kept and used again, across invocations too.
@@ -181,101 +165,6 @@ fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     wrapped.map(|error| error as &(dyn Error + 'static)).or_else(|| error.source())
 }
 
-/// Looks up the addresses of a name.
-pub(crate) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
-
-/// The look-up of the operating system.
-pub(crate) fn system_lookup() -> Lookup {
-    Arc::new(|name| {
-        Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
-    })
-}
-
-type BoxError = Box<dyn Error + Send + Sync>;
-
-/// Connects, to permitted addresses only. The addresses that are dialled are those that were checked: a name is
-/// looked up once for each connection, and nothing looks it up again.
-#[derive(Clone)]
-struct Dialer {
-    policy: Arc<DestinationPolicy>,
-    tcp: HttpConnector<GuardedLookup>,
-}
-
-impl Dialer {
-    fn new(policy: Arc<DestinationPolicy>, lookup: Lookup) -> Self {
-        let mut tcp = HttpConnector::new_with_resolver(GuardedLookup { policy: Arc::clone(&policy), lookup });
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        Self { policy, tcp }
-    }
-}
-
-impl Service<Uri> for Dialer {
-    type Response = <HttpConnector<GuardedLookup> as Service<Uri>>::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.tcp.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        // The connector dials a literal address without asking the resolver, so it is checked here.
-        let literal = uri.host().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
-        if let Some(Err(refused)) = literal.map(|address| self.policy.check_address(address)) {
-            return Box::pin(async move { Err(refused.into()) });
-        }
-        let connecting = self.tcp.call(uri);
-        Box::pin(async move { connecting.await.map_err(Into::into) })
-    }
-}
-
-/// A look-up that answers permitted addresses only.
-#[derive(Clone)]
-struct GuardedLookup {
-    policy: Arc<DestinationPolicy>,
-    lookup: Lookup,
-}
-
-/// A name that has no address.
-#[derive(Debug)]
-struct NoAddress;
-
-impl std::fmt::Display for NoAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the name has no address")
-    }
-}
-
-impl Error for NoAddress {}
-
-impl Service<Name> for GuardedLookup {
-    type Response = vec::IntoIter<SocketAddr>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let (policy, answer) = (Arc::clone(&self.policy), (self.lookup)(name.as_str().to_owned()));
-        Box::pin(async move {
-            let found = answer.await.map_err(|_resolver_error| NoAddress)?;
-            if found.is_empty() {
-                return Err(NoAddress.into());
-            }
-            let permitted: Vec<SocketAddr> = found
-                .into_iter()
-                .filter(|address| policy.check_address(*address).is_ok())
-                .map(|address| SocketAddr::new(address, 0))
-                .collect();
-            if permitted.is_empty() { Err(Refused::NotPublic.into()) } else { Ok(permitted.into_iter()) }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{
@@ -284,14 +173,16 @@ mod tests {
     };
 
     use common::id::TenantId;
+    use futures::future::BoxFuture;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use tokio::{
         io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
         net::TcpListener,
     };
+    use tower_service::Service;
 
     use super::*;
-    use crate::{delivery::Destination, event::JobEvent};
+    use crate::{delivery::Destination, dialer::system_lookup, event::JobEvent};
 
     fn tls(roots: rustls::RootCertStore) -> rustls::ClientConfig {
         rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())

@@ -33,8 +33,9 @@ use tokio::{
 };
 
 use crate::{
-    client::{Client, Target, system_lookup},
+    client::{Client, Target},
     delivery::{Death, Delivery, Destination},
+    dialer::system_lookup,
     event::{Audience, JobEvent, Malformed},
     observe::Tally,
     queue::Queues,
@@ -43,6 +44,7 @@ use crate::{
 
 mod client;
 mod delivery;
+mod dialer;
 mod event;
 mod observe;
 mod queue;

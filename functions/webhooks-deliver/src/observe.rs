@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What the attempts of a batch came to. Each has its log line at once; the metrics of all are emitted together,
-/// since a document for each costs more than the attempt's signatures.
+/// since a document for each costs more than the attempt's signatures. A process that dies loses those of its batch.
 #[derive(Default)]
 pub(crate) struct Tally(Mutex<Counts>);
 

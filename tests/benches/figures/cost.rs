@@ -228,7 +228,7 @@ fn tables(ways: &[[Way; 3]], attempts: f64) -> String {
     text + &format!("| **together** | {} |\n", together.join(" | "))
 }
 
-/// Two digits that count.
+/// As many digits as mean something.
 fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{:.0}", (value / 10.0).round() * 10.0),

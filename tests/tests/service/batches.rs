@@ -118,7 +118,12 @@ async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
-    let hanging = Rough::start(Manner::Hangs).await;
+    // Before its answer, and in the middle of it.
+    tokio::join!(table_hangs(Manner::Hangs), table_hangs(Manner::Drips));
+}
+
+async fn table_hangs(manner: Manner) {
+    let hanging = Rough::start(manner).await;
     let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", hanging.url().trim_end_matches('/'))]).await;
     let receiver = Receiver::start().await;
     let mut batch: Vec<_> = (0..9)
