@@ -1,11 +1,11 @@
 //! The HTTP side of a function: takes a Lambda request, finds the caller, parses the input, calls the handler,
 //! and makes the envelope, the headers and the log line. Nothing else in this crate names a status code.
 
-use std::{sync::Arc, time::Instant};
+use std::{convert::Infallible, future::ready, sync::Arc, time::Instant};
 
 use futures::future::BoxFuture;
 use lambda_http::{
-    Body, Request, RequestExt, Response,
+    Body, IntoResponse, Request, RequestExt, Response,
     http::{HeaderValue, Method, StatusCode, header},
     request::RequestContext,
 };
@@ -187,9 +187,19 @@ impl Function {
     pub async fn run(self) -> Result<(), lambda_http::Error> {
         let service = lambda_http::service_fn(move |request| {
             let function = self.clone();
-            async move { Ok::<_, std::convert::Infallible>(function.call(request).await) }
+            async move { Ok::<_, Infallible>(Finished(function.call(request).await)) }
         });
         lambda_http::run(service).await
+    }
+}
+
+/// A response that is text already. `lambda_http` would decode its body by the charset, with the tables of all charsets
+/// that there are: a twelfth of a binary.
+struct Finished(Response<Body>);
+
+impl IntoResponse for Finished {
+    fn into_response(self) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(ready(self.0))
     }
 }
 
