@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Item, Record, item, text},
+    dynamo::{Item, Record, item, query_all, text},
     error::{Error, Result},
     id::{KeyId, TenantId, UserId},
     name::Name,
@@ -172,21 +172,14 @@ impl ApiKeys {
     /// # Errors
     /// The read fails.
     pub async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
-        let pages = self
+        let query = self
             .dynamodb
             .query()
             .table_name(&self.table)
             .index_name(BY_ORGANIZATION)
             .key_condition_expression("organization_id = :organization")
             .expression_attribute_values(":organization", text(organization));
-        let items: Vec<Item> = pages
-            .into_paginator()
-            .items()
-            .send()
-            .collect::<Result<_, _>>()
-            .await
-            .map_err(Error::aws("listing API keys"))?;
-        items.iter().map(KeyRecord::from_item).collect()
+        query_all(query, "listing API keys").await?.iter().map(KeyRecord::from_item).collect()
     }
 
     /// Deletes a key. It stops working at once, in every function.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Item, Record, Transaction, boolean, delete_existing, item, number, put_new, text, transact},
+    dynamo::{Item, Record, Transaction, boolean, delete_existing, item, number, put_new, query_all, text, transact},
     endpoint_url::EndpointUrl,
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
@@ -144,7 +144,7 @@ impl Endpoints {
     }
 
     async fn query(&self, tenant: &TenantId, projection: &str) -> Result<Vec<Item>> {
-        let pages = self
+        let query = self
             .dynamodb
             .query()
             .table_name(&self.table)
@@ -154,7 +154,7 @@ impl Endpoints {
             .expression_attribute_values(":first", text("0"))
             .projection_expression(projection)
             .expression_attribute_names("#url", "url");
-        pages.into_paginator().items().send().collect::<Result<_, _>>().await.map_err(Error::aws("listing endpoints"))
+        query_all(query, "listing endpoints").await
     }
 
     /// The endpoint `id` of `tenant`, if there is one and it is active at this moment.

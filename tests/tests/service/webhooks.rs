@@ -49,6 +49,24 @@ async fn without_a_description_there_is_none_and_endpoints_are_active() {
     }
 }
 
+/// DynamoDB reads 1 MB of items at a time, what the answer leaves out included.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_more_than_a_page_is_whole() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com", "s").await;
+    let items = world.items("webhook-endpoints").await;
+    let endpoint = items.into_iter().find(|item| item["webhook_endpoint_id"].as_s() == Ok(&id)).expect("an endpoint");
+    for _ in 0..11 {
+        let mut item = endpoint.clone();
+        item.insert("webhook_endpoint_id".to_owned(), AttributeValue::S(uuid::Uuid::now_v7().to_string()));
+        item.insert("padding".to_owned(), AttributeValue::S("x".repeat(300_000)));
+        let put = world.stack.dynamodb_client().put_item().table_name("webhook-endpoints").set_item(Some(item));
+        put.send().await.expect("it is stored");
+    }
+    assert_eq!(list(&world, &tenant).await.len(), 12);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_are_listed_oldest_first() {
     let world = World::start().await;
