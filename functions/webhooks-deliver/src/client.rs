@@ -15,7 +15,11 @@ use common::{
     timestamp::Timestamp,
 };
 use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, StatusCode, body::Incoming, header};
+use hyper::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{self, HeaderName, HeaderValue},
+};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::Client as HyperClient,
@@ -32,7 +36,13 @@ use crate::{
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 /// A connection that waited longer is not used again: gateways forget idle connections without a word.
 const POOL_IDLE: Duration = Duration::from_secs(10);
+
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
+const BODY_SIGNATURE: HeaderName = HeaderName::from_static("x-webhook-signature");
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const STANDARD_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Posts deliveries. Connections are kept and used again, across invocations too.
 #[derive(Clone)]
@@ -107,15 +117,19 @@ fn request(
     timestamp: i64,
 ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
     let (id, body) = (&delivery.webhook_id, &delivery.body);
-    Request::post(target.url.url().as_str())
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::USER_AGENT, USER_AGENT)
-        .header("x-event-type", delivery.event.as_str())
-        .header("x-webhook-signature", body_signature(target.secret, body))
-        .header("webhook-id", id)
-        .header("webhook-timestamp", timestamp)
-        .header("webhook-signature", standard_signature(target.secret, id, timestamp, body))
-        .body(Full::new(body.clone()))
+    let mut request = Request::new(Full::new(body.clone()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = target.url.as_str().parse()?;
+    *request.headers_mut() = HeaderMap::from_iter([
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
+        (EVENT_TYPE, HeaderValue::from_static(delivery.event.as_str())),
+        (BODY_SIGNATURE, body_signature(target.secret, body).try_into()?),
+        (ID, id.try_into()?),
+        (TIMESTAMP, timestamp.into()),
+        (STANDARD_SIGNATURE, standard_signature(target.secret, id, timestamp, body).try_into()?),
+    ]);
+    Ok(request)
 }
 
 /// A 2xx counts once the response is complete, or has more bytes than anyone wants to read. The body of another

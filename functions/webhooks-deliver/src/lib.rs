@@ -170,7 +170,8 @@ impl Batch {
             self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
         );
         let read = async || {
-            let read = store.active(tenant).await.inspect_err(|error| observe::unread(tenant, error));
+            // Boxed: the SDK's futures have thousands of bytes, and each record of a batch has room for its own.
+            let read = Box::pin(store.active(tenant)).await.inspect_err(|error| observe::unread(tenant, error));
             read.ok().map(Arc::from)
         };
         cell.get_or_init(read).await.clone().ok_or(Error::Busy)
@@ -229,7 +230,7 @@ impl App {
             Destination::Callback { url, secret } => {
                 self.attempt(delivery, Target { url: &url, secret: &secret }, batch).await?;
             }
-            Destination::Endpoint(id) => match self.endpoints.find_active(&delivery.tenant, id).await? {
+            Destination::Endpoint(id) => match Box::pin(self.endpoints.find_active(&delivery.tenant, id)).await? {
                 Some(receiver) => self.attempt(delivery, Target::of(&receiver), batch).await?,
                 None => observe::ended(&delivery),
             },
@@ -250,7 +251,7 @@ impl App {
         drop(slot);
         delivery.attempts = delivery.attempts.saturating_add(1);
         batch.tally.attempt(&delivery, outcome, started.elapsed(), Timestamp::now());
-        match next_step(outcome, delivery.attempts, &self.schedule, random::fraction()) {
+        match next_step(outcome, delivery.attempts, &self.schedule, random::fraction) {
             Step::Done => Ok(()),
             Step::RetryAfter(delay) => {
                 let now = Timestamp::now();

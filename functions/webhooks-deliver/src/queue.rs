@@ -61,15 +61,10 @@ impl Queues {
     }
 
     async fn send(&self, queue: &str, tenant: &TenantId, message: String, delay: i32) -> Result<()> {
-        self.sqs
-            .send_message()
-            .queue_url(queue)
-            .message_body(message)
-            .message_group_id(tenant.as_str())
-            .delay_seconds(delay)
-            .send()
-            .await
-            .map_err(Error::aws("sending a message"))?;
+        let send = self.sqs.send_message().queue_url(queue).message_body(message);
+        let send = send.message_group_id(tenant.as_str()).delay_seconds(delay).send();
+        // Boxed: it has thousands of bytes, and each attempt has room for it where one in a hundred needs it.
+        Box::pin(send).await.map_err(Error::aws("sending a message"))?;
         Ok(())
     }
 }

@@ -68,8 +68,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 const JITTER: f64 = 0.2;
 
 /// What follows the attempt number `attempt` (1 is the first) that ended with `outcome`. `schedule` has the
-/// delays after the first attempt, the second, and so on; `jitter` is in `0.0..1.0`.
-pub(crate) fn next_step(outcome: Outcome, attempt: u32, schedule: &[Duration], jitter: f64) -> Step {
+/// delays after the first attempt, the second, and so on; `jitter` gives a number in `0.0..1.0`.
+pub(crate) fn next_step(outcome: Outcome, attempt: u32, schedule: &[Duration], jitter: impl FnOnce() -> f64) -> Step {
     let failure = match outcome {
         Outcome::Delivered(_) => return Step::Done,
         Outcome::Failed(failure) => failure,
@@ -78,9 +78,9 @@ pub(crate) fn next_step(outcome: Outcome, attempt: u32, schedule: &[Duration], j
     match (failure, schedule.get(place)) {
         (Failure::Status(410, _), _) | (_, None) => Step::Dead(failure),
         (Failure::Status(429 | 503, Some(asked)), Some(delay)) => {
-            Step::RetryAfter(with_jitter(*delay, jitter).max(asked.min(MAX_RETRY_AFTER)))
+            Step::RetryAfter(with_jitter(*delay, jitter()).max(asked.min(MAX_RETRY_AFTER)))
         }
-        (_, Some(delay)) => Step::RetryAfter(with_jitter(*delay, jitter)),
+        (_, Some(delay)) => Step::RetryAfter(with_jitter(*delay, jitter())),
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     const SCHEDULE: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(300), Duration::from_secs(1800)];
 
     fn after(failure: Failure, attempt: u32) -> Step {
-        next_step(Outcome::Failed(failure), attempt, &SCHEDULE, 0.0)
+        next_step(Outcome::Failed(failure), attempt, &SCHEDULE, || 0.0)
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn success_ends_it_and_gone_ends_it_too() {
-        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, 0.0), Step::Done);
+        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, || 0.0), Step::Done);
         let gone = Failure::Status(410, Some(Duration::from_secs(1)));
         assert_eq!(after(gone, 1), Step::Dead(gone));
     }
@@ -155,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn jitter_adds_up_to_a_fifth(attempt in 1_u32..4, jitter in 0.0..1.0) {
-            let Step::RetryAfter(delay) = next_step(Outcome::Failed(Failure::Dns), attempt, &SCHEDULE, jitter) else {
+            let Step::RetryAfter(delay) = next_step(Outcome::Failed(Failure::Dns), attempt, &SCHEDULE, || jitter) else {
                 unreachable!("the schedule has three delays")
             };
             let base = SCHEDULE[attempt as usize - 1];
