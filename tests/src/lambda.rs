@@ -84,11 +84,27 @@ impl Lambda {
 
     /// Hands an event over. Returns the answer, or the report of an error, once the function asks for the next event.
     pub async fn invoke(&mut self, event: String) -> String {
-        self.events.send(event).await.expect("a running server");
-        let answer =
-            timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").expect("a running server");
-        self.wait_until_idle().await;
-        answer
+        self.invoke_all(vec![event]).await.remove(0)
+    }
+
+    /// Hands events over, the next as soon as the function asks for it. Returns the answers.
+    pub async fn invoke_all(&mut self, events: Vec<String>) -> Vec<String> {
+        let (sender, mut answers) = (self.events.clone(), Vec::with_capacity(events.len()));
+        let expected = events.len();
+        let send = async {
+            for event in events {
+                sender.send(event).await.expect("a running server");
+            }
+        };
+        let receive = async {
+            while answers.len() < expected {
+                let answer = timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time");
+                answers.push(answer.expect("a running server"));
+                self.wait_until_idle().await;
+            }
+        };
+        tokio::join!(send, receive);
+        answers
     }
 
     /// The CPU time of all its threads so far, to the nanosecond.

@@ -1,11 +1,6 @@
 //! The binaries under measure, built as they are shipped.
 
-use std::{
-    collections::HashMap,
-    io::Write,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::HashMap, io::Write, path::PathBuf, process::Command};
 
 use flate2::{Compression, write::DeflateEncoder};
 
@@ -39,19 +34,21 @@ pub(crate) struct Binaries {
 impl Binaries {
     /// Builds each function on its own, as it is deployed: built together, they would share each other's features. A
     /// quick run takes that as near enough, and twice the cores.
+    ///
+    /// In a folder of their own: the benchmark's profile and theirs would take turns with the same artifacts.
     pub(crate) fn build(effort: Effort) -> Self {
+        // This is target/release/deps/figures-...
+        let this = std::env::current_exe().expect("a path");
+        let target = this.ancestors().nth(3).expect("a target folder").join("shipped");
         let packages: Vec<_> = HTTP_FUNCTIONS.into_iter().chain([DELIVER, "baseline"]).collect();
         for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
             let cargo = std::env::var_os("CARGO").expect("cargo runs the benchmark");
             let mut build = Command::new(cargo);
-            build.args(["build", "--locked", "--release", "--quiet"]);
+            build.args(["build", "--locked", "--release", "--quiet", "--target-dir"]).arg(&target);
             build.args(packages.iter().flat_map(|package| ["--package", package]));
             assert!(build.status().expect("cargo starts").success(), "{packages:?} are built");
         }
-        // This is target/release/deps/figures-...
-        let this = std::env::current_exe().expect("a path");
-        let folder = this.parent().and_then(Path::parent).expect("a target folder");
-        Self { folder: folder.to_owned() }
+        Self { folder: target.join("release") }
     }
 
     /// The binary of this name.

@@ -124,7 +124,7 @@ impl Process {
         };
         let (records, event) = (messages.len(), batch(queue, messages));
         let (before, cpu, started) = (seen(self), self.lambda.cpu(), Instant::now());
-        deliver(&mut self.lambda, event).await;
+        deliver(&mut self.lambda, [event]).await;
         let (wall, cpu) = (started.elapsed(), self.lambda.cpu() - cpu);
         let after = seen(self);
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
