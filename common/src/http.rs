@@ -194,7 +194,7 @@ impl Function {
 }
 
 /// A response that is text already. `lambda_http` would decode its body by the charset, with the tables of all charsets
-/// that there are: a twelfth of a binary.
+/// that there are: 200 KB of a binary.
 struct Finished(Response<Body>);
 
 impl IntoResponse for Finished {

@@ -119,7 +119,7 @@ fn request(
     let (id, body) = (&delivery.webhook_id, &delivery.body);
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = target.url.as_str().parse()?;
+    *request.uri_mut() = target.url.url().as_str().parse()?;
     *request.headers_mut() = HeaderMap::from_iter([
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
@@ -297,6 +297,15 @@ mod tests {
             assert_eq!(post(&client, &format!("http://127.0.0.1:{port}/")).await, Outcome::Delivered(200));
         }
         assert_eq!(connections.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_url_is_requested_as_it_was_understood_not_as_it_was_written() {
+        let (port, _) = server("127.0.0.1:0", 1).await;
+        let (client, asked) = client(vec![vec!["127.0.0.1"]], rustls::RootCertStore::empty());
+        let url = format!("http:\\\\b\u{fc}cher.example:{port}\\hook");
+        assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]

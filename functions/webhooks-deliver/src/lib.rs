@@ -55,8 +55,8 @@ mod schedule;
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 /// SQS may hand a message over a little before its delay is over; that is not worth another hop.
 const EARLY: i64 = 1000;
-/// Attempts that are signed before the connections get to send them. Where a thousand are, the first have left the
-/// processor's caches before they are sent, and the receivers wait for the last: two thirds of the throughput.
+/// Attempts that are signed before the connections get to send them. Where it is a thousand, the first have left the
+/// processor's caches by then, and their receivers wait for the last: that costs a third of the throughput.
 const AT_A_TURN: usize = 8;
 
 /// The function, ready to be called. Cloning is cheap.
@@ -72,7 +72,7 @@ struct App {
     schedule: Vec<Duration>,
     /// Attempts that may be under way at once.
     slots: Semaphore,
-    /// Attempts that may be about to start: those before them are on their way by then.
+    /// Attempts that may be about to start: the next have to wait until these are on their way.
     turns: Semaphore,
 }
 
