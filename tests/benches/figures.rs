@@ -39,9 +39,9 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// `runs`, or a tenth of them.
+    /// `runs`, or a tenth of them; but at least five, since the median of two is the noise of one.
     fn runs(self, runs: usize) -> usize {
-        if self.quick { (runs / 10).max(2) } else { runs }
+        if self.quick { (runs / 10).max(5) } else { runs }
     }
 }
 
