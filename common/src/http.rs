@@ -155,7 +155,7 @@ impl Function {
     }
 
     /// Answers one request. Whatever happens, there is an answer, and one line in the log.
-    pub async fn call(&self, request: Request) -> Response<Body> {
+    pub async fn call(&self, request: Request) -> Finished {
         let started = Instant::now();
         let request_id = request.lambda_context_ref().map(|context| context.request_id.clone()).unwrap_or_default();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -177,7 +177,7 @@ impl Function {
         } else {
             tracing::info!(request_id, %method, path, tenant, status, code, duration_ms, "request");
         }
-        response
+        Finished(response)
     }
 
     /// Serves requests from Lambda until the environment is shut down.
@@ -187,7 +187,7 @@ impl Function {
     pub async fn run(self) -> Result<(), lambda_http::Error> {
         let service = lambda_http::service_fn(move |request| {
             let function = self.clone();
-            async move { Ok::<_, Infallible>(Finished(function.call(request).await)) }
+            async move { Ok::<_, Infallible>(function.call(request).await) }
         });
         lambda_http::run(service).await
     }
@@ -195,7 +195,7 @@ impl Function {
 
 /// A response that is text already. `lambda_http` would decode its body by the charset, with the tables of all charsets
 /// that there are: 200 KB of a binary.
-struct Finished(Response<Body>);
+pub struct Finished(Response<Body>);
 
 impl IntoResponse for Finished {
     fn into_response(self) -> BoxFuture<'static, Response<Body>> {

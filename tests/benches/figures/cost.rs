@@ -233,8 +233,12 @@ fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{:.0}", (value / 10.0).round() * 10.0),
         value if value >= 10.0 => format!("{value:.0}"),
-        value if value >= 1.0 => format!("{value:.1}").trim_end_matches(".0").to_owned(),
-        value if value >= 0.1 => format!("{value:.2}").trim_end_matches('0').to_owned(),
-        value => format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+        value if value >= 1.0 => trimmed(&format!("{value:.1}")),
+        value if value >= 0.1 => trimmed(&format!("{value:.2}")),
+        value => trimmed(&format!("{value:.3}")),
     }
+}
+
+fn trimmed(number: &str) -> String {
+    number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
