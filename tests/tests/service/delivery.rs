@@ -272,21 +272,24 @@ async fn a_malformed_message_ends_in_the_dead_letter_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hanging_receiver_has_its_time_and_delays_nobody() {
+async fn hanging_receivers_have_their_time_and_delay_nobody() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let url = format!("http://{}/", hanging.local_addr().expect("an address"));
-    world.endpoint(&tenant, &url, "s").await;
+    // More than are signed at a time: none of them may keep the turn of another.
+    for number in 0..12 {
+        let url = format!("http://{}/{number}", hanging.local_addr().expect("an address"));
+        world.endpoint(&tenant, &url, "s").await;
+    }
     let healthy = Receiver::start().await;
     world.endpoint(&tenant, &healthy.url("/"), "s").await;
     world.enqueue("job-events", event(&tenant, "j").to_string()).await;
     let started = tokio::time::Instant::now();
     world.stack.poll("job-events").await.expect("a step");
-    assert!(started.elapsed() >= Duration::from_secs(1), "the hanging receiver had its second");
-    assert_eq!(delayed(&world).await, 1, "and gets another attempt");
+    assert!(started.elapsed() >= Duration::from_secs(1), "the hanging receivers had their second");
+    assert_eq!(delayed(&world).await, 12, "and get another attempt");
     assert!(
         healthy.received().await[0].at - started < Duration::from_millis(900),
-        "the healthy one did not wait for it"
+        "the healthy one did not wait for them"
     );
 }
