@@ -1,6 +1,6 @@
 //! The settings of a function. Nothing else reads the environment.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 /// Where a function's settings come from: in Lambda the process environment, in the local runner and the
 /// tests exactly the variables that the template gives to that function.
@@ -44,6 +44,36 @@ impl Env {
         self.required(name)?.trim().parse().map_err(|error| ConfigError::new(name, format!("does not parse: {error}")))
     }
 
+    /// The number in the variable `name`, which must be in `range`.
+    ///
+    /// # Errors
+    /// It is not set, does not parse, or is out of range.
+    pub fn number<T>(&self, name: &'static str, range: RangeInclusive<T>) -> Result<T, ConfigError>
+    where
+        T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
+    {
+        let number = self.parsed(name)?;
+        if range.contains(&number) { Ok(number) } else { Err(out_of_range(name, &number, &range)) }
+    }
+
+    /// The numbers in the variable `name`, comma-separated as in [`Env::list`], each in `range`, at most `most`.
+    ///
+    /// # Errors
+    /// It is not set, one of them does not parse or is out of range, or there are too many.
+    pub fn numbers<T>(&self, name: &'static str, range: &RangeInclusive<T>, most: usize) -> Result<Vec<T>, ConfigError>
+    where
+        T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
+    {
+        let numbers = self.list(name)?;
+        if numbers.len() > most {
+            return Err(ConfigError::new(name, format!("has {} numbers and may have {most}", numbers.len())));
+        }
+        match numbers.iter().find(|number| !range.contains(number)) {
+            None => Ok(numbers),
+            Some(number) => Err(out_of_range(name, number, range)),
+        }
+    }
+
     /// The comma-separated list in the variable `name`. Empty is the empty list; it must be set all the same,
     /// so that a function never runs with a setting that nobody gave.
     ///
@@ -66,6 +96,10 @@ impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Env")
     }
+}
+
+fn out_of_range<T: fmt::Display>(name: &'static str, number: &T, range: &RangeInclusive<T>) -> ConfigError {
+    ConfigError::new(name, format!("is {number} and must be from {} to {}", range.start(), range.end()))
 }
 
 /// A setting that is missing or does not parse. It stops the function at its start.
@@ -104,6 +138,19 @@ mod tests {
         assert_eq!(missing.to_string(), "environment variable USERS_TABLE is not set");
         let garbage = env(Some("many")).parsed::<u32>("MAX_ENDPOINTS_PER_TENANT").expect_err("not a number");
         assert!(garbage.to_string().starts_with("environment variable MAX_ENDPOINTS_PER_TENANT does not parse"));
+    }
+
+    #[test]
+    fn a_number_out_of_its_range_is_refused_with_the_range() {
+        assert_eq!(env(Some("400")).number("MAX_CONCURRENT_ATTEMPTS", 1..=400).expect("the last"), 400);
+        for (value, problem) in [("0", "is 0 and must be from 1 to 400"), ("401", "is 401 and must be from 1 to 400")] {
+            let error = env(Some(value)).number("MAX_CONCURRENT_ATTEMPTS", 1..=400).expect_err(value);
+            assert_eq!(error.to_string(), format!("environment variable MAX_CONCURRENT_ATTEMPTS {problem}"));
+        }
+        let schedule = |value| env(Some(value)).numbers("RETRY_SCHEDULE", &(1..=60), 3);
+        assert_eq!(schedule("1,60").expect("both ends"), [1, 60]);
+        assert!(schedule("").expect("none").is_empty());
+        assert!(schedule("1,61").is_err() && schedule("0").is_err() && schedule("1,1,1,1").is_err());
     }
 
     #[test]

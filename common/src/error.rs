@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt};
 
-use crate::{issue::Issue, name::Slug};
+use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 /// The result of everything that a request can ask for.
@@ -18,6 +18,8 @@ pub enum Error {
     Invalid(Vec<Issue>),
     /// No, a wrong, or an expired credential.
     Unauthorized,
+    /// An API key where only a session will do.
+    SessionRequired,
     /// A sign-in with an email and a password that do not belong together.
     WrongPassword,
     /// A good credential that does not reach this far; why.
@@ -53,14 +55,17 @@ pub enum Conflict {
 }
 
 /// Why a known caller may not do something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The user's email address is not verified yet.
     EmailNotVerified,
     /// Only an owner of the organization may do this.
     OwnersOnly,
-    /// A cookie came with a state-changing call from an origin that is not ours.
-    Origin,
+    /// A state-changing call came from the page of an origin that is not ours.
+    Origin {
+        /// Ours.
+        expected: BaseUrl,
+    },
 }
 
 impl Error {

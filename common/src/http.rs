@@ -1,20 +1,25 @@
-//! The HTTP side of a function: takes a Lambda request, finds the caller, parses the input, calls the handler,
+//! The HTTP side of a function: takes an event of API Gateway, finds the caller, parses the input, calls the handler,
 //! and makes the envelope, the headers and the log line. Nothing else in this crate names a status code.
 
-use std::{convert::Infallible, future::ready, sync::Arc, time::Instant};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use lambda_http::{
-    Body, IntoResponse, Request, RequestExt, Response,
+    LambdaEvent,
+    aws_lambda_events::apigw::ApiGatewayV2httpResponse,
     http::{HeaderValue, Method, StatusCode, header},
-    request::RequestContext,
+    lambda_runtime, service_fn,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::event::Request;
 pub use self::{
+    event::Event,
     fields::{Fields, Rejected},
-    plain::{Call, Caller, Page, Reply},
+    origins::Origins,
+    plain::{Call, Caller, Form, Page, Reply, Route},
+    status::Failure,
 };
 use crate::{
     api_keys::{ApiKey, ApiKeys, KeyHolder},
@@ -23,20 +28,24 @@ use crate::{
     error::{Error, Result},
 };
 
+mod event;
 mod fields;
+mod origins;
 mod plain;
 mod rpc;
 mod status;
 
-pub use status::Failure;
-
 /// A body may have this many bytes; a longer one is refused before anything is parsed.
 const MAX_BODY_BYTES: usize = 64 * 1024;
+
+type Response = lambda_http::http::Response<String>;
 
 /// An HTTP function, ready to be called. Cloning is cheap.
 #[derive(Clone)]
 pub struct Function {
     answer: Arc<dyn Fn(Request) -> BoxFuture<'static, Answer> + Send + Sync>,
+    /// How the function's routes say that something failed.
+    refuse: fn(Failure) -> Answer,
 }
 
 /// What a route answers: fields, and perhaps cookies.
@@ -47,7 +56,7 @@ pub trait Output: Serialize + Send {
     }
 }
 
-/// The answer of a route that has nothing to tell but that it is done.
+/// The answer of a route that has nothing to report but that it is done.
 #[derive(Serialize)]
 pub struct Done {
     success: bool,
@@ -66,14 +75,23 @@ impl Output for Done {}
 
 /// An answer before it gets the headers that every answer has, with what the log says about it.
 struct Answer {
-    response: Response<Body>,
+    response: Response,
     failure: Option<Failure>,
+    /// The route as the code has it, never the path as it came: a mangled link has its token in the path.
+    route: Option<&'static str>,
     tenant: Option<String>,
 }
 
+impl Answer {
+    fn of(response: Response) -> Self {
+        Self { response, failure: None, route: None, tenant: None }
+    }
+}
+
 impl Function {
-    /// A `POST /v1/...` route that anyone may call. The handler is told where the API is reached.
+    /// The `POST /v1/...` route `route`, which anyone may call. The handler gets the URL that the API is reached at.
     pub fn public<A, I, O, F>(
+        route: &'static str,
         app: A,
         base_url: Option<BaseUrl>,
         parse: fn(&A, &mut Fields) -> Result<I, Rejected>,
@@ -86,20 +104,21 @@ impl Function {
         F: Future<Output = Result<O>> + Send + 'static,
     {
         let app = Arc::new(app);
-        Self::new(move |request| {
-            let (app, base) = (Arc::clone(&app), base_of(&request, base_url.as_ref()));
+        Self::new(rpc::refuse, move |request| {
+            let (app, base) = (Arc::clone(&app), request.base(base_url.as_ref()));
             async move {
                 let answer = async {
                     let input = rpc::input(&request, |fields| parse(&app, fields))?;
                     Ok(handle(Arc::clone(&app), base, input).await?)
                 };
-                rpc::answer(answer.await, None)
+                Answer { route: Some(route), ..rpc::answer(answer.await) }
             }
         })
     }
 
-    /// A `POST /v1/...` route that needs an API key.
+    /// The `POST /v1/...` route `route`, which needs an API key.
     pub fn with_api_key<A, I, O, F>(
+        route: &'static str,
         app: A,
         keys: ApiKeys,
         parse: fn(&A, &mut Fields) -> Result<I, Rejected>,
@@ -112,7 +131,7 @@ impl Function {
         F: Future<Output = Result<O>> + Send + 'static,
     {
         let (app, keys) = (Arc::new(app), Arc::new(keys));
-        Self::new(move |request| {
+        Self::new(rpc::refuse, move |request| {
             let (app, keys) = (Arc::clone(&app), Arc::clone(&keys));
             async move {
                 let mut tenant = None;
@@ -124,42 +143,43 @@ impl Function {
                     Ok(handle(Arc::clone(&app), caller, input).await?)
                 };
                 let outcome = answer.await;
-                rpc::answer(outcome, tenant)
+                Answer { route: Some(route), tenant, ..rpc::answer(outcome) }
             }
         })
     }
 
-    /// Routes of plain JSON, without the envelope: `route` finds a handler by method and path.
-    pub fn plain<A, F>(app: A, base_url: Option<BaseUrl>, route: fn(Arc<A>, Call) -> F) -> Self
+    /// Routes of plain JSON, without the envelope. A `POST` from an origin that is neither ours nor one of `origins` is
+    /// refused.
+    pub fn plain<A>(app: A, origins: Origins, routes: &'static [Route<A>]) -> Self
     where
         A: Send + Sync + 'static,
-        F: Future<Output = Result<Reply, Failure>> + Send + 'static,
     {
-        let app = Arc::new(app);
-        Self::new(move |request| {
-            let (app, base) = (Arc::clone(&app), base_of(&request, base_url.as_ref()));
-            async move {
-                plain::answer(match Call::of(request, base) {
-                    Ok(call) => route(app, call).await,
-                    Err(failure) => Err(failure),
-                })
-            }
+        let (app, origins) = (Arc::new(app), Arc::new(origins));
+        Self::new(plain::refuse, move |request| {
+            let (app, origins) = (Arc::clone(&app), Arc::clone(&origins));
+            async move { plain::answer(app.as_ref(), routes, request, &origins).await }
         })
     }
 
-    fn new<F>(answer: impl Fn(Request) -> F + Send + Sync + 'static) -> Self
+    fn new<F>(refuse: fn(Failure) -> Answer, answer: impl Fn(Request) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        Self { answer: Arc::new(move |request| Box::pin(answer(request))) }
+        Self { answer: Arc::new(move |request| Box::pin(answer(request))), refuse }
     }
 
     /// Answers one request. Whatever happens, there is an answer, and one line in the log.
-    pub async fn call(&self, request: Request) -> Finished {
+    pub async fn call(&self, event: LambdaEvent<Event>) -> ApiGatewayV2httpResponse {
         let started = Instant::now();
-        let request_id = request.lambda_context_ref().map(|context| context.request_id.clone()).unwrap_or_default();
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let answer = (self.answer)(request).await;
+        let request_id = event.context.request_id;
+        let answer = match event.payload.request() {
+            // A panic costs one request, not the process and the requests that are waiting for it.
+            Ok(request) => AssertUnwindSafe(async { (self.answer)(request).await })
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|_panic| (self.refuse)(Error::Internal("the handler panicked".to_owned()).into())),
+            Err(failure) => (self.refuse)(failure),
+        };
         let mut response = answer.response;
         // Answers hold tokens and keys.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -171,13 +191,13 @@ impl Function {
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = answer.failure.as_ref().map_or("OK", Failure::code);
-        let tenant = answer.tenant.unwrap_or_default();
+        let (route, tenant) = (answer.route.unwrap_or("none"), answer.tenant.unwrap_or_default());
         if let Some(Failure::Domain(Error::Internal(cause))) = answer.failure {
-            tracing::error!(request_id, %method, path, tenant, status, code, duration_ms, cause, "request");
+            tracing::error!(request_id, route, tenant, status, code, duration_ms, cause, "request");
         } else {
-            tracing::info!(request_id, %method, path, tenant, status, code, duration_ms, "request");
+            tracing::info!(request_id, route, tenant, status, code, duration_ms, "request");
         }
-        Finished(response)
+        event::response(response)
     }
 
     /// Serves requests from Lambda until the environment is shut down.
@@ -185,21 +205,11 @@ impl Function {
     /// # Errors
     /// The Lambda runtime ends.
     pub async fn run(self) -> Result<(), lambda_http::Error> {
-        let service = lambda_http::service_fn(move |request| {
+        let service = service_fn(move |event| {
             let function = self.clone();
-            async move { Ok::<_, Infallible>(function.call(request).await) }
+            async move { Ok::<_, std::convert::Infallible>(function.call(event).await) }
         });
-        lambda_http::run(service).await
-    }
-}
-
-/// A response that is text already. `lambda_http` would decode its body by the charset, with the tables of all charsets
-/// that there are: 200 KB of a binary.
-pub struct Finished(Response<Body>);
-
-impl IntoResponse for Finished {
-    fn into_response(self) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(ready(self.0))
+        lambda_runtime::run(service).await
     }
 }
 
@@ -215,35 +225,23 @@ pub async fn serve(
     function(&env)?.run().await
 }
 
-/// The configured base URL, else the domain that the request came to. API Gateway puts only a domain there that
-/// is mapped to this API, whatever the `Host` header says.
-fn base_of(request: &Request, configured: Option<&BaseUrl>) -> BaseUrl {
-    configured.cloned().unwrap_or_else(|| match request.request_context_ref() {
-        Some(RequestContext::ApiGatewayV2(context)) => {
-            BaseUrl::of_domain(context.domain_name.as_deref().unwrap_or("localhost"))
-        }
-        _ => BaseUrl::of_domain("localhost"),
-    })
-}
-
 /// Who calls, by the `x-api-key` header. A missing, malformed, unknown and revoked key get the same answer.
 async fn key_holder(keys: &ApiKeys, request: &Request) -> Result<KeyHolder> {
-    let key = request.headers().get("x-api-key").and_then(|value| value.to_str().ok()).and_then(ApiKey::parse);
-    let holder = match key {
+    let holder = match request.header("x-api-key").and_then(ApiKey::parse) {
         Some(key) => keys.holder(&key).await?,
         None => None,
     };
     holder.ok_or(Error::Unauthorized)
 }
 
-fn json_response(status: StatusCode, body: String) -> Response<Body> {
-    let mut response = Response::new(Body::Text(body));
+fn json_response(status: StatusCode, body: String) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn add_cookies(response: &mut Response<Body>, cookies: &[String]) {
+fn add_cookies(response: &mut Response, cookies: &[String]) {
     for cookie in cookies.iter().filter_map(|cookie| HeaderValue::from_str(cookie).ok()) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }

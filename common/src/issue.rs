@@ -1,5 +1,7 @@
 //! What is wrong with an input, field by field.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// One problem of an input, as `data.issues` lists it.
@@ -11,6 +13,15 @@ pub struct Issue {
     pub path: Vec<String>,
     /// The problem in words. Never holds the value.
     pub message: String,
+}
+
+/// "password: must have at least 8 characters".
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut message = self.message.chars();
+        let first = message.next().unwrap_or_default().to_ascii_lowercase();
+        write!(f, "{}: {first}{}", self.path.join("."), message.as_str())
+    }
 }
 
 /// The kinds of problem, as zod (and so every oRPC client) names them.

@@ -1,6 +1,6 @@
 //! The log of a function: one JSON object a line on standard output, where Lambda takes it to CloudWatch.
 
-use std::{fmt, io};
+use std::{fmt, io, panic};
 
 use serde::Serialize;
 use tracing::{
@@ -19,11 +19,12 @@ use tracing_subscriber::{
 
 use crate::{config::Env, metrics, timestamp::Timestamp};
 
-/// Starts logging. The level is in `AWS_LAMBDA_LOG_LEVEL`, as Lambda's own logging controls set it; without it,
+/// Starts logging, panics too. The level is in `AWS_LAMBDA_LOG_LEVEL`, as Lambda's own logging controls set it; without it,
 /// `INFO`.
 pub fn init(env: &Env) {
     let level = env.optional("AWS_LAMBDA_LOG_LEVEL").and_then(|level| level.parse().ok());
     subscriber(level.unwrap_or(LevelFilter::INFO), io::stdout).init();
+    panic::set_hook(Box::new(|panic| tracing::error!(%panic, "panic")));
 }
 
 /// What writes the log to `writer`. A `level` below `INFO` is for our own code: what the libraries tell there

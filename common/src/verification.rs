@@ -10,6 +10,7 @@ use crate::{
     config::{ConfigError, Env},
     dynamo::{Item, Record, Transaction, boolean, item, number, text, transact},
     error::{Error, Result},
+    id::UserId,
     timestamp::Timestamp,
     token::Token,
     users::{User, user_key},
@@ -63,6 +64,14 @@ impl Verifications {
         Ok(token)
     }
 
+    /// Whether [`Verifications::verify`] would take `token`.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn holds(&self, token: &Token, now: Timestamp) -> Result<bool> {
+        Ok(self.user(token, now).await?.is_some())
+    }
+
     /// Marks the email of the token's user as verified and uses the token up: all or nothing, so of two at once
     /// one succeeds. `false` for a token that is unknown, used or expired.
     ///
@@ -70,24 +79,17 @@ impl Verifications {
     /// A read or the write fails.
     pub async fn verify(&self, token: &Token, now: Timestamp) -> Result<bool> {
         let doing = "verifying an email";
-        let key = item([("token_hash", text(token.hash().as_str()))]);
-        let found = self.dynamodb.get_item().table_name(&self.tokens).set_key(Some(key.clone()));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?;
-        let Some(found) = found.item else { return Ok(false) };
-        let record = Record::new("verification", &found);
-        if record.text("kind")? != KIND {
-            return Ok(false);
-        }
+        let Some(user) = self.user(token, now).await? else { return Ok(false) };
         let use_up = Delete::builder()
             .table_name(&self.tokens)
-            .set_key(Some(key))
+            .key("token_hash", text(token.hash().as_str()))
             .condition_expression("expires_at > :now")
             .expression_attribute_values(":now", number(now.as_second()))
             .build()
             .map_err(Error::internal(doing))?;
         let mark = Update::builder()
             .table_name(&self.users)
-            .key("pk", text(user_key(record.parsed("user_id")?)))
+            .key("pk", text(user_key(user)))
             .condition_expression("attribute_exists(pk)")
             .update_expression("SET email_verified = :true")
             .expression_attribute_values(":true", boolean(true))
@@ -98,5 +100,17 @@ impl Verifications {
             TransactWriteItem::builder().update(mark).build(),
         ];
         Ok(transact(&self.dynamodb, writes, doing).await? == Transaction::Committed)
+    }
+
+    /// Whose email `token` verifies, unless it ended before `now`.
+    async fn user(&self, token: &Token, now: Timestamp) -> Result<Option<UserId>> {
+        let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
+        let found = found.consistent_read(true).send().await.map_err(Error::aws("reading a verification"))?;
+        let Some(found) = found.item else { return Ok(None) };
+        let record = Record::new("verification", &found);
+        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
+            return Ok(None);
+        }
+        record.parsed("user_id").map(Some)
     }
 }

@@ -49,10 +49,12 @@ async fn tell(stack: &Stack) -> Result<()> {
     let tenant = text(&account, "/json/organizationId")?;
     let cookie = text(&account, "/json/setCookie/0")?.split(';').next().unwrap_or_default();
 
-    say("2. She opens the link in the mail.");
+    say("2. She opens the link in the mail, and presses the button of the page.");
     let mails: Value = client.get(format!("{}/messages", stack.mail())).send().await?.json().await?;
     let link = find_link(text(&mails, "/0/text")?, api).context("the mail has no link to the API")?;
     shown(client.get(link)).await?;
+    let (page, token) = link.split_once("?token=").context("the link has no token")?;
+    shown(client.post(page).header("origin", api).form(&[("token", token)])).await?;
 
     say("3. With a verified address, she issues an API key.");
     let create_key = client.post(format!("{api}/api/auth/api-key/create")).header("cookie", cookie);

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    convert::Infallible,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -10,7 +9,6 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use aws_lambda_events::sqs::SqsEvent;
 use common::config::Env;
-use lambda_http::{Adapter, Request, Service, request::LambdaRequest, service_fn};
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde_json::Value;
 
@@ -51,14 +49,8 @@ impl Handler {
     async fn call(self, event: Value, context: Context) -> Result<Value> {
         match self {
             Self::Http(function) => {
-                // The types that `lambda_http::run` puts between the runtime and the function.
-                let service = service_fn(move |request: Request| {
-                    let function = function.clone();
-                    async move { Ok::<_, Infallible>(function.call(request).await) }
-                });
-                let payload: LambdaRequest = serde_json::from_value(event)?;
-                let answer = Adapter::from(service).call(LambdaEvent::new(payload, context)).await?;
-                Ok(serde_json::to_value(answer)?)
+                let payload = serde_json::from_value(event)?;
+                Ok(serde_json::to_value(function.call(LambdaEvent::new(payload, context)).await)?)
             }
             Self::Deliver(function) => {
                 let payload: SqsEvent = serde_json::from_value(event)?;

@@ -134,13 +134,23 @@ impl World {
         self.rpc("", "auth/signupAndCreateOrg", Self::sign_up_fields(slug)).await.ok().clone()
     }
 
-    /// Signs up, opens the link in the mail, and issues a key.
+    /// Opens the link in a verification mail, and presses the button of the page if there is one, as a browser does.
+    pub async fn confirm(&self, link: &str) -> Answer {
+        let page = self.send(self.http.get(link)).await;
+        if page.status != 200 {
+            return page;
+        }
+        let form = hidden_fields(page.body.as_str().expect("a page"));
+        let action = link.split('?').next().unwrap_or_default();
+        self.send(self.http.post(action).header("origin", self.stack.api()).form(&form)).await
+    }
+
+    /// Signs up, confirms the email, and issues a key.
     pub async fn tenant(&self, slug: &str) -> Tenant {
         let account = self.sign_up(slug).await;
         let text = |name: &str| account[name].as_str().expect("a text").to_owned();
         let (email, cookie) = (text("email"), cookie(&account));
-        let link = link(&self.mail_to(&email).await);
-        assert_eq!(self.send(self.http.get(link)).await.status, 200);
+        assert_eq!(self.confirm(&link(&self.mail_to(&email).await)).await.status, 200);
         let issued = self.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
         let key = issued.body["key"].as_str().expect("a key").to_owned();
         Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
@@ -237,6 +247,17 @@ impl World {
 pub fn cookie(account: &Value) -> String {
     let set_cookie = account["setCookie"][0].as_str().expect("a cookie");
     set_cookie.split(';').next().unwrap_or_default().to_owned()
+}
+
+/// Names and values of the hidden fields of a page.
+fn hidden_fields(page: &str) -> Vec<(String, String)> {
+    let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
+    let fields = inputs.map(|input| {
+        let mut parts = input.split('"');
+        let name = parts.next().expect("a name").to_owned();
+        (name, parts.nth(1).expect("a value").replace("&#x2F;", "/").replace("&amp;", "&"))
+    });
+    fields.collect()
 }
 
 /// The link that stands alone on a line of a mail.

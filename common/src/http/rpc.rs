@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Map;
 
 use super::{
-    Answer, Body, Fields, MAX_BODY_BYTES, Method, Output, Rejected, Request, Response, Result, StatusCode, Value,
+    Answer, Fields, MAX_BODY_BYTES, Method, Output, Rejected, Request, Response, Result, StatusCode, Value,
     add_cookies, json, json_response, status::Failure,
 };
 use crate::{
@@ -15,10 +15,10 @@ use crate::{
 
 /// Checks what can be checked before the caller is known.
 pub(super) fn check(request: &Request) -> Result<(), Failure> {
-    if request.method() != Method::POST {
+    if request.method != Method::POST {
         return Err(Failure::Method);
     }
-    if request.body().len() > MAX_BODY_BYTES {
+    if request.body.len() > MAX_BODY_BYTES {
         return Err(Failure::TooLarge);
     }
     Ok(())
@@ -30,7 +30,7 @@ pub(super) fn input<I>(
     parse: impl FnOnce(&mut Fields) -> Result<I, Rejected>,
 ) -> Result<I, Failure> {
     check(request)?;
-    let mut fields = Fields::new(fields(request.body())?);
+    let mut fields = Fields::new(fields(&request.body)?);
     let input = parse(&mut fields);
     Ok(fields.finish(input)?)
 }
@@ -53,11 +53,8 @@ fn fields(body: &[u8]) -> Result<Map<String, Value>> {
 }
 
 /// The answer in the envelope.
-pub(super) fn answer<O: Output>(outcome: Result<O, Failure>, tenant: Option<String>) -> Answer {
-    match outcome.and_then(|output| success(&output)) {
-        Ok(response) => Answer { response, failure: None, tenant },
-        Err(failure) => Answer { response: error(&failure), failure: Some(failure), tenant },
-    }
+pub(super) fn answer<O: Output>(outcome: Result<O, Failure>) -> Answer {
+    outcome.and_then(|output| success(&output)).map_or_else(refuse, Answer::of)
 }
 
 #[derive(Serialize)]
@@ -65,14 +62,15 @@ struct Envelope<'a, O> {
     json: &'a O,
 }
 
-fn success<O: Output>(output: &O) -> Result<Response<Body>, Failure> {
+fn success<O: Output>(output: &O) -> Result<Response, Failure> {
     let body = serde_json::to_string(&Envelope { json: output }).map_err(Error::internal("writing the answer"))?;
     let mut response = json_response(StatusCode::OK, body);
     add_cookies(&mut response, output.set_cookies());
     Ok(response)
 }
 
-fn error(failure: &Failure) -> Response<Body> {
+/// How the envelope says that something failed.
+pub(super) fn refuse(failure: Failure) -> Answer {
     let mut fields = json!({
         "defined": false,
         "code": failure.code(),
@@ -82,7 +80,8 @@ fn error(failure: &Failure) -> Response<Body> {
     if let (Value::Object(fields), Some(data)) = (&mut fields, failure.data()) {
         fields.insert("data".to_owned(), data);
     }
-    json_response(failure.status(), json!({ "json": fields }).to_string())
+    let response = json_response(failure.status(), json!({ "json": fields }).to_string());
+    Answer { failure: Some(failure), ..Answer::of(response) }
 }
 
 #[cfg(test)]

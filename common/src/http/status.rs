@@ -10,6 +10,8 @@ use crate::error::{Conflict, Error, Refusal};
 pub enum Failure {
     /// Something that the domain says.
     Domain(Error),
+    /// A request that HTTP does not allow.
+    Unreadable,
     /// A method that no route has.
     Method,
     /// A body that is too long.
@@ -26,11 +28,12 @@ impl Failure {
     /// The HTTP status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
+            Self::Unreadable => StatusCode::BAD_REQUEST,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Domain(error) => match error {
                 Error::Malformed | Error::Invalid(_) => StatusCode::BAD_REQUEST,
-                Error::Unauthorized | Error::WrongPassword => StatusCode::UNAUTHORIZED,
+                Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => StatusCode::UNAUTHORIZED,
                 Error::Forbidden(_) => StatusCode::FORBIDDEN,
                 Error::NotFound(_) => StatusCode::NOT_FOUND,
                 Error::Conflict(_) => StatusCode::CONFLICT,
@@ -44,11 +47,12 @@ impl Failure {
     /// The `code`, as oRPC names it.
     pub(super) fn code(&self) -> &'static str {
         match self {
+            Self::Unreadable => "BAD_REQUEST",
             Self::Method => "METHOD_NOT_SUPPORTED",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::Domain(error) => match error {
                 Error::Malformed | Error::Invalid(_) => "BAD_REQUEST",
-                Error::Unauthorized | Error::WrongPassword => "UNAUTHORIZED",
+                Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => "UNAUTHORIZED",
                 Error::Forbidden(_) => "FORBIDDEN",
                 Error::NotFound(_) => "NOT_FOUND",
                 Error::Conflict(_) => "CONFLICT",
@@ -62,6 +66,7 @@ impl Failure {
     /// The `message`: what the caller may know.
     pub(super) fn message(&self) -> String {
         match self {
+            Self::Unreadable => "Malformed request. Its host, query, headers or body are not valid HTTP.".to_owned(),
             Self::Method => "This route does not take this method".to_owned(),
             Self::TooLarge => "The body must not have more than 64 KiB".to_owned(),
             Self::Domain(error) => match error {
@@ -70,10 +75,13 @@ impl Failure {
                 }
                 Error::Invalid(_) => "Input validation failed".to_owned(),
                 Error::Unauthorized => "A valid credential is required".to_owned(),
+                Error::SessionRequired => "Sign in first: this needs a session, an API key is not enough".to_owned(),
                 Error::WrongPassword => "Invalid email or password".to_owned(),
                 Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
                 Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
-                Error::Forbidden(Refusal::Origin) => "The request's origin is not allowed".to_owned(),
+                Error::Forbidden(Refusal::Origin { expected }) => {
+                    format!("The Origin header must be {expected} or another trusted origin")
+                }
                 Error::NotFound(message) => (*message).to_owned(),
                 Error::Conflict(conflict) => conflict_message(conflict),
                 Error::TooMany { retry_after_seconds } => {
@@ -100,9 +108,18 @@ pub(super) fn flow_code(failure: &Failure) -> String {
     match failure {
         Failure::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
         Failure::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
-        Failure::Domain(Error::Forbidden(Refusal::Origin)) => "INVALID_ORIGIN".to_owned(),
+        Failure::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
         Failure::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),
         other => other.code().to_owned(),
+    }
+}
+
+/// The message of the command-line flow, whose clients print nothing else: it names the first issue.
+pub(super) fn flow_message(failure: &Failure) -> String {
+    match failure {
+        Failure::Domain(Error::Malformed) => "The body must be a JSON object".to_owned(),
+        Failure::Domain(Error::Invalid(issues)) => issues.first().map(ToString::to_string).unwrap_or_default(),
+        other => other.message(),
     }
 }
 

@@ -38,7 +38,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
     };
-    Ok(Function::public(app, BaseUrl::from_env(env)?, |_, fields| Input::parse(fields), handle))
+    Ok(Function::public(ROUTE, app, BaseUrl::from_env(env)?, |_, fields| Input::parse(fields), handle))
 }
 
 /// Which invitation, and who accepts it.

@@ -1,10 +1,12 @@
 //! Verifying an email address.
 
+use std::borrow::Cow;
+
 use common::{
     attempts::VERIFICATION_MAIL,
     email::Email,
     error::Result,
-    http::{Call, Page, Reply},
+    http::{Call, Form, Page, Reply},
     mail::verification_mail,
     timestamp::Timestamp,
     token::Token,
@@ -13,30 +15,60 @@ use serde_json::json;
 
 use crate::App;
 
-/// `GET /api/auth/verify-email`: the link in the mail. Marks the email as verified, once.
+const CONFIRMED: Page = Page {
+    good: true,
+    title: "Your email address is confirmed",
+    text: Cow::Borrowed("You can close this page and go back to where you signed up."),
+    command: None,
+    form: None,
+};
+
+const BAD_LINK: Page = Page {
+    good: false,
+    title: "This link does not work",
+    text: Cow::Borrowed(
+        "It may be incomplete, older than 24 hours, or used before. If you have pressed the button before, your address \
+         is already confirmed. Otherwise ask for a new link where you signed up.",
+    ),
+    command: None,
+    form: None,
+};
+
+/// `GET /api/auth/verify-email`: the link in the mail. A page with a button, and no change: mail programs and scanners
+/// open links on their own.
+pub(crate) async fn ask_to_verify(app: &App, call: &Call) -> Result<Reply> {
+    let token = call.query("token").and_then(|text| Token::parse(&text));
+    let token = match token {
+        Some(token) if app.verifications.holds(&token, Timestamp::now()).await? => token,
+        _ => return Ok(Reply::Page(BAD_LINK)),
+    };
+    let callback = call.query("callbackURL").and_then(|url| call.trusted_url(&url));
+    let mut fields = vec![("token", token.reveal().to_owned())];
+    fields.extend(callback.as_ref().map(|url| ("callbackURL", url.to_string())));
+    Ok(Reply::Page(Page {
+        good: true,
+        title: "Confirm your email address",
+        text: "If you have just signed up, press the button. If not, close this page: nothing happens.".into(),
+        command: None,
+        form: Some(Form {
+            button: "Confirm",
+            fields,
+            redirects_to: callback.map(|url| url.origin().ascii_serialization()),
+        }),
+    }))
+}
+
+/// `POST /api/auth/verify-email`: the button of that page. Marks the email as verified, once.
 pub(crate) async fn verify(app: &App, call: &Call) -> Result<Reply> {
-    let verified = match call.query("token").and_then(Token::parse) {
+    let verified = match call.form("token").and_then(|text| Token::parse(&text)) {
         Some(token) => app.verifications.verify(&token, Timestamp::now()).await?,
         None => false,
     };
-    let callback = call.query("callbackURL").and_then(|url| call.trusted_url(url, &app.trusted_origins));
-    Ok(match callback {
-        Some(url) if verified => Reply::Redirect(url),
-        _ if verified => Reply::Page(Page {
-            good: true,
-            title: "Your email address is confirmed",
-            text: "You can close this page and go back to where you signed up.".to_owned(),
-            command: None,
-        }),
-        _ => Reply::Page(Page {
-            good: false,
-            title: "This link does not work",
-            text: "It may be incomplete, older than 24 hours, or used before. If you have opened it before, your \
-                   address is already confirmed; else ask for a new link where you signed up."
-                .to_owned(),
-            command: None,
-        }),
-    })
+    if !verified {
+        return Ok(Reply::Page(BAD_LINK));
+    }
+    let callback = call.form("callbackURL").and_then(|url| call.trusted_url(&url));
+    Ok(callback.map_or(Reply::Page(CONFIRMED), |url| Reply::Redirect(url.into())))
 }
 
 /// `POST /api/auth/send-verification-email`: another link. The answer does not tell who has an account.

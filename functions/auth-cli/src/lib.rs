@@ -1,16 +1,13 @@
 //! The command-line authentication flow: what a client calls after sign-up, from verifying the email to
 //! inviting teammates. Plain JSON, a session cookie, one table of routes and a handler each.
 
-use std::sync::Arc;
-
 use common::{
     api_keys::{ApiKeys, KeyHolder},
     attempts::Attempts,
     aws::Aws,
-    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Caller, Failure, Function, Reply},
+    http::{Call, Caller, Function, Origins, Route},
     invitations::Invitations,
     mail::Mailer,
     organizations::Organizations,
@@ -38,7 +35,6 @@ pub struct App {
     mailer: Mailer,
     organizations: Organizations,
     sessions: Sessions,
-    trusted_origins: Vec<BaseUrl>,
     users: Users,
     verifications: Verifications,
 }
@@ -57,50 +53,36 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         mailer: Mailer::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         sessions: Sessions::from_env(env, &aws)?,
-        trusted_origins: env.list("TRUSTED_ORIGINS")?,
         users: Users::from_env(env, &aws)?,
         verifications: Verifications::from_env(env, &aws)?,
     };
-    Ok(Function::plain(app, BaseUrl::from_env(env)?, handle))
+    Ok(Function::plain(app, Origins::from_env(env)?, ROUTES))
 }
 
-/// The table of routes. Whatever changes something is a `POST`, and is refused where a browser was talked into it.
-async fn handle(app: Arc<App>, call: Call) -> Result<Reply, Failure> {
-    let (method, path) = call.route();
-    if method == "POST" {
-        call.check_origin(&app.trusted_origins)?;
-    }
-    let route = path.strip_prefix("/api/auth/").unwrap_or_default();
-    Ok(match (method, route) {
-        ("OPTIONS", _) => Reply::Preflight,
-        ("GET", "verify-email") => email::verify(&app, &call).await?,
-        ("POST", "send-verification-email") => email::send_verification(&app, &call).await?,
-        ("POST", "sign-in/email") => session::sign_in(&app, &call).await?,
-        ("GET", "get-session") => session::get(&app, &call).await?,
-        ("POST", "sign-out") => session::sign_out(&app, &call).await?,
-        ("GET", "organization/list") => organization::list(&app, &call).await?,
-        ("POST", "organization/invite-member") => organization::invite(&app, &call).await?,
-        ("GET", "organization/invitation") => organization::show_invitation(&app, &call).await?,
-        ("POST", "api-key/create") => api_key::create(&app, &call).await?,
-        ("GET", "api-key/list") => api_key::list(&app, &call).await?,
-        ("POST", "api-key/delete") => api_key::delete(&app, &call).await?,
-        (
-            _,
-            "verify-email"
-            | "send-verification-email"
-            | "sign-in/email"
-            | "get-session"
-            | "sign-out"
-            | "organization/list"
-            | "organization/invite-member"
-            | "organization/invitation"
-            | "api-key/create"
-            | "api-key/list"
-            | "api-key/delete",
-        ) => return Err(Failure::Method),
-        _ => return Err(Error::NotFound("Not found").into()),
-    })
+macro_rules! routes {
+    ($($method:literal $path:literal $handle:path;)*) => {
+        &[$(Route {
+            method: $method,
+            path: concat!("/api/auth/", $path),
+            handle: |app, call| Box::pin($handle(app, call)),
+        }),*]
+    };
 }
+
+const ROUTES: &[Route<App>] = routes! {
+    "GET" "verify-email" email::ask_to_verify;
+    "POST" "verify-email" email::verify;
+    "POST" "send-verification-email" email::send_verification;
+    "POST" "sign-in/email" session::sign_in;
+    "GET" "get-session" session::get;
+    "POST" "sign-out" session::sign_out;
+    "GET" "organization/list" organization::list;
+    "POST" "organization/invite-member" organization::invite;
+    "GET" "organization/invitation" organization::show_invitation;
+    "POST" "api-key/create" api_key::create;
+    "GET" "api-key/list" api_key::list;
+    "POST" "api-key/delete" api_key::delete;
+};
 
 /// What a user called with.
 enum Credential {
@@ -133,6 +115,7 @@ async fn user(app: &App, call: &Call) -> Result<User> {
 async fn signed_in(app: &App, call: &Call) -> Result<User> {
     match caller(app, call, Timestamp::now()).await? {
         Some((user, Credential::Session(_))) => Ok(user),
-        _ => Err(Error::Unauthorized),
+        Some((_, Credential::Key(_))) => Err(Error::SessionRequired),
+        None => Err(Error::Unauthorized),
     }
 }

@@ -62,8 +62,8 @@ pub(crate) async fn invite(app: &App, call: &Call) -> Result<Reply> {
 /// `GET /api/auth/organization/invitation`: the link in the mail. A page that says how to accept; opening it
 /// changes nothing, since mail programs open links on their own.
 pub(crate) async fn show_invitation(app: &App, call: &Call) -> Result<Reply> {
-    let id = call.query("id").and_then(|text| InvitationId::parse(text).ok());
-    let slug = call.query("slug").and_then(|text| Slug::parse(text).ok());
+    let id = call.query("id").and_then(|text| InvitationId::parse(&text).ok());
+    let slug = call.query("slug").and_then(|text| Slug::parse(&text).ok());
     let pending = match (id, slug) {
         (Some(id), Some(slug)) => match app.invitations.pending(id, &slug, Timestamp::now()).await {
             Ok(invitation) => Some((invitation.id, slug)),
@@ -78,14 +78,16 @@ pub(crate) async fn show_invitation(app: &App, call: &Call) -> Result<Reply> {
             title: "You are invited",
             text:
                 "Accept with the command-line client. It asks for your name and a password, and creates your account:"
-                    .to_owned(),
+                    .into(),
             command: Some(format!("auth accept-invite {slug} {id}")),
+            form: None,
         },
         None => Page {
             good: false,
             title: "This invitation does not work",
-            text: "It may have expired, been accepted, or been replaced by a newer one. Ask for another.".to_owned(),
+            text: "It may have expired, been accepted, or been replaced by a newer one. Ask for another.".into(),
             command: None,
+            form: None,
         },
     }))
 }

@@ -39,7 +39,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         destinations: DestinationPolicy::from_env(env)?,
         limit: env.parsed("MAX_ENDPOINTS_PER_TENANT")?,
     };
-    Ok(Function::with_api_key(app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
+    Ok(Function::with_api_key(ROUTE, app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
 }
 
 /// The endpoint to store.

@@ -27,7 +27,7 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { endpoints: Endpoints::from_env(env, &aws)? };
-    Ok(Function::with_api_key(app, ApiKeys::from_env(env, &aws)?, |_, _| Ok(()), handle))
+    Ok(Function::with_api_key(ROUTE, app, ApiKeys::from_env(env, &aws)?, |_, _| Ok(()), handle))
 }
 
 /// The answer.

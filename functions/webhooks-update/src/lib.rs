@@ -33,7 +33,7 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { endpoints: Endpoints::from_env(env, &aws)?, destinations: DestinationPolicy::from_env(env)? };
-    Ok(Function::with_api_key(app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
+    Ok(Function::with_api_key(ROUTE, app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
 }
 
 /// Which endpoint, and what to change of it.

@@ -8,20 +8,37 @@ use tests::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_link_in_the_mail_verifies_once() {
+async fn the_button_behind_the_link_in_the_mail_verifies_once() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);
-    let page = world.send(world.http.get(&link)).await;
+    let page = world.confirm(&link).await;
     assert_eq!(page.status, 200);
-    assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
-    assert!(page.headers["content-security-policy"].to_str().expect("a policy").starts_with("default-src 'none'"));
-    assert_eq!(page.headers["referrer-policy"], "no-referrer");
     assert!(page.body.as_str().expect("a page").contains("Your email address is confirmed"));
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], true);
-    let again = world.send(world.http.get(&link)).await;
+    let again = world.confirm(&link).await;
     assert_eq!(again.status, 400);
     assert!(again.body.as_str().expect("a page").contains("This link does not work"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_scanner_that_opens_the_link_verifies_nothing_and_spoils_nothing() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    for _ in 0..3 {
+        let page = world.send(world.http.get(&link)).await;
+        assert_eq!(page.status, 200);
+        assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+        let policy = page.headers["content-security-policy"].to_str().expect("a policy");
+        assert!(policy.starts_with("default-src 'none'") && policy.contains("form-action 'self';"), "{policy}");
+        // With `no-referrer` the browser would send `Origin: null` with the form.
+        assert_eq!(page.headers["referrer-policy"], "same-origin");
+        assert!(page.body.as_str().expect("a page").contains("<button>Confirm</button>"));
+        assert_eq!(world.send(world.http.head(&link)).await.status, 405);
+    }
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+    assert_eq!(world.confirm(&link).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +46,9 @@ async fn of_16_verifications_at_once_one_succeeds() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);
-    let answers = join_all((0..16).map(|_| world.send(world.http.get(&link)))).await;
+    let (page, token) = link.split_once("?token=").expect("a token");
+    let press = || world.send(world.http.post(page).form(&[("token", token)]));
+    let answers = join_all((0..16).map(|_| press())).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     assert_eq!(answers.iter().filter(|answer| answer.status == 400).count(), 15);
 }
@@ -42,6 +61,12 @@ async fn a_bad_token_gets_the_page_that_says_so() {
     for query in ["", "?token=", "?token=x", &format!("?token={}", "a".repeat(43)), &format!("?token={session}")] {
         let answer = world.send(world.http.get(world.url(&format!("/api/auth/verify-email{query}")))).await;
         assert_eq!(answer.status, 400, "{query}");
+        let form = query.trim_start_matches('?').to_owned();
+        assert_eq!(
+            world.send(world.http.post(world.url("/api/auth/verify-email")).body(form)).await.status,
+            400,
+            "{query}"
+        );
     }
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
 }
@@ -59,7 +84,7 @@ async fn an_expired_link_does_not_verify() {
     expired.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
     let dynamodb = world.stack.dynamodb_client();
     dynamodb.put_item().table_name("tokens").set_item(Some(expired)).send().await.expect("it is stored");
-    let page = world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
+    let page = world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
     assert_eq!(page.status, 400);
     assert_eq!(page.headers["x-request-id"].len(), 36);
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
@@ -79,8 +104,11 @@ async fn a_verified_person_is_sent_on_to_a_trusted_origin_only() {
     ] {
         world.sign_up(slug).await;
         let link = link(&world.mail_to(&format!("jo@{slug}.example.com")).await);
-        let answer = world.send(world.http.get(link).query(&[("callbackURL", &callback)])).await;
-        assert_eq!(answer.status, if sent_on { 302 } else { 200 }, "{callback}");
+        let link = world.http.get(link).query(&[("callbackURL", &callback)]).build().expect("a URL").url().to_string();
+        let answer = world.confirm(&link).await;
+        assert_eq!(answer.status, if sent_on { 303 } else { 200 }, "{callback}");
+        let page = world.send(world.http.get(&link)).await;
+        assert_eq!(page.status, 400, "{callback}: it is used up");
         if sent_on {
             assert_eq!(answer.headers["location"], callback);
         }
@@ -133,7 +161,7 @@ async fn a_key_is_issued_to_a_verified_user_and_shown_once() {
     let cookie = cookie(&account);
     let unverified = world.cli(&cookie, "api-key/create", json!({"name": "laptop"})).await;
     assert_eq!((unverified.status, &unverified.body["code"]), (403, &json!("EMAIL_NOT_VERIFIED")));
-    world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
+    world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
     let issued = world.cli(&cookie, "api-key/create", json!({"name": " laptop "})).await;
     assert_eq!(issued.status, 200, "{issued:?}");
     let key = issued.body["key"].as_str().expect("a key");
@@ -168,7 +196,65 @@ async fn issuing_a_key_needs_a_session_and_our_origin() {
     assert_eq!(create("", None).await.status, 401);
     assert_eq!(create("session_token=x", Some(world.stack.api())).await.status, 401);
     let by_key = world.http.post(world.url("/api/auth/api-key/create")).header("x-api-key", &tenant.key);
-    assert_eq!(world.send(by_key.json(&json!({"name": "x"}))).await.status, 401);
+    let refused = world.send(by_key.json(&json!({"name": "x"}))).await;
+    assert_eq!(refused.status, 401);
+    assert!(refused.body["message"].as_str().expect("a message").contains("needs a session"), "{refused:?}");
+    let wrong = world.http.post(world.url("/api/auth/api-key/create")).header("x-api-key", "ak_wrong");
+    let refused = world.send(wrong.json(&json!({"name": "x"}))).await;
+    assert_eq!(refused.body["message"], "A valid credential is required");
+}
+
+/// Otherwise a page of somebody else's could sign a visitor in to the account of its owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_origin_is_refused_on_every_post_and_the_expected_one_is_named() {
+    let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
+    world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    let token = link.rsplit('=').next().expect("a token");
+    let credentials = json!({"email": "jo@acme.example.com", "password": "correct horse battery"});
+    for origin in ["https://evil.example.com", "null", "", "http://127.0.0.1:1"] {
+        for route in [
+            "verify-email",
+            "send-verification-email",
+            "sign-in/email",
+            "sign-out",
+            "organization/invite-member",
+            "api-key/create",
+            "api-key/delete",
+        ] {
+            let request = world.http.post(world.url(&format!("/api/auth/{route}"))).header("origin", origin);
+            let request =
+                if route == "verify-email" { request.form(&[("token", token)]) } else { request.json(&credentials) };
+            let answer = world.send(request).await;
+            assert_eq!((answer.status, &answer.body["code"]), (403, &json!("INVALID_ORIGIN")), "{origin} {route}");
+            assert!(answer.body["message"].as_str().expect("a message").contains(world.stack.api()), "{answer:?}");
+            assert!(!answer.headers.contains_key("set-cookie"));
+        }
+    }
+    for origin in ["https://app.example.com", world.stack.api()] {
+        let request = world.http.post(world.url("/api/auth/sign-in/email")).header("origin", origin);
+        assert_eq!(world.send(request.json(&credentials)).await.status, 200, "{origin}");
+    }
+    let request = world.http.post(world.url("/api/auth/sign-in/email"));
+    assert_eq!(world.send(request.json(&credentials)).await.status, 200, "no browser");
+    assert_eq!(world.confirm(&link).await.status, 200, "the token was not spent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_names_the_first_issue() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for (route, body, message) in [
+        ("api-key/create", json!({}), "name: required"),
+        ("api-key/create", json!({"name": ""}), "name: must have at least 1 character"),
+        ("api-key/delete", json!({"keyId": 7}), "keyId: must be a string"),
+        ("sign-in/email", json!({"password": "x"}), "email: required"),
+        ("organization/invite-member", json!({"email": "no", "role": "boss"}), "email: must be an email address"),
+    ] {
+        let answer = world.cli(&tenant.cookie, route, body).await;
+        assert_eq!((answer.status, &answer.body["message"]), (400, &json!(message)), "{answer:?}");
+        assert!(answer.body["issues"].is_array());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,6 +141,46 @@ async fn what_no_function_is_mapped_to_is_answered_by_the_gateway() {
     }
 }
 
+/// `lambda_http` builds a URL of these, and panics where that fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_http_does_not_allow_is_malformed_and_costs_nobody_else() {
+    let world = World::start().await;
+    let event = |name: &str, changes: Value| {
+        let path = format!("{}/../events/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let mut event: Value =
+            serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON");
+        event.as_object_mut().expect("members").extend(changes.as_object().expect("members").clone());
+        event
+    };
+    for (name, code) in [("webhooks-list", "/json/code"), ("auth-cli", "/code")] {
+        for changes in [
+            json!({"headers": {"host": "a b"}}),
+            json!({"headers": {"host": "x:99999"}}),
+            json!({"headers": {"host": "["}}),
+            json!({"headers": {"host": "%zz"}}),
+            json!({"rawQueryString": "a b"}),
+            json!({"rawQueryString": "a=\"b\""}),
+            json!({"body": "no base64!", "isBase64Encoded": true}),
+            json!({"headers": {"x y": "z"}}),
+            json!({"requestContext": {}}),
+        ] {
+            let answer = world.stack.invoke(name, event(name, changes.clone())).await.expect("an answer");
+            assert_eq!(answer["statusCode"], 400, "{changes}: {answer}");
+            let body: Value = serde_json::from_str(answer["body"].as_str().expect("a body")).expect("JSON");
+            assert_eq!(body.pointer(code), Some(&json!("BAD_REQUEST")), "{changes}: {body}");
+            assert!(answer["headers"]["x-request-id"].is_string());
+        }
+        let forwarded = event(name, json!({"headers": {"x-forwarded-proto": "a b://"}, "rawPath": "no slash"}));
+        let answer = world.stack.invoke(name, forwarded).await.expect("an answer");
+        assert!(answer["statusCode"].as_u64().expect("a status") < 500, "{answer}");
+    }
+    for host in ["a b", "x:99999", "[", "%zz"] {
+        let request = world.http.get(world.url("/api/auth/get-session")).header("host", host);
+        assert_eq!(world.send(request).await.status, 400, "{host}");
+    }
+    assert_eq!(world.cli_get("", "get-session").await.status, 200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_of_ours_says_nothing_about_its_cause_but_the_log_does() {
     let world = World::start().await;

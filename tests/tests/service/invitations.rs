@@ -16,7 +16,7 @@ async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> Answer {
 async fn member(world: &World, tenant: &Tenant) -> String {
     let invited = invite(world, tenant, "member@example.com", "member").await;
     let account = world.rpc("", "auth/acceptInviteAndSignup", accept(&invited.body["id"], &tenant.slug)).await;
-    world.send(world.http.get(link(&world.mail_to("member@example.com").await))).await;
+    world.confirm(&link(&world.mail_to("member@example.com").await)).await;
     tests::world::cookie(account.ok())
 }
 
@@ -63,7 +63,7 @@ async fn a_name_injects_neither_markup_nor_a_header() {
     fields["organizationName"] = json!("\"><a href='https://evil.example.com'>click</a>");
     let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
     let cookie = tests::world::cookie(&account);
-    world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
+    world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
     let fields = json!({"email": "al@example.com", "role": "owner", "organizationId": account["organizationId"]});
     assert_eq!(world.cli(&cookie, "organization/invite-member", fields).await.status, 200);
     for email in ["jo@acme.example.com", "al@example.com"] {
@@ -229,7 +229,7 @@ async fn another_verification_mail_is_the_same_answer_for_all_and_not_endless() 
     }
     let second = link(&world.mail_to("jo@acme.example.com").await);
     assert_ne!(first, second);
-    assert_eq!(world.send(world.http.get(&second)).await.status, 200);
+    assert_eq!(world.confirm(&second).await.status, 200);
     let mails = async || {
         let all = world.send(world.http.get(format!("{}/messages", world.stack.mail()))).await.body;
         all.as_array().expect("mails").len()

@@ -13,7 +13,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     let jo = world.sign_up("acme").await;
     let jo_cookie = cookie(&jo);
     assert_eq!(world.session(&jo_cookie).await.body["user"]["emailVerified"], false);
-    world.send(world.http.get(link(&world.mail_to("jo@acme.example.com").await))).await;
+    world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
     assert_eq!(world.session(&jo_cookie).await.body["user"]["emailVerified"], true);
 
     // Issue two keys, list them, revoke one: it stops working at once.
@@ -48,7 +48,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     });
     let al = world.rpc("", "auth/acceptInviteAndSignup", accept).await.ok().clone();
     assert_eq!(&al["organizationId"], organization);
-    world.send(world.http.get(link(&world.mail_to("al@example.com").await))).await;
+    world.confirm(&link(&world.mail_to("al@example.com").await)).await;
 
     // Sign in anew, and out: that session is gone, the other lives on.
     let credentials = json!({"email": " AL@example.com ", "password": "another long password"});

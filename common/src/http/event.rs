@@ -1,0 +1,156 @@
+//! What comes in and goes out: events and answers of API Gateway's HTTP API, payload version 2.0
+//! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html>).
+//!
+//! `lambda_http` has a conversion of its own. It panics at a `Host`, a query or a body that it cannot read (1.3), and
+//! builds a URL that nobody here needs.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use lambda_http::{
+    Body,
+    aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse},
+    http::{HeaderMap, Method, header, uri::PathAndQuery},
+};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use url::Url;
+
+use super::{BaseUrl, Failure, Response};
+
+/// An event as Lambda hands it over. One that cannot be read is no error of the invocation: whoever sent the request
+/// gets an answer that says so.
+pub struct Event(Result<ApiGatewayV2httpRequest, serde_json::Error>);
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(serde_json::from_str(text.get())))
+    }
+}
+
+/// A request, with as much of it as the routes use.
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) headers: HeaderMap,
+    /// Each as in a `cookie` header: one or more pairs with semicolons between them.
+    pub(super) cookies: Vec<String>,
+    pub(super) body: Vec<u8>,
+    domain: Option<String>,
+}
+
+impl Event {
+    /// The request in it, if it is one by the rules of HTTP.
+    pub(super) fn request(self) -> Result<Request, Failure> {
+        let event = self.0.map_err(|_unreadable| Failure::Unreadable)?;
+        let query = event.raw_query_string.unwrap_or_default();
+        let hosts_are_valid = event.headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(is_host));
+        if !hosts_are_valid || PathAndQuery::try_from(format!("/?{query}")).is_err() {
+            return Err(Failure::Unreadable);
+        }
+        let body = event.body.unwrap_or_default();
+        let body = if event.is_base64_encoded {
+            STANDARD.decode(body).map_err(|_not_base64| Failure::Unreadable)?
+        } else {
+            body.into_bytes()
+        };
+        Ok(Request {
+            method: event.request_context.http.method,
+            path: event.raw_path.unwrap_or_default(),
+            query,
+            headers: event.headers,
+            cookies: event.cookies.unwrap_or_default(),
+            body,
+            domain: event.request_context.domain_name,
+        })
+    }
+}
+
+impl Request {
+    /// The first header of this name, if it is text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The configured base URL, else the domain that the request came to. API Gateway puts only a domain there that is
+    /// mapped to this API, whatever the `Host` header says.
+    pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {
+        configured.cloned().unwrap_or_else(|| BaseUrl::of_domain(self.domain.as_deref().unwrap_or("localhost")))
+    }
+}
+
+/// Whether `text` is what a `Host` header may be: a server must refuse another one with 400 (RFC 9112, 3.2).
+fn is_host(text: &str) -> bool {
+    Url::parse(&format!("http://{text}")).is_ok_and(|url| url.username().is_empty() && url.path() == "/")
+}
+
+/// The answer, as API Gateway takes it: cookies apart from the other headers.
+pub(super) fn response(response: Response) -> ApiGatewayV2httpResponse {
+    let (mut parts, body) = response.into_parts();
+    let mut answer = ApiGatewayV2httpResponse::default();
+    let cookies = parts.headers.get_all(header::SET_COOKIE).iter();
+    answer.cookies = cookies.filter_map(|cookie| Some(cookie.to_str().ok()?.to_owned())).collect();
+    parts.headers.remove(header::SET_COOKIE);
+    answer.status_code = parts.status.as_u16().into();
+    answer.headers = parts.headers;
+    answer.body = (!body.is_empty()).then_some(Body::Text(body));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(changes: Value) -> Result<Request, Failure> {
+        let mut event = json!({
+            "rawPath": "/v1/webhooks/list",
+            "rawQueryString": "a=b",
+            "headers": {"host": "api.example.com"},
+            "requestContext": {"domainName": "api.example.com", "http": {"method": "POST"}},
+            "body": "{}",
+        });
+        let changes = changes.as_object().expect("members").clone();
+        event.as_object_mut().expect("members").extend(changes);
+        serde_json::from_value::<Event>(event).expect("an event").request()
+    }
+
+    #[test]
+    fn a_request_is_taken_as_it_is() {
+        let request = request(json!({"body": "aGk=", "isBase64Encoded": true})).expect("a request");
+        assert_eq!((request.method, request.path.as_str()), (Method::POST, "/v1/webhooks/list"));
+        assert_eq!((request.query.as_str(), request.body.as_slice()), ("a=b", b"hi".as_slice()));
+    }
+
+    #[test]
+    fn what_http_does_not_allow_cannot_be_read() {
+        for changes in [
+            json!({"headers": {"host": "a b"}}),
+            json!({"headers": {"host": "x:99999"}}),
+            json!({"headers": {"host": "["}}),
+            json!({"headers": {"host": "%zz"}}),
+            json!({"headers": {"x-a": "a\nb"}}),
+            json!({"headers": {"x a": "b"}}),
+            json!({"rawQueryString": "a b"}),
+            json!({"rawQueryString": "a=\"b\""}),
+            json!({"body": "no base64!", "isBase64Encoded": true}),
+            json!({"requestContext": {"http": {"method": "NO METHOD"}}}),
+            json!({"requestContext": null}),
+            json!({"headers": 7}),
+        ] {
+            assert!(matches!(request(changes.clone()), Err(Failure::Unreadable)), "{changes}");
+        }
+    }
+
+    #[test]
+    fn a_strange_path_or_proxy_header_does_no_harm() {
+        for changes in [
+            json!({"rawPath": "no slash \u{0}"}),
+            json!({"headers": {"x-forwarded-proto": "a b://"}}),
+            json!({"headers": null, "cookies": null, "body": null}),
+        ] {
+            assert!(request(changes.clone()).is_ok(), "{changes}");
+        }
+    }
+}
