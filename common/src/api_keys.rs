@@ -198,7 +198,7 @@ impl KeyRecord {
         let record = Record::new("API key", item);
         Ok(Self {
             id: record.parsed("key_id")?,
-            name: record.checked("name", Name::parse)?,
+            name: Name::stored(record.text("name")?),
             start: record.text("start")?.to_owned(),
             user: record.parsed("user_id")?,
             created_at: record.parsed("created_at")?,

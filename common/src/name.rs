@@ -2,11 +2,16 @@
 
 use std::fmt;
 
+use icu_properties::{
+    CodePointMapData, CodePointSetData,
+    props::{BidiControl, DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup},
+};
 use serde::Serialize;
 
 use crate::issue::Problem;
 
-/// A person's or an organization's name: trimmed, 1 to 100 characters, no control characters.
+/// What somebody calls a person, an organization or a key: trimmed, 1 to 100 characters, one of them visible at least,
+/// none that breaks a line or turns the direction of the text around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Name(String);
@@ -19,10 +24,21 @@ impl Name {
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let name = text.trim();
         let mut problems = Vec::from_iter(Problem::length(name.chars().count(), 1, 100));
-        if name.chars().any(char::is_control) {
+        if name.chars().any(is_control) {
             problems.push(Problem::format("Must not contain control characters"));
         }
+        if name.chars().any(|c| CodePointSetData::new::<BidiControl>().contains(c)) {
+            problems.push(Problem::format("Must not contain characters that change the direction of text"));
+        }
+        if !name.is_empty() && !name.chars().any(is_visible) {
+            problems.push(Problem::format("Must have at least one visible character"));
+        }
         if problems.is_empty() { Ok(Self(name.to_owned())) } else { Err(problems) }
+    }
+
+    /// A name that was stored, whatever the rules were then: nobody loses an account to a rule that came later.
+    pub(crate) fn stored(text: &str) -> Self {
+        Self(text.to_owned())
     }
 
     /// The text.
@@ -30,6 +46,22 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The separators of lines and paragraphs are not of the category of control characters.
+fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// Whether there is something to see where `c` stands alone. What joins visible characters, as in many emoji, is none
+/// itself. The blank pattern of Braille is a symbol, and the one that is drawn as nothing.
+fn is_visible(c: char) -> bool {
+    const DRAWN: GeneralCategoryGroup = GeneralCategoryGroup::Letter
+        .union(GeneralCategoryGroup::Number)
+        .union(GeneralCategoryGroup::Punctuation)
+        .union(GeneralCategoryGroup::Symbol);
+    let is_ignored = CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c);
+    DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && c != '\u{2800}'
 }
 
 /// What an organization is called in addresses and commands: 2 to 60 of `a-z 0-9 -`, first and last not `-`.
@@ -104,6 +136,58 @@ mod tests {
         assert_eq!(Name::parse(&"ß".repeat(101)).expect_err("too long")[..][0].code, IssueCode::TooBig);
         assert_eq!(Name::parse(" \t ").expect_err("blank")[..][0].code, IssueCode::TooSmall);
         assert_eq!(Name::parse("a\u{7}b").expect_err("a bell")[..][0].code, IssueCode::InvalidFormat);
+    }
+
+    #[test]
+    fn a_name_is_visible() {
+        let invisible = [
+            "\u{ad}",
+            "\u{34f}",
+            "\u{115f}",
+            "\u{1160}",
+            "\u{17b4}",
+            "\u{180b}",
+            "\u{180e}",
+            "\u{200b}",
+            "\u{200d}",
+            "\u{2060}",
+            "\u{2064}",
+            "\u{2800}",
+            "\u{3164}",
+            "\u{fe0f}",
+            "\u{feff}",
+            "\u{ffa0}",
+            "\u{fff9}",
+            "\u{e0020}",
+            "\u{e0100}",
+            "\u{301}",
+            "\u{200b} \u{2800}",
+        ];
+        for name in invisible {
+            let problems = Name::parse(name).expect_err("there is nothing to see");
+            assert_eq!(problems, [Problem::format("Must have at least one visible character")], "{name:?}");
+            assert!(Name::parse(&format!("a{name}")).is_ok(), "{name:?}");
+        }
+        for name in
+            ["!", "7", "ʻ", "👩\u{200d}🚀", "❤\u{fe0f}", "क\u{94d}\u{200d}ष", "한글", "שלום", "🏴\u{e0067}\u{e007f}"]
+        {
+            assert_eq!(Name::parse(name).expect(name).as_str(), name);
+        }
+    }
+
+    #[test]
+    fn a_name_keeps_to_its_line_and_direction() {
+        let controls = ["\0", "\t", "\n", "\r", "\u{7f}", "\u{85}", "\u{2028}", "\u{2029}"];
+        for control in controls {
+            let problems = Name::parse(&format!("a{control}b")).expect_err("a control character");
+            assert_eq!(problems, [Problem::format("Must not contain control characters")], "{control:?}");
+        }
+        let directions = ['\u{61c}', '\u{200e}', '\u{200f}'].into_iter();
+        for control in directions.chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
+            let problems = Name::parse(&format!("a{control}b")).expect_err("a change of direction");
+            assert_eq!(problems.len(), 1, "{control:?}");
+            assert!(problems[0].message.contains("direction"), "{control:?}");
+        }
     }
 
     #[test]

@@ -57,9 +57,9 @@ impl Organization {
         let record = Record::new("organization", item);
         Ok(Self {
             id: record.parsed("organization_id")?,
-            name: record.checked("name", Name::parse)?,
+            name: Name::stored(record.text("name")?),
             slug: record.checked("slug", Slug::parse)?,
-            debug_notification_email: record.checked("debug_notification_email", Email::parse)?,
+            debug_notification_email: Email::stored(record.text("debug_notification_email")?),
             created_at: record.parsed("created_at")?,
         })
     }

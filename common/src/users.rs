@@ -113,8 +113,8 @@ impl User {
         let record = Record::new("user", item);
         Ok(Self {
             id: record.parsed("user_id")?,
-            name: record.checked("name", Name::parse)?,
-            email: record.checked("email", Email::parse)?,
+            name: Name::stored(record.text("name")?),
+            email: Email::stored(record.text("email")?),
             email_verified: record.boolean("email_verified")?,
             organization: record.parsed("organization_id")?,
             role: record.parsed("role")?,

@@ -19,13 +19,16 @@ use crate::{App, Credential, caller};
 /// address get one answer, after the same work.
 pub(crate) async fn sign_in(app: &App, call: &Call) -> Result<Reply> {
     let (address, password) = call.input(|fields| {
-        let address = fields.text("email", |text| Ok(text.trim().to_lowercase()));
+        let address = fields.text("email", |text| Ok(text.to_owned()));
         let password = fields.text("password", |text| Ok(Password::parse(text).ok()));
         Ok((address?, password?))
     })?;
     let now = Timestamp::now();
-    app.attempts.count(SIGN_IN, &address, now).await?;
-    let (user, hash) = app.users.credentials(Email::parse(&address).ok().as_ref()).await?.unzip();
+    let email = Email::parse(&address).ok();
+    // Attempts with any spelling of an address count together.
+    let subject = email.as_ref().map_or(address.as_str(), Email::as_str);
+    app.attempts.count(SIGN_IN, subject, now).await?;
+    let (user, hash) = app.users.credentials(email.as_ref()).await?.unzip();
     let checked = app.hasher.check(password, hash.clone()).await?;
     let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
         return Err(Error::WrongPassword);
@@ -33,7 +36,7 @@ pub(crate) async fn sign_in(app: &App, call: &Call) -> Result<Reply> {
     if let Checked::Outdated(new) = &checked {
         app.users.rehash(user.id, &hash, new).await?;
     }
-    app.attempts.forget(SIGN_IN, &address).await?;
+    app.attempts.forget(SIGN_IN, subject).await?;
     let (session, token) = (Session::start(user.id, now)?, Token::generate());
     app.sessions.store(&session, &token, now).await?;
     let body = json!({ "token": token.reveal(), "user": view(&user) });

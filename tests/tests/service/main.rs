@@ -7,6 +7,7 @@
 )]
 
 mod accept_invite_and_signup;
+mod addresses_and_names;
 mod auth_cli;
 mod batches;
 mod binaries;

@@ -57,6 +57,16 @@ async fn the_eleventh_attempt_in_ten_minutes_is_refused_and_live_sessions_go_on(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn attempts_with_other_spellings_of_an_address_count_together() {
+    let world = World::start().await;
+    for number in 0..10 {
+        let spelling = format!("jo@mün{}chen.example", "\u{ad}".repeat(number));
+        assert_eq!(sign_in(&world, &spelling, "wrong horse battery").await.status, 401);
+    }
+    assert_eq!(sign_in(&world, "JO@xn--mnchen-3ya.example.", "wrong horse battery").await.status, 429);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn any_number_of_attempts_at_once_stays_within_the_limit() {
     let world = World::start().await;
     world.sign_up("acme").await;
