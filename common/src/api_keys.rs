@@ -2,13 +2,16 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::{
+    Client,
+    types::{Delete, TransactWriteItem},
+};
 use zeroize::Zeroizing;
 
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
-    dynamo::{Item, Record, item, query_all, text},
+    dynamo::{Item, Record, Transaction, delete_existing, item, put_new, query_all, text, transact},
     error::{Error, Result},
     id::{KeyId, TenantId, UserId},
     name::Name,
@@ -107,13 +110,17 @@ pub struct KeyRecord {
     pub user: UserId,
     /// When.
     pub created_at: Timestamp,
+    organization: TenantId,
     hash: String,
 }
 
 /// The index of keys by their organization. It follows the table within moments, not at once.
 const BY_ORGANIZATION: &str = "by-organization";
+/// There is no such key, or it is others'.
+pub const NOT_FOUND: Error = Error::NotFound("API key not found");
 
-/// The table of keys.
+/// The table of keys. Beside each key it has a pointer that finds the key by its id at once. The pointer has none of the
+/// attributes that the index is made of, so it is not in there.
 #[derive(Clone)]
 pub struct ApiKeys {
     dynamodb: Client,
@@ -135,10 +142,7 @@ impl ApiKeys {
     /// # Errors
     /// The read fails.
     pub async fn holder(&self, key: &ApiKey) -> Result<Option<KeyHolder>> {
-        let hash = SecretHash::of(key.reveal());
-        let found = self.dynamodb.get_item().table_name(&self.table).key("key_hash", text(hash.as_str()));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws("reading an API key"))?;
-        let Some(found) = found.item else { return Ok(None) };
+        let Some(found) = self.read(SecretHash::of(key.reveal()).as_str()).await? else { return Ok(None) };
         let record = Record::new("API key", &found);
         Ok(Some(KeyHolder {
             key: record.parsed("key_id")?,
@@ -153,8 +157,10 @@ impl ApiKeys {
     /// The write fails.
     pub async fn issue(&self, user: &User, name: &Name, now: Timestamp) -> Result<IssuedKey> {
         let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now };
-        let item = item([
-            ("key_hash", text(SecretHash::of(issued.key.reveal()).as_str())),
+        let hash = SecretHash::of(issued.key.reveal());
+        let pointer = item([("key_hash", text(pointer(issued.id))), ("hash", text(hash.as_str()))]);
+        let key = item([
+            ("key_hash", text(hash.as_str())),
             ("key_id", text(issued.id)),
             ("name", text(name.as_str())),
             ("start", text(issued.key.start())),
@@ -162,12 +168,14 @@ impl ApiKeys {
             ("user_id", text(user.id)),
             ("created_at", text(now)),
         ]);
-        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(item));
-        put.send().await.map_err(Error::aws("storing an API key"))?;
-        Ok(issued)
+        let writes = vec![put_new(&self.table, "key_hash", key), put_new(&self.table, "key_hash", pointer)];
+        match transact(&self.dynamodb, writes, "storing an API key").await? {
+            Transaction::Committed => Ok(issued),
+            refused => Err(Error::Internal(format!("storing an API key: {refused:?}"))),
+        }
     }
 
-    /// The keys of an organization, oldest first.
+    /// The keys of an organization, oldest first. What was issued or deleted a moment ago may still be missing or there.
     ///
     /// # Errors
     /// The read fails.
@@ -182,15 +190,47 @@ impl ApiKeys {
         query_all(query, "listing API keys").await?.iter().map(KeyRecord::from_item).collect()
     }
 
+    /// The key `id` of an organization.
+    ///
+    /// # Errors
+    /// The organization has no such key; or a read fails.
+    pub async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
+        let Some(pointer) = self.read(&pointer(id)).await? else {
+            // A key from before there were pointers has been in the index for long.
+            return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
+        };
+        let found = self.read(Record::new("pointer", &pointer).text("hash")?).await?.ok_or(NOT_FOUND)?;
+        let key = KeyRecord::from_item(&found)?;
+        if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
+    }
+
     /// Deletes a key. It stops working at once, in every function.
     ///
     /// # Errors
-    /// The write fails.
+    /// It was deleted meanwhile; or the write fails.
     pub async fn delete(&self, key: &KeyRecord) -> Result<()> {
-        let delete = self.dynamodb.delete_item().table_name(&self.table).key("key_hash", text(&key.hash));
-        delete.send().await.map_err(Error::aws("deleting an API key"))?;
-        Ok(())
+        let doing = "deleting an API key";
+        let pointer = Delete::builder().table_name(&self.table).key("key_hash", text(pointer(key.id)));
+        let pointer = pointer.build().map_err(Error::internal(doing))?;
+        let writes = vec![
+            delete_existing(&self.table, "key_hash", item([("key_hash", text(&key.hash))])),
+            TransactWriteItem::builder().delete(pointer).build(),
+        ];
+        match transact(&self.dynamodb, writes, doing).await? {
+            Transaction::Committed => Ok(()),
+            Transaction::Refused(_) => Err(NOT_FOUND),
+        }
     }
+
+    async fn read(&self, key: &str) -> Result<Option<Item>> {
+        let found = self.dynamodb.get_item().table_name(&self.table).key("key_hash", text(key));
+        Ok(found.consistent_read(true).send().await.map_err(Error::aws("reading an API key"))?.item)
+    }
+}
+
+/// The key of the pointer to the API key `id`. No hash starts so.
+fn pointer(id: KeyId) -> String {
+    format!("id#{id}")
 }
 
 impl KeyRecord {
@@ -202,6 +242,7 @@ impl KeyRecord {
             start: record.text("start")?.to_owned(),
             user: record.parsed("user_id")?,
             created_at: record.parsed("created_at")?,
+            organization: record.parsed("organization_id")?,
             hash: record.text("key_hash")?.to_owned(),
         })
     }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "in a test world, what goes wrong ends the test")]
 
+pub mod interceptor;
 pub mod lambda;
 pub mod log;
 pub mod proxy;
@@ -10,6 +11,7 @@ pub mod receiver;
 pub mod rough;
 pub mod world;
 
+pub use interceptor::Interceptor;
 pub use lambda::Lambda;
 pub use proxy::Proxy;
 pub use receiver::{Received, Receiver};

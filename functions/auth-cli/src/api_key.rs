@@ -1,7 +1,7 @@
 //! API keys: an owner manages all of the organization's, a member their own.
 
 use common::{
-    api_keys::{KeyRecord, PREFIX},
+    api_keys::{KeyRecord, NOT_FOUND, PREFIX},
     error::{Error, Refusal, Result},
     http::{Call, Reply},
     id::KeyId,
@@ -28,8 +28,10 @@ pub(crate) async fn create(app: &App, call: &Call) -> Result<Reply> {
 
 /// `GET /api/auth/api-key/list`: the keys that the caller manages, oldest first.
 pub(crate) async fn list(app: &App, call: &Call) -> Result<Reply> {
-    let keys = managed(app, &user(app, call).await?).await?;
-    let views = keys.iter().map(|key| view(key.id, &key.name, &key.start, key.created_at).into());
+    let user = user(app, call).await?;
+    let keys = app.keys.list(&user.organization).await?;
+    let managed = keys.iter().filter(|key| manages(&user, key));
+    let views = managed.map(|key| view(key.id, &key.name, &key.start, key.created_at).into());
     Ok(Reply::Json(Value::Array(views.collect())))
 }
 
@@ -37,17 +39,17 @@ pub(crate) async fn list(app: &App, call: &Call) -> Result<Reply> {
 pub(crate) async fn delete(app: &App, call: &Call) -> Result<Reply> {
     let user = user(app, call).await?;
     let id = call.input(|fields| fields.text("keyId", KeyId::parse))?;
-    let keys = managed(app, &user).await?;
-    let key = keys.iter().find(|key| key.id == id).ok_or(Error::NotFound("API key not found"))?;
-    app.keys.delete(key).await?;
+    let key = app.keys.find(&user.organization, id).await?;
+    if !manages(&user, &key) {
+        return Err(NOT_FOUND);
+    }
+    app.keys.delete(&key).await?;
     Ok(Reply::Json(json!({ "success": true })))
 }
 
-/// The keys that `user` manages.
-async fn managed(app: &App, user: &User) -> Result<Vec<KeyRecord>> {
-    let mut keys = app.keys.list(&user.organization).await?;
-    keys.retain(|key| user.role == Role::Owner || key.user == user.id);
-    Ok(keys)
+/// Whether `user` manages a key of their organization.
+fn manages(user: &User, key: &KeyRecord) -> bool {
+    user.role == Role::Owner || key.user == user.id
 }
 
 fn view(id: KeyId, name: &Name, start: &str, created_at: Timestamp) -> Map<String, Value> {

@@ -8,6 +8,7 @@
 
 mod accept_invite_and_signup;
 mod addresses_and_names;
+mod api_keys;
 mod auth_cli;
 mod batches;
 mod binaries;

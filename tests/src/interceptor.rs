@@ -1,0 +1,74 @@
+//! A proxy in front of the tables that answers some calls itself, for what the embedded tables never do: lag, or refuse.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::{Router, body::Body, extract::Request, response::Response};
+use serde_json::Value;
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// Answers a call, by its operation and its body, with a status and a body; or lets it through.
+type Answer = dyn Fn(&str, &Value) -> Option<(u16, Value)> + Send + Sync;
+
+/// The proxy.
+pub struct Interceptor {
+    address: String,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+struct Shared {
+    answer: Box<Answer>,
+    behind: OnceLock<String>,
+    http: reqwest::Client,
+}
+
+impl Interceptor {
+    /// A proxy that answers with `answer` where that says something.
+    pub async fn start(answer: impl Fn(&str, &Value) -> Option<(u16, Value)> + Send + Sync + 'static) -> Self {
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let shared = Arc::new(Shared { answer: Box::new(answer), behind: OnceLock::new(), http });
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let handler = Arc::clone(&shared);
+        let app = Router::new().fallback(move |request| async move { handler.handle(request).await });
+        let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("a running server") });
+        Self { address, shared, server }
+    }
+
+    /// Where the proxy is.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Hands on what it lets through to the tables at `behind`. They are known only after a world has started, which
+    /// has to know the proxy before.
+    pub fn stand_before(&self, behind: &str) {
+        self.shared.behind.set(behind.to_owned()).expect("set once");
+    }
+}
+
+impl Drop for Interceptor {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Shared {
+    async fn handle(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
+        let target = parts.headers["x-amz-target"].to_str().expect("a text");
+        let (_, operation) = target.split_once('.').expect("a service and an operation");
+        let call = serde_json::from_slice(&body).expect("JSON");
+        if let Some((status, answer)) = (self.answer)(operation, &call) {
+            return Response::builder().status(status).body(Body::from(answer.to_string())).expect("a response");
+        }
+        let url = format!("{}{}", self.behind.get().expect("set"), parts.uri);
+        let sent = self.http.request(parts.method, url).headers(parts.headers).body(body).send().await;
+        let answer = sent.expect("an answer");
+        let mut response = Response::builder().status(answer.status());
+        *response.headers_mut().expect("headers") = answer.headers().clone();
+        response.body(Body::from(answer.bytes().await.expect("a whole answer"))).expect("a response")
+    }
+}

@@ -1,0 +1,120 @@
+//! Contract 4 and 5: API keys, from their first moment to their last.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Answer, Interceptor, World};
+
+async fn create(world: &World, cookie: &str) -> Value {
+    world.cli(cookie, "api-key/create", json!({"name": "spare"})).await.body
+}
+
+async fn delete(world: &World, cookie: &str, id: &Value) -> Answer {
+    world.cli(cookie, "api-key/delete", json!({"keyId": id})).await
+}
+
+async fn works(world: &World, key: &Value) -> bool {
+    world.rpc(key.as_str().expect("a key"), "webhooks/list", json!({})).await.status == 200
+}
+
+/// A world whose index of keys is as old as it is told to be: it answers the items in `index`, and nothing else.
+async fn with_an_index_of(index: &Arc<Mutex<Vec<Value>>>) -> (World, Interceptor) {
+    let index = Arc::clone(index);
+    let tables = Interceptor::start(move |operation, call| {
+        let is_index = operation == "Query" && call.get("IndexName").is_some();
+        let items = index.lock().expect("no panic");
+        is_index.then(|| (200, json!({"Items": *items, "Count": items.len(), "ScannedCount": items.len()})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    (world, tables)
+}
+
+/// The keys in the table, as a query answers them.
+async fn stored(world: &World) -> Vec<Value> {
+    let items = world.items("api-keys").await.into_iter().filter(|item| item.contains_key("key_id"));
+    let texts = |item: std::collections::HashMap<String, _>| {
+        let text = |value: aws_sdk_dynamodb::types::AttributeValue| json!({"S": value.as_s().expect("a text")});
+        item.into_iter().map(|(name, value)| (name, text(value))).collect()
+    };
+    items.map(texts).map(Value::Object).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_the_index_does_not_have_yet_is_deleted_at_once() {
+    let (world, _tables) = with_an_index_of(&Arc::default()).await;
+    let tenant = world.tenant("acme").await;
+    let issued = create(&world, &tenant.cookie).await;
+    assert!(works(&world, &issued["key"]).await);
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
+    assert!(!works(&world, &issued["key"]).await);
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_key_that_the_index_still_has_is_gone() {
+    let index = Arc::new(Mutex::new(Vec::new()));
+    let (world, _tables) = with_an_index_of(&index).await;
+    let tenant = world.tenant("acme").await;
+    let issued = create(&world, &tenant.cookie).await;
+    let before = stored(&world).await;
+    assert_eq!(before.len(), 2);
+    *index.lock().expect("no panic") = before;
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
+    let again = delete(&world, &tenant.cookie, &issued["id"]).await;
+    assert_eq!((again.status, &again.body["message"]), (404, &json!("API key not found")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_8_deletions_at_once_one_succeeds() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let issued = create(&world, &tenant.cookie).await;
+    let answers = join_all((0..8).map(|_| delete(&world, &tenant.cookie, &issued["id"]))).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
+    assert!(!works(&world, &issued["key"]).await);
+    assert!(works(&world, &json!(tenant.key)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_others_is_unknown_whatever_the_index_has() {
+    let index = Arc::new(Mutex::new(Vec::new()));
+    let (world, _tables) = with_an_index_of(&index).await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let issued = create(&world, &tenant.cookie).await;
+    for id in [&issued["id"], &json!(uuid::Uuid::now_v7())] {
+        let refused = delete(&world, &other.cookie, id).await;
+        assert_eq!((refused.status, &refused.body["message"]), (404, &json!("API key not found")));
+    }
+    assert!(works(&world, &issued["key"]).await);
+}
+
+/// Keys were once stored without what finds them by their id.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_key_is_found_by_the_index() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let issued = create(&world, &tenant.cookie).await;
+    let dynamodb = world.stack.dynamodb_client();
+    for item in world.items("api-keys").await.iter().filter(|item| !item.contains_key("key_id")) {
+        let key = item["key_hash"].clone();
+        dynamodb.delete_item().table_name("api-keys").key("key_hash", key).send().await.expect("it is deleted");
+    }
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
+    assert!(!works(&world, &issued["key"]).await);
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_deleted_key_stays() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let before = world.items("api-keys").await.len();
+    let issued = create(&world, &tenant.cookie).await;
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
+    assert_eq!(world.items("api-keys").await.len(), before);
+}
