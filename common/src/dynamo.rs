@@ -72,6 +72,15 @@ impl<'a> Record<'a> {
         parse(self.text(name)?).map_err(|_problems| self.broken(name, "not what it was when it was stored"))
     }
 
+    /// The same, where the text may be missing.
+    pub(crate) fn optional_checked<T>(
+        &self,
+        name: &str,
+        parse: fn(&str) -> Result<T, Vec<Problem>>,
+    ) -> Result<Option<T>> {
+        if self.item.contains_key(name) { self.checked(name, parse).map(Some) } else { Ok(None) }
+    }
+
     /// The value is left out: it may be a secret.
     fn broken(&self, name: &str, problem: impl fmt::Display) -> Error {
         Error::Internal(format!("the stored {}'s {name}: {problem}", self.kind))

@@ -5,7 +5,6 @@ use aws_sdk_dynamodb::{
     operation::update_item::UpdateItemError,
     types::{AttributeValue, TransactWriteItem, Update},
 };
-use serde::Serialize;
 
 use crate::{
     aws::Aws,
@@ -16,6 +15,7 @@ use crate::{
     id::{EndpointId, TenantId},
     metrics,
     name::Description,
+    patch::Patch,
     signing_secret::SigningSecret,
     timestamp::Timestamp,
 };
@@ -37,16 +37,21 @@ pub struct Endpoint {
     pub created_at: Timestamp,
 }
 
-/// An endpoint as the API shows it. The secret is not even read for it.
-#[derive(Debug, Serialize)]
+/// An endpoint as its tenant sees it. The secret is not even read for it.
+#[derive(Debug)]
 pub struct EndpointView {
-    webhook_endpoint_id: String,
-    url: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
-    active: bool,
-    created_at: String,
-    updated_at: String,
+    /// Which one.
+    pub id: EndpointId,
+    /// Where to deliver: the text as it is stored, so that its owner sees one that is broken.
+    pub url: String,
+    /// What the tenant says about it.
+    pub description: Option<Description>,
+    /// Whether events go there.
+    pub active: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was changed.
+    pub updated_at: Timestamp,
 }
 
 /// An active endpoint, as much of it as a delivery needs.
@@ -67,15 +72,15 @@ pub struct Change {
     pub url: Option<EndpointUrl>,
     /// The new secret.
     pub signing_secret: Option<SigningSecret>,
-    /// The new description; `Some(None)` clears it.
-    pub description: Option<Option<Description>>,
+    /// The new description.
+    pub description: Patch<Description>,
     /// Whether events go there from now on.
     pub active: Option<bool>,
 }
 
 impl Change {
     fn is_empty(&self) -> bool {
-        matches!(self, Self { url: None, signing_secret: None, description: None, active: None })
+        matches!(self, Self { url: None, signing_secret: None, description: Patch::Keep, active: None })
     }
 }
 
@@ -187,9 +192,9 @@ impl Endpoints {
         set.extend(change.signing_secret.map(|secret| ("signing_secret", text(secret.reveal()))));
         set.extend(change.active.map(|active| ("active", boolean(active))));
         match change.description {
-            Some(Some(description)) => set.push(("description", text(description.as_str()))),
-            Some(None) => remove = " REMOVE #description",
-            None => {}
+            Patch::Set(description) => set.push(("description", text(description.as_str()))),
+            Patch::Clear => remove = " REMOVE #description",
+            Patch::Keep => {}
         }
         let assignments: Vec<String> = set.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
         let mut update = self
@@ -281,12 +286,12 @@ impl EndpointView {
     fn from_item(item: &Item) -> Result<Self> {
         let record = record(item);
         Ok(Self {
-            webhook_endpoint_id: record.text("webhook_endpoint_id")?.to_owned(),
+            id: record.parsed("webhook_endpoint_id")?,
             url: record.text("url")?.to_owned(),
-            description: record.optional_text("description").map(str::to_owned),
+            description: record.optional_checked("description", Description::parse)?,
             active: record.boolean("active")?,
-            created_at: record.text("created_at")?.to_owned(),
-            updated_at: record.text("updated_at")?.to_owned(),
+            created_at: record.parsed("created_at")?,
+            updated_at: record.parsed("updated_at")?,
         })
     }
 }

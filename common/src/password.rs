@@ -39,6 +39,17 @@ impl fmt::Debug for Password {
     }
 }
 
+/// What somebody signs in with. A text that cannot be a password is wrong, like any other.
+pub struct Guess(Option<Password>);
+
+impl Guess {
+    /// Takes any text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(Password::parse(text).ok())
+    }
+}
+
 /// A hashed password: a PHC string, `$argon2id$v=19$m=...,t=...,p=1$salt$hash`.
 #[derive(Clone)]
 pub struct PasswordHash(String);
@@ -107,14 +118,14 @@ impl Hasher {
             .map_err(Error::internal("hashing a password"))?
     }
 
-    /// Checks `password` against `hash`. Where there is no hash, or no password that could be one, the work is
-    /// done all the same, so that time does not tell.
+    /// Checks `guess` against `hash`. Where there is no hash, or the guess cannot be a password, the work is done all the
+    /// same, so that time does not tell.
     ///
     /// # Errors
     /// The stored hash is none, or Argon2 fails.
-    pub async fn check(&self, password: Option<Password>, hash: Option<PasswordHash>) -> Result<Checked> {
+    pub async fn check(&self, guess: Guess, hash: Option<PasswordHash>) -> Result<Checked> {
         let hasher = self.clone();
-        tokio::task::spawn_blocking(move || match (password, hash) {
+        tokio::task::spawn_blocking(move || match (guess.0, hash) {
             (Some(password), Some(hash)) => hasher.check_now(&password, &hash),
             (password, _) => {
                 let stand_in = || Password(Zeroizing::new("no password".to_owned()));

@@ -1,5 +1,6 @@
 //! What both ways to sign up have in common: what is made of the person, and what they are answered.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -7,7 +8,7 @@ use crate::{
     base_url::BaseUrl,
     email::Email,
     error::Result,
-    http::Output,
+    http::WithCookies,
     id::{TenantId, UserId},
     mail::{Mailer, verification_mail},
     metrics,
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// The answer to a sign-up.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignedUp {
     user_id: UserId,
@@ -32,21 +33,22 @@ pub struct SignedUp {
     email_verified: bool,
 }
 
-impl Output for SignedUp {
-    fn set_cookies(&self) -> &[String] {
-        &self.set_cookie
-    }
+/// Who signs up.
+pub struct Person {
+    /// What to call them.
+    pub name: Name,
+    /// Where to reach them.
+    pub email: Email,
+    /// What they sign in with.
+    pub password: PasswordHash,
 }
 
 /// Everything that is made of a person who signs up `now`.
 ///
 /// # Errors
 /// The session would end after the end of time.
-pub fn new_user(
-    (name, email, password): (Name, Email, PasswordHash),
-    (organization, role): (TenantId, Role),
-    now: Timestamp,
-) -> Result<NewUser> {
+pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
+    let Person { name, email, password } = person;
     let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
     Ok(NewUser {
         session: Session::start(user.id, now)?,
@@ -58,18 +60,20 @@ pub fn new_user(
 }
 
 /// Sends the verification mail and answers.
-pub async fn welcome(mailer: &Mailer, base: &BaseUrl, new: NewUser, organization_slug: Slug) -> SignedUp {
+pub async fn welcome(mailer: &Mailer, base: &BaseUrl, new: NewUser, organization_slug: Slug) -> WithCookies<SignedUp> {
     let NewUser { user, session_token, verification_token, .. } = new;
     let mail = verification_mail(base, &user.name, &verification_token);
     mailer.send(&user.email, mail, user.id).await;
     metrics::count("SignedUp");
-    SignedUp {
-        set_cookie: vec![session_cookie(base, &session_token)],
+    let cookies = vec![session_cookie(base, &session_token)];
+    let body = SignedUp {
+        set_cookie: cookies.clone(),
         session_token: session_token.reveal().to_owned(),
         user_id: user.id,
         email: user.email,
         organization_id: user.organization,
         organization_slug,
         email_verified: user.email_verified,
-    }
+    };
+    WithCookies { body, cookies }
 }

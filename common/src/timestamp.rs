@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr, time::SystemTime};
 
+use serde::{Serialize, Serializer};
 use time::{OffsetDateTime, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
 
 /// A moment, in UTC. It is written with milliseconds as RFC 3339 has it: `2026-01-31T12:00:00.000Z`.
@@ -42,6 +43,12 @@ impl fmt::Display for Timestamp {
         let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
         let (hour, minute, second, millisecond) = time.as_hms_milli();
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError};
 
+use serde::{Serialize, Serializer};
+
 use crate::{
     aws::Aws,
     config::{ConfigError, Env},
@@ -59,6 +61,12 @@ impl Role {
             Self::Owner => "owner",
             Self::Member => "member",
         }
+    }
+}
+
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use aws_lambda_events::sqs::SqsEvent;
-use common::config::Env;
+use common::config::{ConfigError, Env};
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde_json::Value;
 
@@ -20,30 +20,58 @@ pub(crate) struct Function {
     arn: String,
     timeout: Duration,
     config: Arc<Config>,
-    handler: Handler,
+    pub(crate) handler: Handler,
 }
 
 /// What is behind a function: its crate.
 #[derive(Clone)]
-enum Handler {
+pub enum Handler {
+    /// It answers HTTP.
     Http(common::http::Function),
+    /// It takes records from queues.
     Deliver(webhooks_deliver::Deliver),
 }
 
+impl From<common::http::Function> for Handler {
+    fn from(function: common::http::Function) -> Self {
+        Self::Http(function)
+    }
+}
+
+impl From<webhooks_deliver::Deliver> for Handler {
+    fn from(function: webhooks_deliver::Deliver) -> Self {
+        Self::Deliver(function)
+    }
+}
+
+/// Starts a function with its settings.
+type Start = fn(&Env) -> Result<Handler, ConfigError>;
+
+/// The crates in `functions/`, by name.
+const CRATES: &[(&str, Start)] = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+
+/// The names of the functions.
+pub fn function_names() -> impl Iterator<Item = &'static str> {
+    CRATES.iter().map(|(name, _)| *name)
+}
+
 impl Handler {
-    /// The crate of the function `name`.
-    fn new(name: &str, env: &Env) -> Result<Self> {
-        Ok(match name {
-            "auth-accept-invite-and-signup" => Self::Http(auth_accept_invite_and_signup::function(env)?),
-            "auth-cli" => Self::Http(auth_cli::function(env)?),
-            "auth-signup-and-create-org" => Self::Http(auth_signup_and_create_org::function(env)?),
-            "webhooks-create" => Self::Http(webhooks_create::function(env)?),
-            "webhooks-delete" => Self::Http(webhooks_delete::function(env)?),
-            "webhooks-deliver" => Self::Deliver(webhooks_deliver::function(env)?),
-            "webhooks-list" => Self::Http(webhooks_list::function(env)?),
-            "webhooks-update" => Self::Http(webhooks_update::function(env)?),
-            _ => bail!("no crate has this name"),
-        })
+    /// Starts the crate of the function `name`.
+    ///
+    /// # Errors
+    /// There is no such crate, or a setting is missing or does not parse.
+    pub fn start(name: &str, env: &Env) -> Result<Self> {
+        let (_, start) = CRATES.iter().find(|(found, _)| *found == name).context("no crate has this name")?;
+        Ok(start(env)?)
+    }
+
+    /// The routes, as `METHOD /path`. A function that reads queues has none.
+    #[must_use]
+    pub fn routes(&self) -> Vec<String> {
+        match self {
+            Self::Http(function) => function.routes().map(|route| format!("{} {}", route.method, route.path)).collect(),
+            Self::Deliver(_) => Vec::new(),
+        }
     }
 
     async fn call(self, event: Value, context: Context) -> Result<Value> {
@@ -82,7 +110,7 @@ impl Function {
         }
         let seen = variables.clone();
         let env = Env::new(move |name| seen.get(name).cloned());
-        let handler = Handler::new(name, &env).with_context(|| format!("cannot start the function {name}"))?;
+        let handler = Handler::start(name, &env).with_context(|| format!("cannot start the function {name}"))?;
         let config = Config {
             function_name: name.to_owned(),
             memory: properties.memory_size,

@@ -4,11 +4,14 @@
 mod functions;
 mod gateway;
 mod mail;
+mod openapi;
 mod poller;
 mod queues;
 mod services;
 mod stack;
 mod template;
 
+pub use functions::{Handler, function_names};
+pub use openapi::openapi;
 pub use stack::{Data, Options, Ports, Stack, Worker};
 pub use template::evaluated as template;

@@ -42,6 +42,8 @@ struct Arguments {
 enum Command {
     /// Start one in memory, go from sign-up to a signed delivery, show what goes over the wire, and end.
     Demo,
+    /// Print the description of the API in OpenAPI 3.1.
+    Openapi,
 }
 
 #[tokio::main]
@@ -51,6 +53,10 @@ async fn main() -> Result<()> {
         Some(Command::Demo) => {
             log("warn");
             demo::run().await
+        }
+        Some(Command::Openapi) => {
+            say(&format!("{:#}", local::openapi()?));
+            Ok(())
         }
         None => {
             log("info,emf=off,rustack_sqs_core=warn,rustack_ses_core=warn");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use axum::Router;
+use axum::{Json, Router, routing::get};
 use common::{aws::Aws, config::Env};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     functions::Function,
     gateway::Gateway,
-    mail,
+    mail, openapi,
     poller::Poller,
     services::{self, Services},
     template::{Place, Template},
@@ -121,7 +121,9 @@ impl Stack {
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions) };
-        tasks.spawn(serve(api_listener, gateway.router(), stop.clone()));
+        let description = openapi::document(&functions);
+        let described = gateway.router().route("/openapi.json", get(async move || Json(description)));
+        tasks.spawn(serve(api_listener, described, stop.clone()));
         tasks.spawn(serve(mail_listener, mail::router(services.mail.clone()), stop.clone()));
         if poll {
             for poller in pollers.values() {
@@ -315,6 +317,14 @@ fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client,
     let env = Env::new(move |name| lambda.get(name).cloned());
     let aws = Aws::new(&env)?;
     Ok((aws.dynamodb(), aws.sqs()))
+}
+
+/// The functions as the template starts them, with nothing behind them.
+pub(crate) fn idle_functions() -> Result<BTreeMap<String, Arc<Function>>> {
+    let nowhere = "http://127.0.0.1:0";
+    let place = Place { region: REGION.into(), account: ACCOUNT.into(), api: nowhere.into(), sqs: nowhere.into() };
+    let template = Template::load(&parameters(nowhere), place)?;
+    functions(&template, &HashMap::new(), &lambda_variables(nowhere, nowhere, nowhere))
 }
 
 fn functions(

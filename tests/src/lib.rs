@@ -3,6 +3,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "in a test world, what goes wrong ends the test")]
 
+mod description;
 pub mod interceptor;
 pub mod lambda;
 pub mod log;
@@ -17,3 +18,11 @@ pub use proxy::Proxy;
 pub use receiver::{Received, Receiver};
 pub use rough::{Manner, Rough};
 pub use world::{Answer, Tenant, World};
+
+/// The sample event of a function, from `events/`.
+#[must_use]
+pub fn sample_event(function: &str) -> serde_json::Value {
+    let path = format!("{}/../events/{function}.json", env!("CARGO_MANIFEST_DIR"));
+    let event = std::fs::read_to_string(&path).unwrap_or_else(|error| unreachable!("{path}: {error}"));
+    serde_json::from_str(&event).expect("JSON")
+}

@@ -7,6 +7,8 @@ use local::{Data, Options, Ports, Stack};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
+use crate::description;
+
 /// The service, and a client for its HTTP door.
 pub struct World {
     /// The service.
@@ -108,10 +110,17 @@ impl World {
 
     /// Sends any request.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
-        let response = request.send().await.expect("an answer");
+        let (client, request) = request.build_split();
+        let request = request.expect("a request");
+        let (method, url) = (request.method().clone(), request.url().clone());
+        let response = client.execute(request).await.expect("an answer");
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.expect("a complete answer");
-        Answer { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        if url.as_str().starts_with(self.stack.api()) {
+            description::check(&method, url.path(), status, &body);
+        }
+        Answer { status, headers, body }
     }
 
     /// A URL of the API.

@@ -14,7 +14,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::{BaseUrl, Failure, Response};
+use super::{Failure, Response};
+use crate::base_url::BaseUrl;
 
 /// An event as Lambda hands it over. One that cannot be read is no error of the invocation: whoever sent the request
 /// gets an answer that says so.

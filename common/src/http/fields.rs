@@ -1,17 +1,21 @@
-//! Reading the fields of an input. Every field is looked at before anything is refused, so the caller learns
-//! of all problems at once.
+//! Reading the fields of an input. Every field is read before anything is refused, so the caller learns of all problems
+//! at once. The same reading, done without values, describes the fields.
 
+use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::{
     error::{Error, Result},
     issue::{Issue, IssueCode, Problem},
+    patch::Patch,
 };
 
 /// The fields of an input, and the issues found so far.
 pub struct Fields {
     values: Map<String, Value>,
     issues: Vec<Issue>,
+    #[cfg(feature = "openapi")]
+    description: Option<super::openapi::FieldDescriptions>,
 }
 
 /// A field with an issue, which is noted in the [`Fields`] that it came from.
@@ -19,15 +23,48 @@ pub struct Fields {
 pub struct Rejected;
 
 impl Fields {
-    pub(super) fn new(values: Map<String, Value>) -> Self {
-        Self { values, issues: Vec::new() }
+    /// The input that `read` makes of `values`.
+    pub(super) fn read<I>(
+        values: Map<String, Value>,
+        read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
+    ) -> Result<I> {
+        let mut fields = Self {
+            values,
+            issues: Vec::new(),
+            #[cfg(feature = "openapi")]
+            description: None,
+        };
+        match read(&mut fields) {
+            Ok(input) if fields.issues.is_empty() => Ok(input),
+            _ => Err(Error::Invalid(fields.issues)),
+        }
+    }
+
+    /// The fields that `read` asks for.
+    #[cfg(feature = "openapi")]
+    pub(super) fn describe<I>(
+        generator: &mut schemars::SchemaGenerator,
+        read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
+    ) -> super::openapi::FieldDescriptions {
+        let description = Some(super::openapi::FieldDescriptions::new(std::mem::take(generator)));
+        let mut fields = Self { values: Map::new(), issues: Vec::new(), description };
+        // Nothing has a value, so required fields are rejected; which ones were asked for is noted all the same.
+        let (Ok(_) | Err(Rejected)) = read(&mut fields);
+        let mut description = fields.description.unwrap_or_default();
+        *generator = std::mem::take(&mut description.generator);
+        description
     }
 
     /// A text that must be there.
     ///
     /// # Errors
     /// It is missing, no text, or not what `parse` takes.
-    pub fn text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>) -> Result<T, Rejected> {
+    pub fn text<T: JsonSchema>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
+    ) -> Result<T, Rejected> {
+        self.note::<T>(name, Presence::Required);
         match self.values.remove(name) {
             None => Err(self.wrong_type(name, "Required")),
             Some(value) => self.parse(name, &value, parse),
@@ -38,27 +75,29 @@ impl Fields {
     ///
     /// # Errors
     /// It is no text, or not what `parse` takes.
-    pub fn optional_text<T>(
+    pub fn optional_text<T: JsonSchema>(
         &mut self,
-        name: &str,
+        name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<T>, Rejected> {
+        self.note::<T>(name, Presence::Optional);
         self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
     }
 
-    /// A text that may be absent (`None`) or `null` (`Some(None)`).
+    /// A text that may be absent (keep what is there) or `null` (clear it).
     ///
     /// # Errors
     /// It is neither `null` nor a text, or not what `parse` takes.
-    pub fn nullable_text<T>(
+    pub fn nullable_text<T: JsonSchema>(
         &mut self,
-        name: &str,
+        name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
-    ) -> Result<Option<Option<T>>, Rejected> {
+    ) -> Result<Patch<T>, Rejected> {
+        self.note::<T>(name, Presence::Nullable);
         match self.values.remove(name) {
-            None => Ok(None),
-            Some(Value::Null) => Ok(Some(None)),
-            Some(value) => self.parse(name, &value, parse).map(|parsed| Some(Some(parsed))),
+            None => Ok(Patch::Keep),
+            Some(Value::Null) => Ok(Patch::Clear),
+            Some(value) => self.parse(name, &value, parse).map(Patch::Set),
         }
     }
 
@@ -66,7 +105,8 @@ impl Fields {
     ///
     /// # Errors
     /// It is no boolean.
-    pub fn optional_bool(&mut self, name: &str) -> Result<Option<bool>, Rejected> {
+    pub fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
+        self.note::<bool>(name, Presence::Optional);
         match self.values.remove(name) {
             None => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(value)),
@@ -97,13 +137,23 @@ impl Fields {
         Rejected
     }
 
-    /// The input, if no field was rejected.
-    pub(super) fn finish<I>(self, input: Result<I, Rejected>) -> Result<I> {
-        match input {
-            Ok(input) if self.issues.is_empty() => Ok(input),
-            _ => Err(Error::Invalid(self.issues)),
+    /// Notes a field for the description, where one is made.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description has notes"))]
+    fn note<T: JsonSchema>(&mut self, _name: &'static str, _presence: Presence) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.note::<T>(_name, _presence);
         }
     }
+}
+
+/// Whether a field has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    Required,
+    Optional,
+    /// It may be absent, and it may be `null`.
+    Nullable,
 }
 
 #[cfg(test)]
@@ -113,20 +163,22 @@ mod tests {
     use super::*;
     use crate::name::{Name, Slug};
 
-    fn fields(value: Value) -> Fields {
+    fn values(value: Value) -> Map<String, Value> {
         let Value::Object(values) = value else { unreachable!("an object") };
-        Fields::new(values)
+        values
     }
 
     #[test]
     fn every_issue_of_every_field_is_found() {
-        let mut fields = fields(json!({"slug": "A", "active": null, "url": 7}));
-        let name = fields.text("name", Name::parse);
-        let slug = fields.text("slug", Slug::parse);
-        let active = fields.optional_bool("active");
-        let url = fields.optional_text("url", Name::parse);
-        assert!(name.is_err() && slug.is_err() && active.is_err() && url.is_err());
-        let Err(Error::Invalid(issues)) = fields.finish(name) else { unreachable!("issues") };
+        let values = values(json!({"slug": "A", "active": null, "url": 7}));
+        let read = Fields::read(values, |fields| {
+            let name = fields.text("name", Name::parse);
+            let slug = fields.text("slug", Slug::parse);
+            let active = fields.optional_bool("active");
+            let url = fields.optional_text("url", Name::parse);
+            Ok((name?, slug?, active?, url?))
+        });
+        let Err(Error::Invalid(issues)) = read else { unreachable!("issues") };
         let found: Vec<_> = issues.iter().map(|issue| (issue.path[0].as_str(), issue.code)).collect();
         assert_eq!(
             found,
@@ -142,8 +194,10 @@ mod tests {
 
     #[test]
     fn absent_and_null_are_not_the_same() {
-        let mut fields = fields(json!({"description": null}));
-        assert!(matches!(fields.nullable_text("description", Name::parse), Ok(Some(None))));
-        assert!(matches!(fields.nullable_text("description", Name::parse), Ok(None)));
+        let read = |value| {
+            Fields::read(values(value), |fields| fields.nullable_text("description", Name::parse)).expect("no issue")
+        };
+        assert_eq!(read(json!({"description": null})), Patch::Clear);
+        assert_eq!(read(json!({})), Patch::Keep);
     }
 }

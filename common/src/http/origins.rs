@@ -14,6 +14,20 @@ pub struct Origins {
 }
 
 impl Origins {
+    /// None but the domain that a request came to: for routes that need none.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { base: None, trusted: Vec::new() }
+    }
+
+    /// The origin in `BASE_URL` alone.
+    ///
+    /// # Errors
+    /// It does not parse.
+    pub fn base(env: &Env) -> Result<Self, ConfigError> {
+        Ok(Self { base: BaseUrl::from_env(env)?, trusted: Vec::new() })
+    }
+
     /// The origins in `BASE_URL` and `TRUSTED_ORIGINS`.
     ///
     /// # Errors

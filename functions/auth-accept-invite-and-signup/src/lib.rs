@@ -4,21 +4,17 @@ use std::sync::Arc;
 
 use common::{
     aws::Aws,
-    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::Result,
-    http::{Fields, Function, Rejected},
+    http::{Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, WithCookies},
     id::InvitationId,
     invitations::Invitations,
     mail::Mailer,
     name::{Name, Slug},
     password::{Hasher, Password},
-    signup::{SignedUp, new_user, welcome},
+    signup::{Person, SignedUp, new_user, welcome},
     timestamp::Timestamp,
 };
-
-/// The method and path, as the template maps them.
-pub const ROUTE: &str = "POST /v1/auth/acceptInviteAndSignup";
 
 /// What the route needs.
 pub struct App {
@@ -38,7 +34,18 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
     };
-    Ok(Function::public(ROUTE, app, BaseUrl::from_env(env)?, |_, fields| Input::parse(fields), handle))
+    Ok(Function::new(Wire::Envelope, app, Origins::base(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/auth/acceptInviteAndSignup", Public, Input::read, handle)
+        .summary("Creates a user in the organization that invited them.")
+        .faults(&[
+            Fault::NotFound,
+            Fault::Conflict("invitation_expired"),
+            Fault::Conflict("invitation_used"),
+            Fault::Conflict("email_taken"),
+        ])
 }
 
 /// Which invitation, and who accepts it.
@@ -50,7 +57,7 @@ pub struct Input {
 }
 
 impl Input {
-    fn parse(fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let invitation_id = fields.text("invitationId", InvitationId::parse);
         let tenant_slug = fields.text("tenantSlug", Slug::parse);
         let name = fields.text("name", Name::parse);
@@ -61,12 +68,12 @@ impl Input {
 
 /// Says no quickly, hashes, writes everything in one transaction, and sends the verification mail: the inviter
 /// knows the invitation's id, so holding it proves nothing about the mailbox.
-async fn handle(app: Arc<App>, base: BaseUrl, input: Input) -> Result<SignedUp> {
+async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCookies<SignedUp>> {
     let now = Timestamp::now();
     let invitation = app.invitations.pending(input.invitation_id, &input.tenant_slug, now).await?;
     let password = app.hasher.hash(input.password).await?;
-    let person = (input.name, invitation.email.clone(), password);
-    let new = new_user(person, (invitation.organization.clone(), invitation.role), now)?;
+    let person = Person { name: input.name, email: invitation.email.clone(), password };
+    let new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
     app.invitations.accept(&invitation, &new, now).await?;
-    Ok(welcome(&app.mailer, &base, new, input.tenant_slug).await)
+    Ok(welcome(&app.mailer, &call.base, new, input.tenant_slug).await)
 }

@@ -1,4 +1,4 @@
-//! The Lambda function of [`auth_accept_invite_and_signup::ROUTE`].
+//! The Lambda function of [`auth_accept_invite_and_signup`].
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_http::Error> {

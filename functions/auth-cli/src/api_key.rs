@@ -1,50 +1,117 @@
 //! API keys: an owner manages all of the organization's, a member their own.
 
+use std::sync::Arc;
+
 use common::{
-    api_keys::{KeyRecord, NOT_FOUND, PREFIX},
+    api_keys::{IssuedKey, KeyRecord, NOT_FOUND, PREFIX},
     error::{Error, Refusal, Result},
-    http::{Call, Reply},
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session},
     id::KeyId,
     name::Name,
     timestamp::Timestamp,
     users::{Role, User},
 };
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::{App, signed_in, user};
+use crate::{App, Success};
 
-/// `POST /api/auth/api-key/create`: issues a key for the caller's organization, and shows it this once.
-pub(crate) async fn create(app: &App, call: &Call) -> Result<Reply> {
-    let user = signed_in(app, call).await?;
+pub(crate) fn create() -> Route<App> {
+    Route::post("/api/auth/api-key/create", Session, New::read, issue)
+        .summary("Issues a key for the caller's organization, and shows it this once.")
+        .faults(&[Fault::EmailNotVerified])
+}
+
+pub(crate) fn list() -> Route<App> {
+    Route::get("/api/auth/api-key/list", KeyOrSession, |_, _| Ok(()), managed)
+        .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
+}
+
+pub(crate) fn delete() -> Route<App> {
+    Route::post("/api/auth/api-key/delete", KeyOrSession, Which::read, revoke)
+        .summary("Deletes a key. It stops working at once.")
+        .faults(&[Fault::NotFound])
+}
+
+struct New {
+    name: Name,
+}
+
+impl New {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        Ok(Self { name: fields.text("name", Name::parse)? })
+    }
+}
+
+struct Which {
+    key: KeyId,
+}
+
+impl Which {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        Ok(Self { key: fields.text("keyId", KeyId::parse)? })
+    }
+}
+
+/// A key, as it may be shown.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "ApiKey")]
+struct View {
+    id: KeyId,
+    name: Name,
+    prefix: &'static str,
+    start: String,
+    enabled: bool,
+    created_at: Timestamp,
+}
+
+/// A key that was just issued, with its secret.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "IssuedApiKey")]
+struct Issued {
+    id: KeyId,
+    name: Name,
+    prefix: &'static str,
+    start: String,
+    key: String,
+    enabled: bool,
+    created_at: Timestamp,
+}
+
+async fn issue(app: Arc<App>, call: Call<User>, input: New) -> Result<Issued> {
+    let user = call.caller;
     if !user.email_verified {
         return Err(Error::Forbidden(Refusal::EmailNotVerified));
     }
-    let name = call.input(|fields| fields.text("name", Name::parse))?;
-    let issued = app.keys.issue(&user, &name, Timestamp::now()).await?;
-    let mut answer = view(issued.id, &name, issued.key.start(), issued.created_at);
-    answer.insert("key".to_owned(), json!(issued.key.reveal()));
-    Ok(Reply::Json(answer.into()))
+    let IssuedKey { id, key, created_at } = app.keys.issue(&user, &input.name, Timestamp::now()).await?;
+    Ok(Issued {
+        id,
+        name: input.name,
+        prefix: PREFIX,
+        start: key.start().to_owned(),
+        key: key.reveal().to_owned(),
+        enabled: true,
+        created_at,
+    })
 }
 
-/// `GET /api/auth/api-key/list`: the keys that the caller manages, oldest first.
-pub(crate) async fn list(app: &App, call: &Call) -> Result<Reply> {
-    let user = user(app, call).await?;
+async fn managed(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<Vec<View>> {
+    let user = call.caller.user;
     let keys = app.keys.list(&user.organization).await?;
-    let managed = keys.iter().filter(|key| manages(&user, key));
-    let views = managed.map(|key| view(key.id, &key.name, &key.start, key.created_at).into());
-    Ok(Reply::Json(Value::Array(views.collect())))
+    Ok(keys.into_iter().filter(|key| manages(&user, key)).map(View::from).collect())
 }
 
-/// `POST /api/auth/api-key/delete`: the key stops working at once. A key of others is as unknown as any.
-pub(crate) async fn delete(app: &App, call: &Call) -> Result<Reply> {
-    let user = user(app, call).await?;
-    let id = call.input(|fields| fields.text("keyId", KeyId::parse))?;
-    let key = app.keys.find(&user.organization, id).await?;
+/// A key that somebody else manages is as unknown as any.
+async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Success> {
+    let user = call.caller.user;
+    let key = app.keys.find(&user.organization, input.key).await?;
     if !manages(&user, &key) {
         return Err(NOT_FOUND);
     }
     app.keys.delete(&key).await?;
-    Ok(Reply::Json(json!({ "success": true })))
+    Ok(Success::DONE)
 }
 
 /// Whether `user` manages a key of their organization.
@@ -52,14 +119,9 @@ fn manages(user: &User, key: &KeyRecord) -> bool {
     user.role == Role::Owner || key.user == user.id
 }
 
-fn view(id: KeyId, name: &Name, start: &str, created_at: Timestamp) -> Map<String, Value> {
-    let fields = [
-        ("id", json!(id)),
-        ("name", json!(name)),
-        ("prefix", json!(PREFIX)),
-        ("start", json!(start)),
-        ("enabled", json!(true)),
-        ("createdAt", json!(created_at.to_string())),
-    ];
-    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+impl From<KeyRecord> for View {
+    fn from(key: KeyRecord) -> Self {
+        let KeyRecord { id, name, start, created_at, .. } = key;
+        Self { id, name, prefix: PREFIX, start, enabled: true, created_at }
+    }
 }

@@ -1,17 +1,19 @@
 //! Verifying an email address.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use common::{
     attempts::VERIFICATION_MAIL,
     email::Email,
     error::Result,
-    http::{Call, Form, Page, Reply},
+    http::{Call, Fault, Fields, Form, Page, Public, Rejected, Reply, Route},
     mail::verification_mail,
     timestamp::Timestamp,
     token::Token,
 };
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use url::Url;
 
 use crate::App;
 
@@ -34,18 +36,72 @@ const BAD_LINK: Page = Page {
     form: None,
 };
 
-/// `GET /api/auth/verify-email`: the link in the mail. A page with a button, and no change: mail programs and scanners
-/// open links on their own.
-pub(crate) async fn ask_to_verify(app: &App, call: &Call) -> Result<Reply> {
-    let token = call.query("token").and_then(|text| Token::parse(&text));
-    let token = match token {
+/// The link in the mail. Mail programs and scanners open links on their own, so it only leads to a button.
+pub(crate) fn ask_to_verify() -> Route<App> {
+    Route::get("/api/auth/verify-email", Public, Link::read, ask)
+        .summary("The link in the verification mail: a page with a button, and no change.")
+}
+
+/// The button of that page.
+pub(crate) fn verify() -> Route<App> {
+    Route::post_form("/api/auth/verify-email", Public, Link::read, confirm)
+        .summary("The button of that page: marks the email as verified, once.")
+}
+
+pub(crate) fn send_verification() -> Route<App> {
+    Route::post("/api/auth/send-verification-email", Public, Address::read, send)
+        .summary("Sends another verification mail. The answer does not reveal who has an account.")
+        .faults(&[Fault::TooMany])
+}
+
+/// What a link carries. A bad one gets a page, not a list of issues, so any text is let through.
+struct Link {
+    token: Option<String>,
+    callback: Option<String>,
+}
+
+impl Link {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let token = fields.optional_text("token", |text| Ok(text.to_owned()));
+        let callback = fields.optional_text("callbackURL", |text| Ok(text.to_owned()));
+        Ok(Self { token: token?, callback: callback? })
+    }
+
+    fn token(&self) -> Option<Token> {
+        self.token.as_deref().and_then(Token::parse)
+    }
+
+    /// Where to go afterwards, if it is trusted.
+    fn callback(&self, call: &Call<()>) -> Option<Url> {
+        self.callback.as_deref().and_then(|url| call.trusted_url(url))
+    }
+}
+
+struct Address {
+    email: Email,
+}
+
+impl Address {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        Ok(Self { email: fields.text("email", Email::parse)? })
+    }
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Sent {
+    status: bool,
+}
+
+async fn ask(app: Arc<App>, call: Call<()>, link: Link) -> Result<Page> {
+    let token = match link.token() {
         Some(token) if app.verifications.holds(&token, Timestamp::now()).await? => token,
-        _ => return Ok(Reply::Page(BAD_LINK)),
+        _ => return Ok(BAD_LINK),
     };
-    let callback = call.query("callbackURL").and_then(|url| call.trusted_url(&url));
+    let callback = link.callback(&call);
     let mut fields = vec![("token", token.reveal().to_owned())];
     fields.extend(callback.as_ref().map(|url| ("callbackURL", url.to_string())));
-    Ok(Reply::Page(Page {
+    Ok(Page {
         good: true,
         title: "Confirm your email address",
         text: "If you have just signed up, press the button. If not, close this page: nothing happens.".into(),
@@ -55,30 +111,26 @@ pub(crate) async fn ask_to_verify(app: &App, call: &Call) -> Result<Reply> {
             fields,
             redirects_to: callback.map(|url| url.origin().ascii_serialization()),
         }),
-    }))
+    })
 }
 
-/// `POST /api/auth/verify-email`: the button of that page. Marks the email as verified, once.
-pub(crate) async fn verify(app: &App, call: &Call) -> Result<Reply> {
-    let verified = match call.form("token").and_then(|text| Token::parse(&text)) {
+async fn confirm(app: Arc<App>, call: Call<()>, link: Link) -> Result<Reply> {
+    let verified = match link.token() {
         Some(token) => app.verifications.verify(&token, Timestamp::now()).await?,
         None => false,
     };
     if !verified {
         return Ok(Reply::Page(BAD_LINK));
     }
-    let callback = call.form("callbackURL").and_then(|url| call.trusted_url(&url));
-    Ok(callback.map_or(Reply::Page(CONFIRMED), |url| Reply::Redirect(url.into())))
+    Ok(link.callback(&call).map_or(Reply::Page(CONFIRMED), Reply::Redirect))
 }
 
-/// `POST /api/auth/send-verification-email`: another link. The answer does not tell who has an account.
-pub(crate) async fn send_verification(app: &App, call: &Call) -> Result<Reply> {
-    let email = call.input(|fields| fields.text("email", Email::parse))?;
-    let now = Timestamp::now();
+async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Sent> {
+    let (email, now) = (input.email, Timestamp::now());
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     if let Some((user, _)) = app.users.credentials(Some(&email)).await?.filter(|(user, _)| !user.email_verified) {
         let token = app.verifications.issue(&user, now).await?;
         app.mailer.send(&user.email, verification_mail(&call.base, &user.name, &token), user.id).await;
     }
-    Ok(Reply::Json(json!({ "status": true })))
+    Ok(Sent { status: true })
 }

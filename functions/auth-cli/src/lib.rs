@@ -2,29 +2,26 @@
 //! inviting teammates. Plain JSON, a session cookie, one table of routes and a handler each.
 
 use common::{
-    api_keys::{ApiKeys, KeyHolder},
+    api_keys::ApiKeys,
     attempts::Attempts,
     aws::Aws,
     config::{ConfigError, Env},
-    error::{Error, Result},
-    http::{Call, Caller, Function, Origins, Route},
+    http::{Function, Origins, Wire},
     invitations::Invitations,
     mail::Mailer,
     organizations::Organizations,
     password::Hasher,
-    sessions::{Session, Sessions},
-    timestamp::Timestamp,
-    users::{User, Users},
+    sessions::Sessions,
+    users::Users,
     verification::Verifications,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 
 mod api_key;
 mod email;
 mod organization;
 mod session;
-
-/// The method and path, as the template maps them.
-pub const ROUTE: &str = "ANY /api/auth/{proxy+}";
 
 /// What the routes need.
 pub struct App {
@@ -56,66 +53,48 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         users: Users::from_env(env, &aws)?,
         verifications: Verifications::from_env(env, &aws)?,
     };
-    Ok(Function::plain(app, Origins::from_env(env)?, ROUTES))
+    let routes = [
+        email::ask_to_verify(),
+        email::verify(),
+        email::send_verification(),
+        session::sign_in(),
+        session::get(),
+        session::sign_out(),
+        organization::list(),
+        organization::invite(),
+        organization::show_invitation(),
+        api_key::create(),
+        api_key::list(),
+        api_key::delete(),
+    ];
+    Ok(Function::new(Wire::Plain, app, Origins::from_env(env)?, routes))
 }
 
-macro_rules! routes {
-    ($($method:literal $path:literal $handle:path;)*) => {
-        &[$(Route {
-            method: $method,
-            path: concat!("/api/auth/", $path),
-            handle: |app, call| Box::pin($handle(app, call)),
-        }),*]
-    };
+/// The answer of a route that has nothing to report but that it is done.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Success {
+    success: bool,
 }
 
-const ROUTES: &[Route<App>] = routes! {
-    "GET" "verify-email" email::ask_to_verify;
-    "POST" "verify-email" email::verify;
-    "POST" "send-verification-email" email::send_verification;
-    "POST" "sign-in/email" session::sign_in;
-    "GET" "get-session" session::get;
-    "POST" "sign-out" session::sign_out;
-    "GET" "organization/list" organization::list;
-    "POST" "organization/invite-member" organization::invite;
-    "GET" "organization/invitation" organization::show_invitation;
-    "POST" "api-key/create" api_key::create;
-    "GET" "api-key/list" api_key::list;
-    "POST" "api-key/delete" api_key::delete;
-};
-
-/// What a user called with.
-enum Credential {
-    Session(Session),
-    Key(KeyHolder),
+impl Success {
+    const DONE: Self = Self { success: true };
 }
 
-/// Who calls, by cookie or key; `None` for nobody that we know.
-async fn caller(app: &App, call: &Call, now: Timestamp) -> Result<Option<(User, Credential)>> {
-    let credential = match call.caller() {
-        Some(Caller::ApiKey(key)) => app.keys.holder(&key).await?.map(Credential::Key),
-        Some(Caller::Session(token)) => app.sessions.find(&token, now).await?.map(Credential::Session),
-        None => None,
-    };
-    let Some(credential) = credential else { return Ok(None) };
-    let id = match &credential {
-        Credential::Session(session) => session.user,
-        Credential::Key(holder) => holder.user,
-    };
-    Ok(app.users.find(id).await?.map(|user| (user, credential)))
+impl AsRef<ApiKeys> for App {
+    fn as_ref(&self) -> &ApiKeys {
+        &self.keys
+    }
 }
 
-/// The user who calls, by cookie or key.
-async fn user(app: &App, call: &Call) -> Result<User> {
-    let found = caller(app, call, Timestamp::now()).await?;
-    found.map(|(user, _)| user).ok_or(Error::Unauthorized)
+impl AsRef<Sessions> for App {
+    fn as_ref(&self) -> &Sessions {
+        &self.sessions
+    }
 }
 
-/// The user who is signed in. A key will not do: one that leaked must not be able to make others that outlive it.
-async fn signed_in(app: &App, call: &Call) -> Result<User> {
-    match caller(app, call, Timestamp::now()).await? {
-        Some((user, Credential::Session(_))) => Ok(user),
-        Some((_, Credential::Key(_))) => Err(Error::SessionRequired),
-        None => Err(Error::Unauthorized),
+impl AsRef<Users> for App {
+    fn as_ref(&self) -> &Users {
+        &self.users
     }
 }

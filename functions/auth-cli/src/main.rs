@@ -1,4 +1,4 @@
-//! The Lambda function of [`auth_cli::ROUTE`].
+//! The Lambda function of [`auth_cli`].
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_http::Error> {

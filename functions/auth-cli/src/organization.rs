@@ -1,41 +1,96 @@
 //! The caller's organization, and inviting into it.
 
+use std::sync::Arc;
+
 use common::{
     email::Email,
     error::{Error, Refusal, Result},
-    http::{Call, Page, Reply},
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Page, Public, Rejected, Route},
     id::{InvitationId, TenantId},
     mail::invitation_mail,
-    name::Slug,
+    name::{Name, Slug},
     timestamp::Timestamp,
     users::Role,
 };
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::{App, user};
+use crate::App;
 
-/// `GET /api/auth/organization/list`: the caller's organization; a user has exactly one.
-pub(crate) async fn list(app: &App, call: &Call) -> Result<Reply> {
-    let user = user(app, call).await?;
-    let organization = app.organizations.get(&user.organization).await?;
-    Ok(Reply::Json(json!([{
-        "id": organization.id,
-        "name": organization.name,
-        "slug": organization.slug,
-        "createdAt": organization.created_at.to_string(),
-    }])))
+pub(crate) fn list() -> Route<App> {
+    Route::get("/api/auth/organization/list", KeyOrSession, |_, _| Ok(()), own)
+        .summary("Answers the caller's organization; a user has exactly one.")
 }
 
-/// `POST /api/auth/organization/invite-member`: invites an address that has no account yet. Only for owners, and
-/// only with a verified email: else anyone could have us send mail to anyone.
-pub(crate) async fn invite(app: &App, call: &Call) -> Result<Reply> {
-    let inviter = user(app, call).await?;
-    let (email, role, organization) = call.input(|fields| {
+/// Only for owners, and only with a verified email: otherwise anyone could have us send mail to anyone.
+pub(crate) fn invite() -> Route<App> {
+    Route::post("/api/auth/organization/invite-member", KeyOrSession, Invite::read, send)
+        .summary("Invites an address that has no account yet. Owners only.")
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::OwnersOnly,
+            Fault::NotFound,
+            Fault::Conflict("email_taken"),
+            Fault::TooMany,
+        ])
+}
+
+/// Mail programs open links on their own, so the page only says how to accept.
+pub(crate) fn show_invitation() -> Route<App> {
+    Route::get("/api/auth/organization/invitation", Public, Link::read, show)
+        .summary("The link in the invitation mail: a page that says how to accept, and no change.")
+}
+
+/// The organization, as its members see it.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "Organization")]
+struct View {
+    id: TenantId,
+    name: Name,
+    slug: Slug,
+    created_at: Timestamp,
+}
+
+async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[View; 1]> {
+    let organization = app.organizations.get(&call.caller.user.organization).await?;
+    Ok([View {
+        id: organization.id,
+        name: organization.name,
+        slug: organization.slug,
+        created_at: organization.created_at,
+    }])
+}
+
+struct Invite {
+    email: Email,
+    role: Role,
+    organization: TenantId,
+}
+
+impl Invite {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let email = fields.text("email", Email::parse);
         let role = fields.text("role", Role::parse);
         let organization = fields.text("organizationId", TenantId::parse);
-        Ok((email?, role?, organization?))
-    })?;
+        Ok(Self { email: email?, role: role?, organization: organization? })
+    }
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "Invitation")]
+struct Invited {
+    id: InvitationId,
+    email: Email,
+    role: Role,
+    organization_id: TenantId,
+    status: &'static str,
+    expires_at: Timestamp,
+}
+
+async fn send(app: Arc<App>, call: Call<Caller>, input: Invite) -> Result<Invited> {
+    let (inviter, Invite { email, role, organization }) = (&call.caller.user, input);
     if organization != inviter.organization {
         return Err(Error::NotFound("Organization not found"));
     }
@@ -45,35 +100,42 @@ pub(crate) async fn invite(app: &App, call: &Call) -> Result<Reply> {
     if !inviter.email_verified {
         return Err(Error::Forbidden(Refusal::EmailNotVerified));
     }
-    let invited = app.invitations.invite(&inviter, &email, role, Timestamp::now()).await?;
+    let invited = app.invitations.invite(inviter, &email, role, Timestamp::now()).await?;
     let organization = app.organizations.get(&inviter.organization).await?;
     let mail = invitation_mail(&call.base, &inviter.name, &organization, &invited.invitation);
     app.mailer.send(&email, mail, invited.invitation.id).await;
-    Ok(Reply::Json(json!({
-        "id": invited.invitation.id,
-        "email": email,
-        "role": role.as_str(),
-        "organizationId": organization.id,
-        "status": "pending",
-        "expiresAt": invited.expires_at.to_string(),
-    })))
+    Ok(Invited {
+        id: invited.invitation.id,
+        email,
+        role,
+        organization_id: organization.id,
+        status: "pending",
+        expires_at: invited.expires_at,
+    })
 }
 
-/// `GET /api/auth/organization/invitation`: the link in the mail. A page that says how to accept; opening it
-/// changes nothing, since mail programs open links on their own.
-pub(crate) async fn show_invitation(app: &App, call: &Call) -> Result<Reply> {
-    let id = call.query("id").and_then(|text| InvitationId::parse(&text).ok());
-    let slug = call.query("slug").and_then(|text| Slug::parse(&text).ok());
-    let pending = match (id, slug) {
-        (Some(id), Some(slug)) => match app.invitations.pending(id, &slug, Timestamp::now()).await {
-            Ok(invitation) => Some((invitation.id, slug)),
-            Err(Error::NotFound(_) | Error::Conflict(_)) => None,
-            Err(error) => return Err(error),
-        },
-        _ => None,
-    };
-    Ok(Reply::Page(match pending {
-        Some((id, slug)) => Page {
+/// What a link carries. A bad one gets a page, not a list of issues, so any text is let through.
+struct Link {
+    id: Option<String>,
+    slug: Option<String>,
+}
+
+impl Link {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.optional_text("id", |text| Ok(text.to_owned()));
+        let slug = fields.optional_text("slug", |text| Ok(text.to_owned()));
+        Ok(Self { id: id?, slug: slug? })
+    }
+
+    fn parse(&self) -> Option<(InvitationId, Slug)> {
+        Some((InvitationId::parse(self.id.as_deref()?).ok()?, Slug::parse(self.slug.as_deref()?).ok()?))
+    }
+}
+
+async fn show(app: Arc<App>, _: Call<()>, link: Link) -> Result<Page> {
+    let Some((id, slug)) = link.parse() else { return Ok(NO_INVITATION) };
+    match app.invitations.pending(id, &slug, Timestamp::now()).await {
+        Ok(_) => Ok(Page {
             good: true,
             title: "You are invited",
             text:
@@ -81,13 +143,18 @@ pub(crate) async fn show_invitation(app: &App, call: &Call) -> Result<Reply> {
                     .into(),
             command: Some(format!("auth accept-invite {slug} {id}")),
             form: None,
-        },
-        None => Page {
-            good: false,
-            title: "This invitation does not work",
-            text: "It may have expired, been accepted, or been replaced by a newer one. Ask for another.".into(),
-            command: None,
-            form: None,
-        },
-    }))
+        }),
+        Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(NO_INVITATION),
+        Err(error) => Err(error),
+    }
 }
+
+const NO_INVITATION: Page = Page {
+    good: false,
+    title: "This invitation does not work",
+    text: std::borrow::Cow::Borrowed(
+        "It may have expired, been accepted, or been replaced by a newer one. Ask for another.",
+    ),
+    command: None,
+    form: None,
+};

@@ -1,35 +1,102 @@
 //! Signing in and out, and who is signed in.
 
+use std::sync::Arc;
+
 use common::{
     attempts::SIGN_IN,
     email::Email,
     error::{Error, Result},
-    http::{Call, Reply},
-    password::{Checked, Password},
+    http::{AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, WithCookies},
+    id::UserId,
+    name::Name,
+    password::{Checked, Guess},
     sessions::{Session, cleared_cookie, session_cookie},
     timestamp::Timestamp,
     token::Token,
     users::User,
 };
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::{App, Credential, caller};
+use crate::{App, Success};
 
-/// `POST /api/auth/sign-in/email`: starts a session. A wrong password, an unknown address and a text that is no
-/// address get one answer, after the same work.
-pub(crate) async fn sign_in(app: &App, call: &Call) -> Result<Reply> {
-    let (address, password) = call.input(|fields| {
+pub(crate) fn sign_in() -> Route<App> {
+    Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
+        .summary("Starts a session. Whatever is wrong gets one answer, after the same work.")
+        .faults(&[Fault::WrongPassword, Fault::TooMany])
+}
+
+pub(crate) fn get() -> Route<App> {
+    Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
+        .summary("Answers who calls, or null. A key does not expire, so `expiresAt` is null for one.")
+}
+
+/// The session alone counts here: a key is no session, and goes on.
+pub(crate) fn sign_out() -> Route<App> {
+    Route::post("/api/auth/sign-out", Public, |_, _| Ok(()), end)
+        .summary("Ends the session of the cookie, everywhere and at once.")
+}
+
+struct Credentials {
+    address: String,
+    password: Guess,
+}
+
+impl Credentials {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let address = fields.text("email", |text| Ok(text.to_owned()));
-        let password = fields.text("password", |text| Ok(Password::parse(text).ok()));
-        Ok((address?, password?))
-    })?;
+        let password = fields.text("password", |text| Ok(Guess::new(text)));
+        Ok(Self { address: address?, password: password? })
+    }
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct SignedIn {
+    token: String,
+    user: UserView,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Current {
+    session: SessionView,
+    user: UserView,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "Session")]
+struct SessionView {
+    id: String,
+    expires_at: Option<Timestamp>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "User")]
+struct UserView {
+    id: UserId,
+    email: Email,
+    name: Name,
+    email_verified: bool,
+}
+
+impl From<User> for UserView {
+    fn from(user: User) -> Self {
+        let User { id, email, name, email_verified, .. } = user;
+        Self { id, email, name, email_verified }
+    }
+}
+
+async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<SignedIn>> {
     let now = Timestamp::now();
-    let email = Email::parse(&address).ok();
+    let email = Email::parse(&input.address).ok();
     // Attempts with any spelling of an address count together.
-    let subject = email.as_ref().map_or(address.as_str(), Email::as_str);
+    let subject = email.as_ref().map_or(input.address.as_str(), Email::as_str);
     app.attempts.count(SIGN_IN, subject, now).await?;
     let (user, hash) = app.users.credentials(email.as_ref()).await?.unzip();
-    let checked = app.hasher.check(password, hash.clone()).await?;
+    let checked = app.hasher.check(input.password, hash.clone()).await?;
     let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
         return Err(Error::WrongPassword);
     };
@@ -39,30 +106,23 @@ pub(crate) async fn sign_in(app: &App, call: &Call) -> Result<Reply> {
     app.attempts.forget(SIGN_IN, subject).await?;
     let (session, token) = (Session::start(user.id, now)?, Token::generate());
     app.sessions.store(&session, &token, now).await?;
-    let body = json!({ "token": token.reveal(), "user": view(&user) });
-    Ok(Reply::JsonWithCookie(body, session_cookie(&call.base, &token)))
+    let cookies = vec![session_cookie(&call.base, &token)];
+    Ok(WithCookies { body: SignedIn { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }
 
-/// `GET /api/auth/get-session`: who calls, or `null`. A key has no end, so `expiresAt` is `null` for one.
-pub(crate) async fn get(app: &App, call: &Call) -> Result<Reply> {
-    let Some((user, credential)) = caller(app, call, Timestamp::now()).await? else {
-        return Ok(Reply::Json(Value::Null));
-    };
-    let session = match credential {
-        Credential::Session(session) => json!({ "id": session.id, "expiresAt": session.expires_at.to_string() }),
-        Credential::Key(holder) => json!({ "id": holder.key, "expiresAt": null }),
-    };
-    Ok(Reply::Json(json!({ "session": session, "user": view(&user) })))
+async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {
+    Ok(call.caller.map(|Caller { user, by }| {
+        let session = match by {
+            By::Session(session) => SessionView { id: session.id.to_string(), expires_at: Some(session.expires_at) },
+            By::Key(holder) => SessionView { id: holder.key.to_string(), expires_at: None },
+        };
+        Current { session, user: user.into() }
+    }))
 }
 
-/// `POST /api/auth/sign-out`: ends the session, everywhere and at once. Without one there is nothing to end.
-pub(crate) async fn sign_out(app: &App, call: &Call) -> Result<Reply> {
+async fn end(app: Arc<App>, call: Call<()>, (): ()) -> Result<WithCookies<Success>> {
     if let Some(token) = call.session() {
         app.sessions.end(&token).await?;
     }
-    Ok(Reply::JsonWithCookie(json!({ "success": true }), cleared_cookie(&call.base)))
-}
-
-fn view(user: &User) -> Value {
-    json!({ "id": user.id, "email": user.email, "name": user.name, "emailVerified": user.email_verified })
+    Ok(WithCookies { body: Success::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }

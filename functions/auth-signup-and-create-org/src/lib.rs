@@ -5,23 +5,19 @@ use std::sync::Arc;
 use common::{
     accounts::Accounts,
     aws::Aws,
-    base_url::BaseUrl,
     config::{ConfigError, Env},
     email::Email,
     error::Result,
-    http::{Fields, Function, Rejected},
+    http::{Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, WithCookies},
     id::TenantId,
     mail::Mailer,
     name::{Name, Slug},
     organizations::Organization,
     password::{Hasher, Password},
-    signup::{SignedUp, new_user, welcome},
+    signup::{Person, SignedUp, new_user, welcome},
     timestamp::Timestamp,
     users::Role,
 };
-
-/// The method and path, as the template maps them.
-pub const ROUTE: &str = "POST /v1/auth/signupAndCreateOrg";
 
 /// What the route needs.
 pub struct App {
@@ -41,7 +37,13 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
     };
-    Ok(Function::public(ROUTE, app, BaseUrl::from_env(env)?, |_, fields| Input::parse(fields), handle))
+    Ok(Function::new(Wire::Envelope, app, Origins::base(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/auth/signupAndCreateOrg", Public, Input::read, handle)
+        .summary("Creates a user and the organization that they own.")
+        .faults(&[Fault::Conflict("slug_taken"), Fault::Conflict("email_taken")])
 }
 
 /// Who signs up, and what they found.
@@ -55,7 +57,7 @@ pub struct Input {
 }
 
 impl Input {
-    fn parse(fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let name = fields.text("name", Name::parse);
         let email = fields.text("email", Email::parse);
         let password = fields.text("password", Password::parse);
@@ -74,7 +76,7 @@ impl Input {
 }
 
 /// Says no quickly, hashes, writes everything in one transaction, and sends the verification mail.
-async fn handle(app: Arc<App>, base: BaseUrl, input: Input) -> Result<SignedUp> {
+async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCookies<SignedUp>> {
     app.accounts.check_free(&input.organization_slug, &input.email).await?;
     let password = app.hasher.hash(input.password).await?;
     let now = Timestamp::now();
@@ -85,7 +87,8 @@ async fn handle(app: Arc<App>, base: BaseUrl, input: Input) -> Result<SignedUp> 
         debug_notification_email: input.debug_notification_email,
         created_at: now,
     };
-    let new = new_user((input.name, input.email, password), (organization.id.clone(), Role::Owner), now)?;
+    let person = Person { name: input.name, email: input.email, password };
+    let new = new_user(person, organization.id.clone(), Role::Owner, now)?;
     app.accounts.create(&organization, &new, now).await?;
-    Ok(welcome(&app.mailer, &base, new, organization.slug).await)
+    Ok(welcome(&app.mailer, &call.base, new, organization.slug).await)
 }

@@ -1,4 +1,4 @@
-//! The Lambda function of [`auth_signup_and_create_org::ROUTE`].
+//! The Lambda function of [`auth_signup_and_create_org`].
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_http::Error> {

@@ -10,22 +10,27 @@ use common::{
     endpoint_url::EndpointUrl,
     endpoints::{Endpoint, Endpoints},
     error::Result,
-    http::{self, Fields, Function, Rejected},
+    http::{Call, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
     id::EndpointId,
     name::Description,
     signing_secret::SigningSecret,
     timestamp::Timestamp,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
-
-/// The method and path, as the template maps them.
-pub const ROUTE: &str = "POST /v1/webhooks/create";
 
 /// What the route needs.
 pub struct App {
+    keys: ApiKeys,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
     limit: u32,
+}
+
+impl AsRef<ApiKeys> for App {
+    fn as_ref(&self) -> &ApiKeys {
+        &self.keys
+    }
 }
 
 /// The function, with the settings in `env`.
@@ -35,11 +40,18 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
+        keys: ApiKeys::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
         limit: env.parsed("MAX_ENDPOINTS_PER_TENANT")?,
     };
-    Ok(Function::with_api_key(ROUTE, app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
+    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/webhooks/create", Key, Input::read, handle)
+        .summary("Stores a webhook endpoint.")
+        .faults(&[Fault::Conflict("endpoint_limit")])
 }
 
 /// The endpoint to store.
@@ -51,7 +63,7 @@ pub struct Input {
 }
 
 impl Input {
-    fn parse(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let url = fields.text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields.text("signing_secret", SigningSecret::parse);
         let description = fields.nullable_text("description", Description::parse);
@@ -59,23 +71,22 @@ impl Input {
         Ok(Self {
             url: url?,
             signing_secret: signing_secret?,
-            description: description?.flatten(),
+            description: description?.into_option(),
             active: active?.unwrap_or(true),
         })
     }
 }
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
 pub struct Output {
     success: bool,
     webhook_endpoint_id: EndpointId,
     message: &'static str,
 }
 
-impl http::Output for Output {}
-
-async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<KeyHolder>, input: Input) -> Result<Output> {
     let endpoint = Endpoint {
         id: EndpointId::generate(),
         url: input.url,
@@ -84,6 +95,6 @@ async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Output
         active: input.active,
         created_at: Timestamp::now(),
     };
-    app.endpoints.create(&caller.tenant, &endpoint, app.limit).await?;
+    app.endpoints.create(&call.caller.tenant, &endpoint, app.limit).await?;
     Ok(Output { success: true, webhook_endpoint_id: endpoint.id, message: "Webhook endpoint created" })
 }

@@ -1,4 +1,4 @@
-//! The Lambda function of [`webhooks_create::ROUTE`].
+//! The Lambda function of [`webhooks_create`].
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_http::Error> {

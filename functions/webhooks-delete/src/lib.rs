@@ -8,16 +8,20 @@ use common::{
     config::{ConfigError, Env},
     endpoints::Endpoints,
     error::Result,
-    http::{Done, Fields, Function, Rejected},
+    http::{Call, Done, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
     id::EndpointId,
 };
 
-/// The method and path, as the template maps them.
-pub const ROUTE: &str = "POST /v1/webhooks/delete";
-
 /// What the route needs.
 pub struct App {
+    keys: ApiKeys,
     endpoints: Endpoints,
+}
+
+impl AsRef<ApiKeys> for App {
+    fn as_ref(&self) -> &ApiKeys {
+        &self.keys
+    }
 }
 
 /// The function, with the settings in `env`.
@@ -26,8 +30,14 @@ pub struct App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { endpoints: Endpoints::from_env(env, &aws)? };
-    Ok(Function::with_api_key(ROUTE, app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
+    let app = App { keys: ApiKeys::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/webhooks/delete", Key, Input::read, handle)
+        .summary("Deletes a webhook endpoint.")
+        .faults(&[Fault::NotFound])
 }
 
 /// Which endpoint.
@@ -36,13 +46,13 @@ pub struct Input {
 }
 
 impl Input {
-    fn parse(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.text("id", EndpointId::parse);
         Ok(Self { id: id? })
     }
 }
 
-async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Done> {
-    app.endpoints.delete(&caller.tenant, input.id).await?;
+async fn handle(app: Arc<App>, call: Call<KeyHolder>, input: Input) -> Result<Done> {
+    app.endpoints.delete(&call.caller.tenant, input.id).await?;
     Ok(Done::new("Webhook endpoint deleted"))
 }

@@ -8,16 +8,24 @@ use common::{
     config::{ConfigError, Env},
     endpoints::{EndpointView, Endpoints},
     error::Result,
-    http::{self, Function},
+    http::{Call, Function, Key, Origins, Route, Wire},
+    id::EndpointId,
+    name::Description,
+    timestamp::Timestamp,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
-
-/// The method and path, as the template maps them.
-pub const ROUTE: &str = "POST /v1/webhooks/list";
 
 /// What the route needs.
 pub struct App {
+    keys: ApiKeys,
     endpoints: Endpoints,
+}
+
+impl AsRef<ApiKeys> for App {
+    fn as_ref(&self) -> &ApiKeys {
+        &self.keys
+    }
 }
 
 /// The function, with the settings in `env`.
@@ -26,18 +34,43 @@ pub struct App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { endpoints: Endpoints::from_env(env, &aws)? };
-    Ok(Function::with_api_key(ROUTE, app, ApiKeys::from_env(env, &aws)?, |_, _| Ok(()), handle))
+    let app = App { keys: ApiKeys::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/webhooks/list", Key, |_, _| Ok(()), handle).summary("Lists the webhook endpoints, oldest first.")
 }
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    webhook_endpoints: Vec<EndpointView>,
+    webhook_endpoints: Vec<Endpoint>,
 }
 
-impl http::Output for Output {}
+/// An endpoint, without its secret.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
+struct Endpoint {
+    webhook_endpoint_id: EndpointId,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Description")]
+    description: Option<Description>,
+    active: bool,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
 
-async fn handle(app: Arc<App>, caller: KeyHolder, (): ()) -> Result<Output> {
-    Ok(Output { webhook_endpoints: app.endpoints.list(&caller.tenant).await? })
+impl From<EndpointView> for Endpoint {
+    fn from(view: EndpointView) -> Self {
+        let EndpointView { id, url, description, active, created_at, updated_at } = view;
+        Self { webhook_endpoint_id: id, url, description, active, created_at, updated_at }
+    }
+}
+
+async fn handle(app: Arc<App>, call: Call<KeyHolder>, (): ()) -> Result<Output> {
+    let endpoints = app.endpoints.list(&call.caller.tenant).await?;
+    Ok(Output { webhook_endpoints: endpoints.into_iter().map(Endpoint::from).collect() })
 }

@@ -1,4 +1,4 @@
-//! The Lambda function of [`webhooks_list::ROUTE`].
+//! The Lambda function of [`webhooks_list`].
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_http::Error> {

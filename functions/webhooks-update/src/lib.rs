@@ -10,20 +10,24 @@ use common::{
     endpoint_url::EndpointUrl,
     endpoints::{Change, Endpoints},
     error::Result,
-    http::{Done, Fields, Function, Rejected},
+    http::{Call, Done, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
     id::EndpointId,
     name::Description,
     signing_secret::SigningSecret,
     timestamp::Timestamp,
 };
 
-/// The method and path, as the template maps them.
-pub const ROUTE: &str = "POST /v1/webhooks/update";
-
 /// What the route needs.
 pub struct App {
+    keys: ApiKeys,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
+}
+
+impl AsRef<ApiKeys> for App {
+    fn as_ref(&self) -> &ApiKeys {
+        &self.keys
+    }
 }
 
 /// The function, with the settings in `env`.
@@ -32,8 +36,18 @@ pub struct App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { endpoints: Endpoints::from_env(env, &aws)?, destinations: DestinationPolicy::from_env(env)? };
-    Ok(Function::with_api_key(ROUTE, app, ApiKeys::from_env(env, &aws)?, Input::parse, handle))
+    let app = App {
+        keys: ApiKeys::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        destinations: DestinationPolicy::from_env(env)?,
+    };
+    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/webhooks/update", Key, Input::read, handle)
+        .summary("Changes what is given of a webhook endpoint.")
+        .faults(&[Fault::NotFound])
 }
 
 /// Which endpoint, and what to change of it.
@@ -43,7 +57,7 @@ pub struct Input {
 }
 
 impl Input {
-    fn parse(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.text("id", EndpointId::parse);
         let url = fields.optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse);
@@ -54,7 +68,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, caller: KeyHolder, input: Input) -> Result<Done> {
-    app.endpoints.update(&caller.tenant, input.id, input.change, Timestamp::now()).await?;
+async fn handle(app: Arc<App>, call: Call<KeyHolder>, input: Input) -> Result<Done> {
+    app.endpoints.update(&call.caller.tenant, input.id, input.change, Timestamp::now()).await?;
     Ok(Done::new("Webhook endpoint updated"))
 }

@@ -1,4 +1,4 @@
-//! The Lambda function of [`webhooks_update::ROUTE`].
+//! The Lambda function of [`webhooks_update`].
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda_http::Error> {

@@ -8,7 +8,7 @@ use tests::{Lambda, World};
 
 use crate::{
     Effort,
-    build::{BASELINE, Binaries, HTTP_FUNCTIONS},
+    build::{BASELINE, Binaries, http_functions},
     table::{Row, Table, median},
     tls::Tls,
 };
@@ -32,7 +32,7 @@ pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effo
     let tls = Tls::before(world.stack.dynamodb()).await;
     let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
     // The two in turn, so that both meet the machine in the same mood.
-    for function in HTTP_FUNCTIONS {
+    for function in http_functions() {
         let (mut own, mut baseline) = (Vec::new(), Vec::new());
         for _ in 0..effort.runs(20) {
             let start = async |binary| {

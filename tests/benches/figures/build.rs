@@ -10,15 +10,9 @@ use crate::{
 };
 
 /// The functions that answer HTTP.
-pub(crate) const HTTP_FUNCTIONS: [&str; 7] = [
-    "auth-accept-invite-and-signup",
-    "auth-cli",
-    "auth-signup-and-create-org",
-    "webhooks-create",
-    "webhooks-delete",
-    "webhooks-list",
-    "webhooks-update",
-];
+pub(crate) fn http_functions() -> impl Iterator<Item = &'static str> {
+    local::function_names().filter(|name| *name != DELIVER)
+}
 /// The function that delivers.
 pub(crate) const DELIVER: &str = "webhooks-deliver";
 /// The least that a function can be.
@@ -40,7 +34,7 @@ impl Binaries {
         // This is target/release/deps/figures-...
         let this = std::env::current_exe().expect("a path");
         let target = this.ancestors().nth(3).expect("a target folder").join("shipped");
-        let packages: Vec<_> = HTTP_FUNCTIONS.into_iter().chain([DELIVER, "baseline"]).collect();
+        let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
         for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
             let cargo = std::env::var_os("CARGO").expect("cargo runs the benchmark");
             let mut build = Command::new(cargo);
@@ -66,11 +60,11 @@ pub(crate) fn sizes(binaries: &Binaries, table: &mut Table) {
         (bytes.len(), deflated.finish().expect("memory takes it").len())
     };
     let sizes: HashMap<&str, (usize, usize)> =
-        HTTP_FUNCTIONS.into_iter().chain([DELIVER, BASELINE]).map(|name| (name, size(name))).collect();
+        http_functions().chain([DELIVER, BASELINE]).map(|name| (name, size(name))).collect();
     #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let (plain, zipped) = sizes[BASELINE];
-    for name in HTTP_FUNCTIONS.into_iter().chain([DELIVER]) {
+    for name in http_functions().chain([DELIVER]) {
         let (own_plain, own_zipped) = sizes[name];
         table.push(Row::ratio(&format!("binary of {name}"), "MiB", mib(own_plain), mib(plain)).at_most(1.2, 1.0));
         table.push(

@@ -119,7 +119,7 @@ async fn every_issue_of_an_input_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_method_gets_the_error_shape_of_the_function() {
     let world = World::start().await;
-    let mut event: Value = serde_json::from_str(include_str!("../../../events/webhooks-list.json")).expect("an event");
+    let mut event = tests::sample_event("webhooks-list");
     event["requestContext"]["http"]["method"] = json!("GET");
     let response = world.stack.invoke("webhooks-list", event).await.expect("an answer");
     assert_eq!(response["statusCode"], 405);
@@ -146,9 +146,7 @@ async fn what_no_function_is_mapped_to_is_answered_by_the_gateway() {
 async fn a_request_that_http_does_not_allow_is_malformed_and_costs_nobody_else() {
     let world = World::start().await;
     let event = |name: &str, changes: Value| {
-        let path = format!("{}/../events/{name}.json", env!("CARGO_MANIFEST_DIR"));
-        let mut event: Value =
-            serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON");
+        let mut event = tests::sample_event(name);
         event.as_object_mut().expect("members").extend(changes.as_object().expect("members").clone());
         event
     };

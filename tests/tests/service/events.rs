@@ -1,7 +1,7 @@
 //! Every sample event is what its function takes, so that it can be used by hand too.
 
 use serde_json::{Value, json};
-use tests::World;
+use tests::{World, sample_event};
 
 async fn invoke(function: &str, event: &str) -> (u64, Value) {
     let world = World::start().await;
@@ -14,7 +14,7 @@ async fn invoke(function: &str, event: &str) -> (u64, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn auth_signup_and_create_org() {
     let (status, body) =
-        invoke("auth-signup-and-create-org", include_str!("../../../events/auth-signup-and-create-org.json")).await;
+        invoke("auth-signup-and-create-org", &sample_event("auth-signup-and-create-org").to_string()).await;
     assert_eq!(status, 200, "{body}");
     assert!(body["json"]["sessionToken"].is_string());
 }
@@ -22,24 +22,23 @@ async fn auth_signup_and_create_org() {
 #[tokio::test(flavor = "multi_thread")]
 async fn auth_accept_invite_and_signup() {
     let (status, body) =
-        invoke("auth-accept-invite-and-signup", include_str!("../../../events/auth-accept-invite-and-signup.json"))
-            .await;
+        invoke("auth-accept-invite-and-signup", &sample_event("auth-accept-invite-and-signup").to_string()).await;
     assert_eq!((status, &body["json"]["message"]), (404, &json!("Invitation not found")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn auth_cli() {
-    let (status, body) = invoke("auth-cli", include_str!("../../../events/auth-cli.json")).await;
+    let (status, body) = invoke("auth-cli", &sample_event("auth-cli").to_string()).await;
     assert_eq!((status, body), (200, Value::Null));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn webhooks() {
     for (function, event) in [
-        ("webhooks-create", include_str!("../../../events/webhooks-create.json")),
-        ("webhooks-list", include_str!("../../../events/webhooks-list.json")),
-        ("webhooks-update", include_str!("../../../events/webhooks-update.json")),
-        ("webhooks-delete", include_str!("../../../events/webhooks-delete.json")),
+        ("webhooks-create", &sample_event("webhooks-create").to_string()),
+        ("webhooks-list", &sample_event("webhooks-list").to_string()),
+        ("webhooks-update", &sample_event("webhooks-update").to_string()),
+        ("webhooks-delete", &sample_event("webhooks-delete").to_string()),
     ] {
         let (status, body) = invoke(function, event).await;
         assert_eq!((status, &body["json"]["code"]), (401, &json!("UNAUTHORIZED")), "{function}");
@@ -55,8 +54,8 @@ async fn webhooks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn webhooks_deliver() {
     let receiver = tests::Receiver::start().await;
-    let event = include_str!("../../../events/webhooks-deliver.json")
-        .replace("https://example.com/hook", &receiver.url("/hook"));
+    let event =
+        sample_event("webhooks-deliver").to_string().replace("https://example.com/hook", &receiver.url("/hook"));
     let (_, response) = invoke("webhooks-deliver", &event).await;
     assert_eq!(response, json!({"batchItemFailures": []}));
     assert_eq!(receiver.received().await.len(), 1);

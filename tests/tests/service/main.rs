@@ -18,6 +18,7 @@ mod events;
 mod faults;
 mod invitations;
 mod local;
+mod openapi;
 mod receivers;
 mod secrets;
 mod sign_in;

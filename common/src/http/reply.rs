@@ -1,0 +1,156 @@
+//! What a handler answers.
+
+use lambda_http::http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Serialize;
+use url::Url;
+
+use super::{Page, Response, Result, Wire};
+use crate::error::Error;
+
+/// An answer, before it gets the headers that every answer has.
+pub enum Reply {
+    /// 200 and JSON, with these `Set-Cookie` values.
+    Json {
+        /// The JSON.
+        body: String,
+        /// The cookies.
+        cookies: Vec<String>,
+    },
+    /// A page, for a browser.
+    Page(Page),
+    /// 303 to this URL: what it answers is to be fetched with `GET`.
+    Redirect(Url),
+    /// 204, to a browser that asks what it may do: API Gateway adds the headers that say it.
+    Preflight,
+}
+
+/// What a handler returns: anything that can be written as JSON, or a page.
+pub trait Output: Send {
+    /// The answer.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn reply(self, wire: Wire) -> Result<Reply>;
+
+    /// The JSON Schema of the answer; none for a page.
+    #[cfg(feature = "openapi")]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> Option<schemars::Schema>;
+}
+
+impl<T: Serialize + JsonSchema + Send> Output for T {
+    fn reply(self, wire: Wire) -> Result<Reply> {
+        Ok(Reply::Json { body: json(&self, wire)?, cookies: Vec::new() })
+    }
+
+    #[cfg(feature = "openapi")]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> Option<schemars::Schema> {
+        Some(generator.subschema_for::<T>())
+    }
+}
+
+/// JSON, and cookies that go out with it.
+pub struct WithCookies<T> {
+    /// What is written as JSON.
+    pub body: T,
+    /// The `Set-Cookie` values.
+    pub cookies: Vec<String>,
+}
+
+impl<T: Serialize + JsonSchema + Send> Output for WithCookies<T> {
+    fn reply(self, wire: Wire) -> Result<Reply> {
+        Ok(Reply::Json { body: json(&self.body, wire)?, cookies: self.cookies })
+    }
+
+    #[cfg(feature = "openapi")]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> Option<schemars::Schema> {
+        T::schema(generator)
+    }
+}
+
+impl Output for Page {
+    fn reply(self, _: Wire) -> Result<Reply> {
+        Ok(Reply::Page(self))
+    }
+
+    #[cfg(feature = "openapi")]
+    fn schema(_: &mut schemars::SchemaGenerator) -> Option<schemars::Schema> {
+        None
+    }
+}
+
+/// For a handler that answers a page or a redirect.
+impl Output for Reply {
+    fn reply(self, _: Wire) -> Result<Reply> {
+        Ok(self)
+    }
+
+    #[cfg(feature = "openapi")]
+    fn schema(_: &mut schemars::SchemaGenerator) -> Option<schemars::Schema> {
+        None
+    }
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    json: &'a T,
+}
+
+fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
+    match wire {
+        Wire::Envelope => serde_json::to_string(&Envelope { json: body }),
+        Wire::Plain => serde_json::to_string(body),
+    }
+    .map_err(Error::internal("writing the answer"))
+}
+
+/// The answer of a route that has nothing to report but that it is done.
+#[derive(Serialize, JsonSchema)]
+pub struct Done {
+    success: bool,
+    message: &'static str,
+}
+
+impl Done {
+    /// Says `message`.
+    #[must_use]
+    pub fn new(message: &'static str) -> Self {
+        Self { success: true, message }
+    }
+}
+
+impl Reply {
+    pub(super) fn response(self) -> Response {
+        match self {
+            Self::Json { body, cookies } => {
+                let mut response = json_response(StatusCode::OK, body);
+                for cookie in cookies.iter().filter_map(|cookie| HeaderValue::from_str(cookie).ok()) {
+                    response.headers_mut().append(header::SET_COOKIE, cookie);
+                }
+                response
+            }
+            Self::Page(page) => page.response(),
+            Self::Redirect(url) => {
+                let mut response = empty(StatusCode::SEE_OTHER);
+                if let Ok(url) = HeaderValue::from_str(url.as_str()) {
+                    response.headers_mut().insert(header::LOCATION, url);
+                }
+                response
+            }
+            Self::Preflight => empty(StatusCode::NO_CONTENT),
+        }
+    }
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = status;
+    response
+}
+
+pub(super) fn json_response(status: StatusCode, body: String) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,286 @@
+//! A route is one value: where it is, who may call it, what it takes, what it does and how it may refuse. The router, the
+//! log line, the description and the checks against the template all come from it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use lambda_http::http::{Method, header};
+use serde_json::{Map, Value};
+use url::{Url, form_urlencoded};
+
+use super::{
+    Access, Failure, Fields, Output, Rejected, Reply, Wire, auth::Credential, event::Request, origins::Origins,
+    wire::check_size,
+};
+use crate::{
+    base_url::BaseUrl,
+    error::{Error, Refusal, Result},
+    sessions::token_in_cookies,
+    token::Token,
+};
+
+/// A route over the app `A`.
+pub struct Route<A> {
+    info: RouteInfo,
+    answer: Handler<A>,
+    #[cfg(feature = "openapi")]
+    describe: Describe<A>,
+}
+
+type Handler<A> = Box<dyn Fn(Arc<A>, Call<()>, Wire) -> BoxFuture<'static, Outcome> + Send + Sync>;
+#[cfg(feature = "openapi")]
+type Describe<A> = Box<dyn Fn(&A, &mut schemars::SchemaGenerator) -> super::openapi::Shapes + Send + Sync>;
+
+/// What there is to know of a route before anybody calls it.
+#[derive(Debug)]
+pub struct RouteInfo {
+    /// `GET` or `POST`. Whatever changes something is a `POST`.
+    pub method: Method,
+    /// The whole path.
+    pub path: &'static str,
+    /// What a caller may show.
+    pub credentials: &'static [Credential],
+    /// Where the input is.
+    pub takes: Takes,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// How it may refuse, beside what every route of its kind may answer.
+    pub faults: &'static [Fault],
+}
+
+/// Where a route finds its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// In the query.
+    Query,
+    /// In a JSON body.
+    Json,
+    /// In the body, as a browser sends a form.
+    Form,
+}
+
+/// A refusal that only some routes know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// 401: email and password do not belong together.
+    WrongPassword,
+    /// 403: the email is not verified yet.
+    EmailNotVerified,
+    /// 403: only an owner may.
+    OwnersOnly,
+    /// 404: what the request names does not exist.
+    NotFound,
+    /// 409, with this reason.
+    Conflict(&'static str),
+    /// 429: too often.
+    TooMany,
+}
+
+/// A request on its way to a handler, and who sent it.
+pub struct Call<C> {
+    /// Who calls.
+    pub caller: C,
+    /// Where the API is reached.
+    pub base: BaseUrl,
+    origins: Arc<Origins>,
+    request: Request,
+}
+
+/// What came of a call.
+pub(super) struct Outcome {
+    pub(super) reply: Result<Reply, Failure>,
+    /// Whose data it was about.
+    pub(super) tenant: Option<String>,
+}
+
+impl<E: Into<Failure>> From<E> for Outcome {
+    fn from(failure: E) -> Self {
+        Self { reply: Err(failure.into()), tenant: None }
+    }
+}
+
+/// A route together with its app.
+pub(super) struct BoundRoute {
+    pub(super) info: RouteInfo,
+    pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Outcome> + Send + Sync>,
+    #[cfg(feature = "openapi")]
+    pub(super) describe: Box<dyn Fn(&mut schemars::SchemaGenerator) -> super::openapi::Shapes + Send + Sync>,
+}
+
+impl<A: Send + Sync + 'static> Route<A> {
+    /// A `POST` that takes JSON.
+    pub fn post<C, I, O, F>(
+        path: &'static str,
+        access: C,
+        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
+        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
+    ) -> Self
+    where
+        C: Access<A>,
+        I: Send + 'static,
+        O: Output,
+        F: Future<Output = Result<O>> + Send + 'static,
+    {
+        Self::new((Method::POST, Takes::Json, path), access, input, handle)
+    }
+
+    /// A `POST` that takes a form.
+    pub fn post_form<C, I, O, F>(
+        path: &'static str,
+        access: C,
+        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
+        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
+    ) -> Self
+    where
+        C: Access<A>,
+        I: Send + 'static,
+        O: Output,
+        F: Future<Output = Result<O>> + Send + 'static,
+    {
+        Self::new((Method::POST, Takes::Form, path), access, input, handle)
+    }
+
+    /// A `GET`, with its input in the query.
+    pub fn get<C, I, O, F>(
+        path: &'static str,
+        access: C,
+        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
+        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
+    ) -> Self
+    where
+        C: Access<A>,
+        I: Send + 'static,
+        O: Output,
+        F: Future<Output = Result<O>> + Send + 'static,
+    {
+        Self::new((Method::GET, Takes::Query, path), access, input, handle)
+    }
+
+    fn new<C, I, O, F>(
+        (method, takes, path): (Method, Takes, &'static str),
+        _: C,
+        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
+        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
+    ) -> Self
+    where
+        C: Access<A>,
+        I: Send + 'static,
+        O: Output,
+        F: Future<Output = Result<O>> + Send + 'static,
+    {
+        let info = RouteInfo { method, path, credentials: C::CREDENTIALS, takes, summary: "", faults: &[] };
+        let answer = move |app: Arc<A>, call: Call<()>, wire| -> BoxFuture<'static, Outcome> {
+            Box::pin(async move {
+                let mut tenant = None;
+                let answer = async {
+                    check_size(&call.request)?;
+                    if wire == Wire::Plain && call.request.method == Method::POST {
+                        call.check_origin()?;
+                    }
+                    let caller = C::identify(&app, &call).await?;
+                    tenant = C::tenant(&caller).map(ToString::to_string);
+                    let input = Fields::read(call.fields(takes, wire)?, |fields| input(&app, fields))?;
+                    Ok(handle(app, call.by(caller), input).await?.reply(wire)?)
+                };
+                let reply = answer.await;
+                Outcome { reply, tenant }
+            })
+        };
+        Self {
+            info,
+            answer: Box::new(answer),
+            #[cfg(feature = "openapi")]
+            describe: Box::new(move |app, generator| super::openapi::Shapes {
+                input: Fields::describe(generator, |fields| input(app, fields)),
+                output: O::schema(generator),
+            }),
+        }
+    }
+
+    /// What it does, in a sentence.
+    #[must_use]
+    pub fn summary(mut self, summary: &'static str) -> Self {
+        self.info.summary = summary;
+        self
+    }
+
+    /// How it may refuse.
+    #[must_use]
+    pub fn faults(mut self, faults: &'static [Fault]) -> Self {
+        self.info.faults = faults;
+        self
+    }
+
+    pub(super) fn bind(self, app: &Arc<A>, wire: Wire) -> BoundRoute {
+        let Self { info, answer, .. } = self;
+        let for_answer = Arc::clone(app);
+        BoundRoute {
+            info,
+            answer: Box::new(move |call| answer(Arc::clone(&for_answer), call, wire)),
+            #[cfg(feature = "openapi")]
+            describe: {
+                let (app, describe) = (Arc::clone(app), self.describe);
+                Box::new(move |generator| describe(&app, generator))
+            },
+        }
+    }
+}
+
+impl Call<()> {
+    pub(super) fn new(request: Request, origins: Arc<Origins>) -> Self {
+        Self { caller: (), base: request.base(origins.base.as_ref()), origins, request }
+    }
+
+    fn by<C>(self, caller: C) -> Call<C> {
+        Call { caller, base: self.base, origins: self.origins, request: self.request }
+    }
+
+    fn fields(&self, takes: Takes, wire: Wire) -> Result<Map<String, Value>> {
+        match takes {
+            Takes::Json => wire.fields(&self.request.body),
+            Takes::Query => Ok(parameters(self.request.query.as_bytes())),
+            Takes::Form => Ok(parameters(&self.request.body)),
+        }
+    }
+
+    /// Refuses a call from a page that is not ours, which would act with what the browser knows (cross-site request
+    /// forgery) or sign the browser in to somebody else's account (login CSRF). A browser names the origin of every
+    /// such call. A call without one comes from no browser, unless it has a cookie.
+    fn check_origin(&self) -> Result<()> {
+        let origin = self.request.headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+        let trusted = match origin {
+            Some(origin) => self.origins.trust(&self.base, origin),
+            None => self.request.cookies.is_empty(),
+        };
+        if trusted { Ok(()) } else { Err(Error::Forbidden(Refusal::Origin { expected: self.base.clone() })) }
+    }
+}
+
+impl<C> Call<C> {
+    /// The session token in the cookie, if there is one.
+    #[must_use]
+    pub fn session(&self) -> Option<Token> {
+        token_in_cookies(&self.base, self.request.cookies.iter().map(String::as_str))
+    }
+
+    /// The first header of this name, if it is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.request.header(name)
+    }
+
+    /// `url` as it was understood, if it is of our origin or of a trusted one.
+    #[must_use]
+    pub fn trusted_url(&self, url: &str) -> Option<Url> {
+        self.origins.trusted_url(&self.base, url)
+    }
+}
+
+/// The parameters of a query or a form; of those with one name the first.
+fn parameters(encoded: &[u8]) -> Map<String, Value> {
+    let mut parameters = Map::new();
+    for (name, value) in form_urlencoded::parse(encoded) {
+        parameters.entry(name).or_insert_with(|| Value::String(value.into_owned()));
+    }
+    parameters
+}

@@ -1,0 +1,123 @@
+//! The two forms that JSON takes on its way in and out.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    MAX_BODY_BYTES, Response, Result, StatusCode,
+    event::Request,
+    reply::json_response,
+    status::{Failure, flow_code, flow_message},
+};
+use crate::{
+    error::Error,
+    issue::{Issue, IssueCode},
+};
+
+/// How the routes of a function speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// `{"json": {...}}` in and out, the JSON half of oRPC's "RPC protocol"
+    /// (<https://orpc.unnoq.com/docs/advanced/rpc-protocol>): the routes under `/v1`.
+    Envelope,
+    /// JSON as it is, forms and pages: the routes under `/api/auth`.
+    Plain,
+}
+
+impl Wire {
+    /// The fields in a JSON body. An empty body means none.
+    pub(super) fn fields(self, body: &[u8]) -> Result<Map<String, Value>> {
+        if body.is_empty() {
+            return Ok(Map::new());
+        }
+        let Ok(Value::Object(mut fields)) = serde_json::from_slice(body) else { return Err(Error::Malformed) };
+        if self == Self::Plain {
+            return Ok(fields);
+        }
+        match fields.remove("json") {
+            // A client's "undefined".
+            None | Some(Value::Null) => Ok(Map::new()),
+            Some(Value::Object(fields)) => Ok(fields),
+            Some(_) => Err(Error::Invalid(vec![Issue {
+                code: IssueCode::InvalidType,
+                path: Vec::new(),
+                message: "Must be an object".to_owned(),
+            }])),
+        }
+    }
+
+    /// The answer that reports a failure.
+    pub(super) fn refusal(self, failure: &Failure) -> Response {
+        let body = match self {
+            Self::Envelope => json!({ "json": error(failure) }),
+            Self::Plain => flow_error(failure),
+        };
+        json_response(failure.status(), body.to_string())
+    }
+}
+
+/// Checks the size before anything is parsed, or anybody is looked up.
+pub(super) fn check_size(request: &Request) -> Result<(), Failure> {
+    if request.body.len() > MAX_BODY_BYTES { Err(Failure::TooLarge) } else { Ok(()) }
+}
+
+fn error(failure: &Failure) -> Value {
+    let status: StatusCode = failure.status();
+    let mut error = json!({
+        "defined": false,
+        "code": failure.code(),
+        "status": status.as_u16(),
+        "message": failure.message(),
+    });
+    if let (Value::Object(error), Some(data)) = (&mut error, failure.data()) {
+        error.insert("data".to_owned(), data);
+    }
+    error
+}
+
+fn flow_error(failure: &Failure) -> Value {
+    let mut error = json!({ "code": flow_code(failure), "message": flow_message(failure) });
+    if let (Value::Object(error), Some(Value::Object(data))) = (&mut error, failure.data()) {
+        error.extend(data);
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn nothing_means_no_fields() {
+        for body in ["", "{}", r#"{"json":{}}"#, r#"{"json":null}"#, r#"{"meta":[]}"#, r#" {"json":{},"meta":1} "#] {
+            assert!(Wire::Envelope.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_the_envelope_is_malformed() {
+        let deep = format!("{}1{}", "[".repeat(30_000), "]".repeat(30_000));
+        let deep_inside = format!(r#"{{"json":{deep}}}"#);
+        let bodies: [&[u8]; 8] =
+            [b"x", b"null", b"[]", b"\"a\"", b"{\"json\":", b"\xff\xfe", deep.as_bytes(), deep_inside.as_bytes()];
+        for body in bodies {
+            let fields = Wire::Envelope.fields(body);
+            assert!(matches!(fields, Err(Error::Malformed)), "{:?}", &body[..body.len().min(20)]);
+        }
+    }
+
+    #[test]
+    fn json_of_another_type_is_an_issue() {
+        for body in [r#"{"json":[]}"#, r#"{"json":"a"}"#, r#"{"json":1}"#] {
+            assert!(matches!(Wire::Envelope.fields(body.as_bytes()), Err(Error::Invalid(_))), "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_panics_the_parser(body in any::<Vec<u8>>()) {
+            let _parsed = (Wire::Envelope.fields(&body), Wire::Plain.fields(&body));
+        }
+    }
+}

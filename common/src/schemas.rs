@@ -1,0 +1,57 @@
+//! What the domain's values look like as JSON. Only the description of the API uses it.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::{
+    email::Email,
+    endpoint_url::EndpointUrl,
+    id::{EndpointId, InvitationId, KeyId, SessionId, TenantId, UserId},
+    name::{Description, Name, Slug},
+    password::{Guess, Password},
+    signing_secret::SigningSecret,
+    timestamp::Timestamp,
+    users::Role,
+};
+
+macro_rules! schemas {
+    ($($type:ident { $($json:tt)* })*) => {$(
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", $($json)* })
+            }
+        }
+    )*};
+}
+
+schemas! {
+    Description { "maxLength": 500, "examples": ["Our staging server"] }
+    Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] }
+    EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
+    EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] }
+    Guess { "writeOnly": true, "examples": ["a long password"] }
+    InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
+    KeyId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
+    Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] }
+    Password { "minLength": 8, "maxLength": 128, "writeOnly": true, "examples": ["a long password"] }
+    Role { "enum": ["owner", "member"] }
+    SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
+    SigningSecret { "minLength": 1, "maxLength": 256, "writeOnly": true, "examples": ["correct-horse-battery-staple"] }
+    Slug { "pattern": "^[a-z0-9][a-z0-9-]{0,58}[a-z0-9]$", "examples": ["analytical-engines"] }
+    TenantId { "minLength": 1, "maxLength": 128, "examples": ["01a1fd8f-0d9d-7467-9431-944d77e2f0d3"] }
+    Timestamp {
+        "format": "date-time",
+        "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$",
+        "examples": ["2026-01-31T12:00:00.000Z"],
+    }
+    UserId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
+}

@@ -1,0 +1,75 @@
+//! The description of the API, from the routes of the functions as the template starts them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::Result;
+use common::http;
+use serde_json::{Value, json};
+
+use crate::{
+    functions::{Function, Handler},
+    stack,
+};
+
+/// The API in OpenAPI 3.1. `docs/openapi.json` holds it too.
+///
+/// # Errors
+/// The template and the functions do not fit together.
+pub fn openapi() -> Result<Value> {
+    Ok(document(&stack::idle_functions()?))
+}
+
+/// The routes of `functions`, described.
+pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
+    let http = functions.values().filter_map(|function| match &function.handler {
+        Handler::Http(function) => Some(function),
+        Handler::Deliver(_) => None,
+    });
+    http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
+}
+
+/// The requests that receivers get.
+fn webhooks() -> Value {
+    let any = |description: &str| json!({ "description": description });
+    let header = |name: &str, description: &str| json!({ "name": name, "in": "header", "required": true, "description": description, "schema": { "type": "string" } });
+    let event = |name: &str, summary: &str| {
+        let members =
+            ["event", "job_id", "nonce", "workflow", "deployment_id", "status", "result", "error", "mapped_stack"];
+        json!({ "post": {
+            "operationId": name,
+            "summary": summary,
+            "parameters": [
+                header("x-event-type", "The event."),
+                header("webhook-id", "Names the event for this destination: the same for every attempt and for a duplicate."),
+                header("webhook-timestamp", "Unix seconds of this attempt."),
+                header("webhook-signature", "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`."),
+                header("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
+            ],
+            "requestBody": { "required": true, "content": { "application/json": { "schema": {
+                "type": "object",
+                "properties": {
+                    "event": { "const": name },
+                    "job_id": { "type": "string" },
+                    "nonce": any("As the producer sent it, or null."),
+                    "workflow": any("As the producer sent it, or null."),
+                    "deployment_id": any("As the producer sent it, or null."),
+                    "status": any("As the producer sent it, or null."),
+                    "result": any("As the producer sent it, or null."),
+                    "error": any("As the producer sent it, or null."),
+                    "mapped_stack": any("As the producer sent it, or null."),
+                },
+                "required": members,
+                "additionalProperties": false,
+            } } } },
+            "responses": {
+                "2XX": { "description": "The delivery is done." },
+                "410": { "description": "No further attempt." },
+                "default": { "description": "A failed attempt: another follows by the schedule." },
+            },
+        } })
+    };
+    json!({
+        "job.completed": event("job.completed", "A job has completed."),
+        "job.failed": event("job.failed", "A job has failed."),
+    })
+}
