@@ -8,6 +8,7 @@ use common::{
     error::{Error, Result},
     http::{AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, WithCookies},
     id::UserId,
+    metrics,
     name::Name,
     password::{Checked, Guess},
     sessions::{Session, cleared_cookie, session_cookie},
@@ -100,14 +101,22 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
     let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
         return Err(Error::WrongPassword);
     };
-    if let Checked::Outdated(new) = &checked {
-        app.users.rehash(user.id, &hash, new).await?;
-    }
-    app.attempts.forget(SIGN_IN, subject).await?;
     let (session, token) = (Session::start(user.id, now)?, Token::generate());
     app.sessions.store(&session, &token, now).await?;
+    if let Checked::Outdated(new) = &checked {
+        optional(app.users.rehash(user.id, &hash, new).await);
+    }
+    optional(app.attempts.forget(SIGN_IN, subject).await);
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: SignedIn { token: token.reveal().to_owned(), user: user.into() }, cookies })
+}
+
+/// What comes with a sign-in and is no part of it: if it fails, somebody must know, and the person is signed in.
+fn optional(outcome: Result<()>) {
+    if let Err(error) = outcome {
+        tracing::error!(?error, "what comes with a sign-in failed");
+        metrics::count("UpkeepFailed");
+    }
 }
 
 async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {

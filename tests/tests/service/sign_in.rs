@@ -1,7 +1,11 @@
 //! Contract 5: signing in and out.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
-use tests::{Answer, World, world::cookie};
+use tests::{Answer, Interceptor, World, world::cookie};
+
+const EMAIL: &str = "jo@acme.example.com";
+const RIGHT: &str = "correct horse battery";
 
 async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
     world.cli("", "sign-in/email", json!({"email": email, "password": password})).await
@@ -94,22 +98,14 @@ async fn a_success_forgets_the_failures_before_it_and_a_window_ends() {
     let window = tokens.iter().find(|item| item["kind"].as_s().is_ok_and(|kind| kind == "sign_in")).expect("a window");
     let mut over = window.clone();
     let now = jiff::Timestamp::now().as_second().to_string();
-    over.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
+    over.insert("expires_at".to_owned(), AttributeValue::N(now));
     let dynamodb = world.stack.dynamodb_client();
     dynamodb.put_item().table_name("tokens").set_item(Some(over)).send().await.expect("it is stored");
     assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hash_with_older_parameters_is_replaced_on_success() {
-    let world = World::start().await;
-    world.sign_up("acme").await;
-    let stored = |users: Vec<std::collections::HashMap<String, aws_sdk_dynamodb::types::AttributeValue>>| {
-        users.iter().find_map(|user| user.get("password_hash").cloned()).expect("a hash")
-    };
-    let today = stored(world.items("users").await).as_s().expect("a text").clone();
-    assert!(today.starts_with("$argon2id$v=19$m=64,t=1,"));
-    // The same password, hashed by another implementation with other parameters.
+/// Gives the user a hash of the same password, made by another implementation with other parameters.
+async fn store_older_hash(world: &World) -> String {
     let older = "$argon2id$v=19$m=32,t=3,p=1$c29tZXNhbHRzb21lc2FsdA$";
     let (salt, mut hash) = (b"somesaltsomesalt", [0; 32]);
     let params = argon2::Params::new(32, 3, 1, Some(32)).expect("parameters");
@@ -119,15 +115,52 @@ async fn a_hash_with_older_parameters_is_replaced_on_success() {
     let older = format!("{older}{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD_NO_PAD, hash));
     let users = world.items("users").await;
     let mut user = users.into_iter().find(|user| user.contains_key("password_hash")).expect("a user");
-    user.insert("password_hash".to_owned(), aws_sdk_dynamodb::types::AttributeValue::S(older.clone()));
+    user.insert("password_hash".to_owned(), AttributeValue::S(older.clone()));
     let dynamodb = world.stack.dynamodb_client();
     dynamodb.put_item().table_name("users").set_item(Some(user)).send().await.expect("it is stored");
+    older
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hash_with_older_parameters_is_replaced_on_success() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let stored = |users: Vec<std::collections::HashMap<String, AttributeValue>>| {
+        users.iter().find_map(|user| user.get("password_hash").cloned()).expect("a hash")
+    };
+    let today = stored(world.items("users").await).as_s().expect("a text").clone();
+    assert!(today.starts_with("$argon2id$v=19$m=64,t=1,"));
+    let older = store_older_hash(&world).await;
     assert_eq!(sign_in(&world, "jo@acme.example.com", "wrong horse battery").await.status, 401);
     assert_eq!(stored(world.items("users").await).as_s().expect("a text"), &older);
     assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
     assert!(stored(world.items("users").await).as_s().expect("a text").starts_with("$argon2id$v=19$m=64,t=1,"));
     assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+}
+
+/// The password was right; everything but the session can wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_in_succeeds_where_what_comes_with_it_fails() {
+    let tables = Interceptor::start(|operation, call| {
+        let is_rehash = operation == "UpdateItem" && call["TableName"] == "users";
+        let is_forgetting = operation == "DeleteItem" && call["TableName"] == "tokens";
+        let refused = json!({"__type": "com.amazon.coral.service#AccessDeniedException", "message": "not here"});
+        (is_rehash || is_forgetting).then_some((400, refused))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    world.sign_up("acme").await;
+    store_older_hash(&world).await;
+    let signed_in = sign_in(&world, EMAIL, RIGHT).await;
+    assert_eq!(signed_in.status, 200, "{signed_in:?}");
+    let session = format!("session_token={}", signed_in.body["token"].as_str().expect("a token"));
+    assert_eq!(world.session(&session).await.body["user"]["email"], EMAIL);
+    let log = tests::log::collected();
+    for doing in ["replacing a password hash", "forgetting attempts"] {
+        assert!(log.lines().any(|line| line.contains("\"level\":\"ERROR\"") && line.contains(doing)), "{doing}");
+    }
+    assert!(log.lines().any(|line| line.starts_with("{\"") && line.contains("\"UpkeepFailed\":1")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

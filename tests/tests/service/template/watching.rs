@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ALL, LEAST, resources, template, text};
 
 /// Every metric that the functions count, as `grep -rE 'count\("|counted\("|milliseconds\("'` finds them.
-const METRICS: [&str; 11] = [
+const METRICS: [&str; 12] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
@@ -20,6 +20,7 @@ const METRICS: [&str; 11] = [
     "Malformed",
     "SignedUp",
     "UnreadableEndpoint",
+    "UpkeepFailed",
 ];
 
 /// The query of `verify-email` is a token, the query of an invitation is its id, and headers hold cookies and keys.
