@@ -1,5 +1,10 @@
 //! Counting what somebody might do too often: signing in with wrong passwords, asking for mails.
 
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
+
 use aws_sdk_dynamodb::{
     Client,
     operation::{put_item::PutItemError, update_item::UpdateItemError},
@@ -26,10 +31,40 @@ pub struct Limit {
     pub window_seconds: i64,
 }
 
-/// Signing in to one address with a wrong password.
-pub const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 600 };
-/// Asking for another verification mail to one address.
+/// Signing in to one address from one client.
+const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 600 };
+/// Signing in to one address, wherever from. One client gets to 60 in an hour, so it takes 17 to use this up.
+const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600 };
+/// What tells a client that has signed in to an address from the counters.
+const KNOWN_CLIENT: &str = "known_client";
+/// How long such a client is remembered: 90 days.
+const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
+
+/// Asking for another verification mail to one address, wherever from: it is the mailbox that is protected. Who uses this
+/// up for somebody else has sent them five links that work.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
+
+/// Where a call comes from: an IPv4 address, or the network of an IPv6 address, of which whoever has one has 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(IpAddr);
+
+impl ClientAddress {
+    /// The client with the address `text`. All whose address is none are one client.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
+        Self(match address {
+            IpAddr::V4(_) => address,
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+        })
+    }
+}
+
+impl fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// The counters, in the table of tokens: they expire by the same TTL.
 #[derive(Clone)]
@@ -45,6 +80,55 @@ impl Attempts {
     /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
+    }
+
+    /// Counts an attempt to sign in to `address` from `client` before it is made. A stranger uses up what their own client
+    /// has. What all clients have together bounds guessing from many; so that it cannot lock the owner out either, a client
+    /// that has signed in to the address before needs nothing of it.
+    ///
+    /// # Errors
+    /// There were too many: [`Error::TooMany`]; or a call fails.
+    pub async fn count_sign_in(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
+        let pair = pair(address, client);
+        self.count(SIGN_IN, &pair, now).await?;
+        match self.count(SIGN_IN_ANYWHERE, address, now).await {
+            Err(Error::TooMany { .. }) if self.is_known(&pair, now).await? => Ok(()),
+            counted => counted,
+        }
+    }
+
+    /// Forgets the attempts to sign in to `address` from `client`.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
+        let key = key(SIGN_IN.what, &pair(address, client));
+        let delete = self.dynamodb.delete_item().table_name(&self.table).key("token_hash", text(key));
+        delete.send().await.map_err(Error::aws("forgetting attempts"))?;
+        Ok(())
+    }
+
+    /// Remembers that `client` has signed in to `address`.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn remember_client(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
+        let known = item([
+            ("token_hash", text(key(KNOWN_CLIENT, &pair(address, client)))),
+            ("kind", text(KNOWN_CLIENT)),
+            ("expires_at", number(now.as_second() + KNOWN_SECONDS)),
+        ]);
+        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
+        put.send().await.map_err(Error::aws("remembering a client"))?;
+        Ok(())
+    }
+
+    async fn is_known(&self, pair: &str, now: Timestamp) -> Result<bool> {
+        let doing = "looking for a known client";
+        let found = self.dynamodb.get_item().table_name(&self.table).key("token_hash", text(key(KNOWN_CLIENT, pair)));
+        let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?;
+        let Some(found) = found.item else { return Ok(false) };
+        Ok(Record::new("known client", &found).number("expires_at")? > now.as_second())
     }
 
     /// Counts an attempt before it is made, so that any number at once stays within the limit.
@@ -65,23 +149,13 @@ impl Attempts {
         Err(Error::Busy)
     }
 
-    /// Forgets the attempts of `subject`.
-    ///
-    /// # Errors
-    /// The write fails.
-    pub async fn forget(&self, limit: Limit, subject: &str) -> Result<()> {
-        let delete = self.dynamodb.delete_item().table_name(&self.table).key("token_hash", text(key(limit, subject)));
-        delete.send().await.map_err(Error::aws("forgetting attempts"))?;
-        Ok(())
-    }
-
     /// Counts in an open window; where it is full, over or missing, answers when it ends or ended.
     async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
         let update = self
             .dynamodb
             .update_item()
             .table_name(&self.table)
-            .key("token_hash", text(key(limit, subject)))
+            .key("token_hash", text(key(limit.what, subject)))
             .condition_expression("expires_at > :now AND attempts < :limit")
             .update_expression("ADD attempts :one")
             .expression_attribute_values(":now", number(now.as_second()))
@@ -101,7 +175,7 @@ impl Attempts {
     /// Opens a window with its first attempt, if none is open.
     async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
         let window = item([
-            ("token_hash", text(key(limit, subject))),
+            ("token_hash", text(key(limit.what, subject))),
             ("kind", text(limit.what)),
             ("attempts", number(1)),
             ("expires_at", number(now.as_second() + limit.window_seconds)),
@@ -124,6 +198,31 @@ impl Attempts {
 }
 
 /// The subject is hashed: an address that nobody has an account for is nobody's to read in a table.
-fn key(limit: Limit, subject: &str) -> String {
-    format!("{}#{}", limit.what, SecretHash::of(subject).as_str())
+fn key(what: &str, subject: &str) -> String {
+    format!("{what}#{}", SecretHash::of(subject).as_str())
+}
+
+/// An address and a client as one subject. A client has no blank in it, so no two pairs are the same text.
+fn pair(address: &str, client: ClientAddress) -> String {
+    format!("{client} {address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_network_is_one_client() {
+        for (text, client) in [
+            ("203.0.113.7", "203.0.113.7"),
+            ("::ffff:203.0.113.7", "203.0.113.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2::", "2001:db8:1:2::"),
+            ("2001:db8:1:3::1", "2001:db8:1:3::"),
+            ("", "::"),
+            ("203.0.113.7, 198.51.100.1", "::"),
+        ] {
+            assert_eq!(ClientAddress::of(text).to_string(), client);
+        }
+    }
 }

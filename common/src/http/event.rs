@@ -37,6 +37,7 @@ pub(super) struct Request {
     /// Each as in a `cookie` header: one or more pairs with semicolons between them.
     pub(super) cookies: Vec<String>,
     pub(super) body: Vec<u8>,
+    pub(super) source_ip: Option<String>,
     domain: Option<String>,
 }
 
@@ -62,6 +63,7 @@ impl Event {
             headers: event.headers,
             cookies: event.cookies.unwrap_or_default(),
             body,
+            source_ip: event.request_context.http.source_ip,
             domain: event.request_context.domain_name,
         })
     }

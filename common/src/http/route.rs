@@ -13,6 +13,7 @@ use super::{
     wire::check_size,
 };
 use crate::{
+    attempts::ClientAddress,
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
     sessions::token_in_cookies,
@@ -82,6 +83,8 @@ pub struct Call<C> {
     pub caller: C,
     /// Where the API is reached.
     pub base: BaseUrl,
+    /// Where the call comes from, as API Gateway saw it: anybody can say anything in `X-Forwarded-For`.
+    pub client: ClientAddress,
     origins: Arc<Origins>,
     request: Request,
 }
@@ -228,11 +231,13 @@ impl<A: Send + Sync + 'static> Route<A> {
 
 impl Call<()> {
     pub(super) fn new(request: Request, origins: Arc<Origins>) -> Self {
-        Self { caller: (), base: request.base(origins.base.as_ref()), origins, request }
+        let client = ClientAddress::of(request.source_ip.as_deref().unwrap_or_default());
+        Self { caller: (), base: request.base(origins.base.as_ref()), client, origins, request }
     }
 
     fn by<C>(self, caller: C) -> Call<C> {
-        Call { caller, base: self.base, origins: self.origins, request: self.request }
+        let Call { base, client, origins, request, .. } = self;
+        Call { caller, base, client, origins, request }
     }
 
     fn fields(&self, takes: Takes, wire: Wire) -> Result<Map<String, Value>> {

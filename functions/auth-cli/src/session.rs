@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use common::{
-    attempts::SIGN_IN,
     email::Email,
     error::{Error, Result},
     http::{AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, WithCookies},
@@ -95,18 +94,27 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
     let email = Email::parse(&input.address).ok();
     // Attempts with any spelling of an address count together.
     let subject = email.as_ref().map_or(input.address.as_str(), Email::as_str);
-    app.attempts.count(SIGN_IN, subject, now).await?;
+    app.attempts.count_sign_in(subject, call.client, now).await?;
     let (user, hash) = app.users.credentials(email.as_ref()).await?.unzip();
     let checked = app.hasher.check(input.password, hash.clone()).await?;
     let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
         return Err(Error::WrongPassword);
     };
     let (session, token) = (Session::start(user.id, now)?, Token::generate());
-    app.sessions.store(&session, &token, now).await?;
-    if let Checked::Outdated(new) = &checked {
-        optional(app.users.rehash(user.id, &hash, new).await);
-    }
-    optional(app.attempts.forget(SIGN_IN, subject).await);
+    let rehash = async {
+        match &checked {
+            Checked::Outdated(new) => app.users.rehash(user.id, &hash, new).await,
+            _ => Ok(()),
+        }
+    };
+    let (stored, rehashed, forgotten, remembered) = tokio::join!(
+        app.sessions.store(&session, &token, now),
+        rehash,
+        app.attempts.forget_sign_in(subject, call.client),
+        app.attempts.remember_client(subject, call.client, now),
+    );
+    stored?;
+    [rehashed, forgotten, remembered].into_iter().for_each(optional);
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: SignedIn { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }

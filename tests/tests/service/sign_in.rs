@@ -6,9 +6,35 @@ use tests::{Answer, Interceptor, World, world::cookie};
 
 const EMAIL: &str = "jo@acme.example.com";
 const RIGHT: &str = "correct horse battery";
+const WRONG: &str = "wrong horse battery";
 
 async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
     world.cli("", "sign-in/email", json!({"email": email, "password": password})).await
+}
+
+/// Signs in from an address of the internet: the status, and the `Retry-After`.
+async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Option<i64>) {
+    let mut event: Value = serde_json::from_str(include_str!("../../../events/auth-cli.json")).expect("an event");
+    event["rawPath"] = json!("/api/auth/sign-in/email");
+    event["requestContext"]["http"]["method"] = json!("POST");
+    event["requestContext"]["http"]["sourceIp"] = json!(client);
+    event["body"] = json!(json!({"email": EMAIL, "password": password}).to_string());
+    // Anybody can send this header; API Gateway only adds to it.
+    event["headers"]["x-forwarded-for"] = json!(format!("{}, {client}", uuid::Uuid::now_v7()));
+    event.as_object_mut().expect("an object").remove("cookies");
+    let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
+    let wait = answer["headers"]["retry-after"].as_str().map(|wait| wait.parse().expect("seconds"));
+    (answer["statusCode"].as_u64().expect("a status"), wait)
+}
+
+/// As if the attempts of the window of this kind had been so many.
+async fn set_attempts(world: &World, kind: &str, attempts: i64) {
+    let tokens = world.items("tokens").await;
+    let mut windows = tokens.into_iter().filter(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
+    let mut window = windows.next().expect("a window");
+    window.insert("attempts".to_owned(), AttributeValue::N(attempts.to_string()));
+    let put = world.stack.dynamodb_client().put_item().table_name("tokens").set_item(Some(window));
+    put.send().await.expect("it is stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,13 +87,55 @@ async fn the_eleventh_attempt_in_ten_minutes_is_refused_and_live_sessions_go_on(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_elsewhere_locks_nobody_out() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    for _ in 0..10 {
+        assert_eq!(sign_in_from(&world, "203.0.113.7", WRONG).await.0, 401);
+    }
+    let (status, wait) = sign_in_from(&world, "203.0.113.7", RIGHT).await;
+    assert!(status == 429 && wait.is_some_and(|wait| (1..=600).contains(&wait)), "{status} {wait:?}");
+    assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 200);
+    assert_eq!(sign_in_from(&world, "203.0.113.7", RIGHT).await.0, 429, "a success elsewhere is not the stranger's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_has_an_ipv6_network_is_one_client() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    for host in 1..=10 {
+        assert_eq!(sign_in_from(&world, &format!("2001:db8:1:2::{host}"), WRONG).await.0, 401);
+    }
+    assert_eq!(sign_in_from(&world, "2001:db8:1:2:ffff::1", WRONG).await.0, 429);
+    assert_eq!(sign_in_from(&world, "2001:db8:1:3::1", RIGHT).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_from_everywhere_are_limited_but_not_where_the_owner_signed_in_before() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 200);
+    set_attempts(&world, "sign_in_anywhere", 999).await;
+    assert_eq!(sign_in_from(&world, "203.0.113.1", WRONG).await.0, 401);
+    for (client, password) in [("203.0.113.1", RIGHT), ("203.0.113.2", WRONG), ("203.0.113.3", RIGHT)] {
+        let (status, wait) = sign_in_from(&world, client, password).await;
+        assert!(status == 429 && wait.is_some_and(|wait| (1..=3600).contains(&wait)), "{client}: {status} {wait:?}");
+    }
+    assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 200);
+    for _ in 0..10 {
+        assert_eq!(sign_in_from(&world, "198.51.100.1", WRONG).await.0, 401);
+    }
+    assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 429, "it has the limit of a client all the same");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn attempts_with_other_spellings_of_an_address_count_together() {
     let world = World::start().await;
     for number in 0..10 {
         let spelling = format!("jo@mün{}chen.example", "\u{ad}".repeat(number));
-        assert_eq!(sign_in(&world, &spelling, "wrong horse battery").await.status, 401);
+        assert_eq!(sign_in(&world, &spelling, WRONG).await.status, 401);
     }
-    assert_eq!(sign_in(&world, "JO@xn--mnchen-3ya.example.", "wrong horse battery").await.status, 429);
+    assert_eq!(sign_in(&world, "JO@xn--mnchen-3ya.example.", WRONG).await.status, 429);
 }
 
 #[tokio::test(flavor = "multi_thread")]
