@@ -1,4 +1,4 @@
-//! Counting what somebody might do too often: signing in with wrong passwords, asking for mails.
+//! Counting what somebody might do too often: signing in with wrong passwords, asking for mails, inviting.
 
 use std::{
     fmt,
@@ -15,7 +15,9 @@ use crate::{
     aws::Aws,
     config::{ConfigError, Env},
     dynamo::{Record, item, number, text},
+    email::Email,
     error::{Error, Result},
+    id::UserId,
     timestamp::Timestamp,
     token::SecretHash,
 };
@@ -43,6 +45,11 @@ const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 /// Asking for another verification mail to one address, wherever from: it is the mailbox that is protected. Who uses this
 /// up for somebody else has sent them five links that work.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
+
+/// Inviting, by one user.
+const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 3600 };
+/// Inviting one address, whoever does and into whichever organization.
+const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
 /// Where a call comes from: an IPv4 address, or the network of an IPv6 address, of which whoever has one has 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +128,17 @@ impl Attempts {
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
         put.send().await.map_err(Error::aws("remembering a client"))?;
         Ok(())
+    }
+
+    /// Counts an invitation before anything is looked up about the address, and so whatever becomes of it: who invites to
+    /// find out who has an account is stopped like anybody else, and a refusal tells nothing of that. What is refused for
+    /// the inviter's sake does not count for the address.
+    ///
+    /// # Errors
+    /// There were too many: [`Error::TooMany`]; or a call fails.
+    pub async fn count_invitation(&self, inviter: UserId, address: &Email, now: Timestamp) -> Result<()> {
+        self.count(INVITER, &inviter.to_string(), now).await?;
+        self.count(INVITED, address.as_str(), now).await
     }
 
     async fn is_known(&self, pair: &str, now: Timestamp) -> Result<bool> {

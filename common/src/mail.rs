@@ -74,7 +74,8 @@ impl Mailer {
     }
 }
 
-/// The mail with the link into an organization.
+/// The mail with the link into an organization. The names are an inviter's words to somebody who may not know them: they
+/// stand inside, where it is said whose they are, and never in the subject.
 #[must_use]
 pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
     let (id, slug) = (invitation.id, &organization.slug);
@@ -91,7 +92,7 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
          accept with a new account; this page says how:</p>\n<p><a href=\"{href}\">{href}</a></p>\n<p>Organization \
          slug: {slug}<br>Invitation id: {id}</p>\n<p>If you do not know {inviter_html}, you can ignore this mail.</p>\n"
     );
-    Mail { subject: format!("{inviter} invites you to {name}"), text, html }
+    Mail { subject: "You are invited to join an organization".to_owned(), text, html }
 }
 
 /// The mail with the link that verifies an address.

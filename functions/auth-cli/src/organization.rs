@@ -100,7 +100,9 @@ async fn send(app: Arc<App>, call: Call<Caller>, input: Invite) -> Result<Invite
     if !inviter.email_verified {
         return Err(Error::Forbidden(Refusal::EmailNotVerified));
     }
-    let invited = app.invitations.invite(inviter, &email, role, Timestamp::now()).await?;
+    let now = Timestamp::now();
+    app.attempts.count_invitation(inviter.id, &email, now).await?;
+    let invited = app.invitations.invite(inviter, &email, role, now).await?;
     let organization = app.organizations.get(&inviter.organization).await?;
     let mail = invitation_mail(&call.base, &inviter.name, &organization, &invited.invitation);
     app.mailer.send(&email, mail, invited.invitation.id).await;

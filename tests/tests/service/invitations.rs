@@ -38,7 +38,7 @@ async fn an_owner_invites_and_the_mail_says_everything() {
     let hours = (expires.as_second() - jiff::Timestamp::now().as_second()) / 3600;
     assert!((167..=168).contains(&hours), "{hours}");
     let mail = world.mail_to("al@example.com").await;
-    assert_eq!(mail["subject"], "Jo Doe invites you to Doe & Co");
+    assert_eq!(mail["subject"], "You are invited to join an organization");
     let text = mail["text"].as_str().expect("a text part");
     let id = id.as_str().expect("an id");
     for says in [format!("Invitation id: {id}"), "Organization slug: acme".to_owned(), link(&mail)] {
@@ -127,7 +127,8 @@ async fn of_invitations_at_once_one_can_be_accepted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let invited = futures::future::join_all((0..8).map(|_| invite(&world, &tenant, "al@example.com", "member"))).await;
-    assert!(invited.iter().all(|answer| matches!(answer.status, 200 | 503)), "{invited:?}");
+    assert!(invited.iter().all(|answer| matches!(answer.status, 200 | 429 | 503)), "{invited:?}");
+    assert!(invited.iter().filter(|answer| answer.status == 200).count() <= 3, "{invited:?}");
     let made = invited.iter().filter(|answer| answer.status == 200);
     let mut accepted = 0;
     for answer in made {
@@ -135,6 +136,54 @@ async fn of_invitations_at_once_one_can_be_accepted() {
         accepted += usize::from(answer.status == 200);
     }
     assert_eq!(accepted, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_is_invited_three_times_a_day_by_all_organizations_together() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    for (by, email) in [(&ours, "al@example.com"), (&theirs, "AL@example.com"), (&ours, "al@example.com.")] {
+        assert_eq!(invite(&world, by, email, "member").await.status, 200);
+    }
+    for by in [&theirs, &ours] {
+        let refused = invite(&world, by, "al@example.com", "member").await;
+        assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
+        let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+        assert!((86_000..=86_400).contains(&wait), "{wait}");
+    }
+    assert_eq!(invite(&world, &theirs, "bo@example.com", "member").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inviter_has_twenty_invitations_an_hour_whatever_becomes_of_them() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    for _ in 0..3 {
+        assert_eq!(invite(&world, &ours, "no address", "member").await.status, 400, "that is none");
+        assert_eq!(invite(&world, &ours, &theirs.email, "member").await.status, 409, "that is one");
+    }
+    for number in 0..17 {
+        assert_eq!(invite(&world, &ours, &format!("al{number}@example.com"), "member").await.status, 200);
+    }
+    let refused = invite(&world, &ours, "bo@example.com", "member").await;
+    assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
+    let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    assert!((1..=3600).contains(&wait), "{wait}");
+    // What was refused for the inviter's sake is not counted for the address.
+    for _ in 0..3 {
+        assert_eq!(invite(&world, &theirs, "bo@example.com", "member").await.status, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_invitations_at_once_no_more_are_made_than_an_inviter_has() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let addresses: Vec<_> = (0..30).map(|number| format!("al{number}@example.com")).collect();
+    let invited =
+        futures::future::join_all(addresses.iter().map(|email| invite(&world, &tenant, email, "member"))).await;
+    assert!(invited.iter().all(|answer| matches!(answer.status, 200 | 429 | 503)), "{invited:?}");
+    assert!(invited.iter().filter(|answer| answer.status == 200).count() <= 20, "{invited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
