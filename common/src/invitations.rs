@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{Put, TransactWriteItem, Update, builders::UpdateBuilder},
+    types::{AttributeValue, Put, TransactWriteItem, Update, builders::UpdateBuilder},
 };
 
 use crate::{
@@ -34,6 +34,8 @@ pub struct Invitation {
 
 /// How long an invitation can be accepted: 7 days.
 const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
+/// How long it is kept after that, to say that it is expired or used: 30 days. Then it goes by the table's TTL.
+const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 
 /// An invitation that was just made.
 #[derive(Debug)]
@@ -87,7 +89,7 @@ impl Invitations {
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
             let mut writes = vec![
-                self.point_to(&invitation, previous.as_ref())?,
+                self.point_to(&invitation, expires_at, previous.as_ref())?,
                 put_new(&self.invitations, "invitation_id", invitation.to_item(inviter, expires_at, now)),
             ];
             if let Some(Previous { id, pending: true }) = &previous {
@@ -121,8 +123,17 @@ impl Invitations {
     }
 
     /// Points the organization and address to the new invitation, if they still point to `previous`.
-    fn point_to(&self, invitation: &Invitation, previous: Option<&Previous>) -> Result<TransactWriteItem> {
-        let pointer = item([("invitation_id", text(pointer(invitation))), ("current", text(invitation.id))]);
+    fn point_to(
+        &self,
+        invitation: &Invitation,
+        expires_at: Timestamp,
+        previous: Option<&Previous>,
+    ) -> Result<TransactWriteItem> {
+        let pointer = item([
+            ("invitation_id", text(pointer(invitation))),
+            ("current", text(invitation.id)),
+            ("delete_at", delete_at(expires_at)),
+        ]);
         let put = Put::builder().table_name(&self.invitations).set_item(Some(pointer));
         let put = match previous {
             None => put.condition_expression("attribute_not_exists(invitation_id)"),
@@ -213,6 +224,7 @@ impl Invitation {
             ("role", text(self.role.as_str())),
             ("status", text("pending")),
             ("expires_at", number(expires_at.as_second())),
+            ("delete_at", delete_at(expires_at)),
             ("invited_by", text(inviter.id)),
             ("created_at", text(now)),
         ])
@@ -228,6 +240,11 @@ struct Previous {
 /// The key of the item that knows the last invitation of an address into an organization.
 fn pointer(invitation: &Invitation) -> String {
     format!("last#{}#{}", invitation.organization, invitation.email)
+}
+
+/// When the TTL deletes what belongs to an invitation.
+fn delete_at(expires_at: Timestamp) -> AttributeValue {
+    number(expires_at.as_second() + KEPT_SECONDS)
 }
 
 fn write(update: Update) -> TransactWriteItem {

@@ -186,6 +186,31 @@ async fn of_invitations_at_once_no_more_are_made_than_an_inviter_has() {
     assert!(invited.iter().filter(|answer| answer.status == 200).count() <= 20, "{invited:?}");
 }
 
+/// The attribute that the template names is on every item, and later than an answer could need the item.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_invitation_goes_a_month_after_it_expired() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for _ in 0..2 {
+        assert_eq!(invite(&world, &tenant, "al@example.com", "member").await.status, 200);
+    }
+    let time_to_live = world.stack.dynamodb_client().describe_time_to_live().table_name("invitations").send().await;
+    let time_to_live = time_to_live.expect("it is described").time_to_live_description.expect("a description");
+    let attribute = time_to_live.attribute_name.expect("an attribute");
+    let items = world.items("invitations").await;
+    assert_eq!(items.len(), 3, "two invitations, and what points to the last");
+    let number = |value: &aws_sdk_dynamodb::types::AttributeValue| value.as_n().expect("a number").parse::<i64>();
+    for item in items {
+        let deleted = number(&item[&attribute]).expect("seconds") - jiff::Timestamp::now().as_second();
+        let days = deleted / 86_400;
+        assert!((36..=37).contains(&days), "{days}");
+        if let Some(expires) = item.get("expires_at") {
+            let kept = number(&item[&attribute]).expect("seconds") - number(expires).expect("seconds");
+            assert_eq!(kept, 30 * 86_400);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_invitations_of_one_address_make_one_account() {
     let world = World::start().await;

@@ -19,10 +19,10 @@ fn tables_survive_slips_and_are_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // No expiry but for tokens: all else is kept until somebody deletes it.
+        // No expiry but for tokens and invitations: all else is kept until somebody deletes it.
         let expiring = resources(&template, "AWS::DynamoDB::Table")
             .filter(|(_, table)| table["Properties"]["TimeToLiveSpecification"]["Enabled"] == true);
-        assert_eq!(expiring.map(|(name, _)| name).collect::<Vec<_>>(), ["TokensTable"]);
+        assert_eq!(expiring.map(|(name, _)| name).collect::<Vec<_>>(), ["InvitationsTable", "TokensTable"]);
     }
 }
 
