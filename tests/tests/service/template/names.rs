@@ -98,6 +98,18 @@ fn every_variable_is_read_and_every_read_variable_is_given() {
     }
 }
 
+/// A parameter that nothing refers to is a promise that nothing keeps.
+#[test]
+fn every_parameter_is_used() {
+    let source = include_str!("../../../../template.yaml");
+    let template = template(&LEAST);
+    for name in template["Parameters"].as_object().expect("parameters").keys() {
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+        let used = source.split(&format!("!Ref {name}")).skip(1).any(ends) || source.contains(&format!("${{{name}}}"));
+        assert!(used, "{name}");
+    }
+}
+
 /// What is valid by the schema is accepted by the function, and what the function refuses is not valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_schema_of_job_events_is_true() {
