@@ -280,3 +280,31 @@ async fn of_120_creates_by_24_clients_at_once_100_stand() {
     assert_eq!(clients.iter().sum::<usize>(), 100);
     assert_eq!(list(&world, &tenant).await.len(), 100);
 }
+
+/// Lambda answers with at most 6 MiB and 100 bytes, in which the body is a JSON string.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    // No URL and no description that is taken becomes longer as JSON in JSON.
+    let url = format!("https://example.com/{}", "🦀".repeat(2028));
+    let largest = json!({"url": url, "signing_secret": "s", "description": "\u{1}".repeat(500), "active": false});
+    world.rpc(&tenant.key, "webhooks/create", largest).await.ok();
+    let items = world.items("webhook-endpoints").await;
+    let largest = items.into_iter().find(|item| item.contains_key("url")).expect("the endpoint");
+    let template = local::template(&[("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")])
+        .expect("every reference resolves");
+    let most = template["Parameters"]["MaxEndpointsPerTenant"]["MaxValue"].as_u64().expect("a number");
+    assert_eq!(most, u64::from(common::endpoints::MAX_ENDPOINTS));
+    for _ in 1..most {
+        let mut item = largest.clone();
+        item.insert("webhook_endpoint_id".to_owned(), AttributeValue::S(uuid::Uuid::now_v7().to_string()));
+        let put = world.stack.dynamodb_client().put_item().table_name("webhook-endpoints").set_item(Some(item));
+        put.send().await.expect("it is stored");
+    }
+    let mut event: Value = serde_json::from_str(include_str!("../../../events/webhooks-list.json")).expect("an event");
+    event["headers"]["x-api-key"] = json!(tenant.key);
+    let answer = world.stack.invoke("webhooks-list", event).await.expect("an answer").to_string();
+    assert_eq!(answer.matches("webhook_endpoint_id").count() as u64, most);
+    assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
+}
