@@ -52,9 +52,10 @@ impl Session {
     }
 }
 
-/// The name of the session cookie. The prefix makes browsers refuse it over plain http (RFC 6265bis, 4.1.3.1).
+/// The name of the session cookie. With the prefix, browsers take it over https only, and from nobody but this very host:
+/// not from another one of its domain (RFC 6265bis, 4.1.3.2).
 fn cookie_name(base: &BaseUrl) -> &'static str {
-    if base.is_https() { "__Secure-session_token" } else { "session_token" }
+    if base.is_https() { "__Host-session_token" } else { "session_token" }
 }
 
 /// The `Set-Cookie` value that signs in.
@@ -162,7 +163,7 @@ mod tests {
         let secret = token.reveal();
         assert_eq!(
             session_cookie(&base("https://api.example.com"), &token),
-            format!("__Secure-session_token={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure")
+            format!("__Host-session_token={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure")
         );
         assert_eq!(
             session_cookie(&base("http://127.0.0.1:9000"), &token),
@@ -185,7 +186,13 @@ mod tests {
 
     #[test]
     fn an_https_deployment_ignores_the_cookie_without_prefix() {
-        let own = format!("session_token={}", Token::generate().reveal());
-        assert!(token_in_cookies(&base("https://api.example.com"), [own.as_str()]).is_none());
+        let token = Token::generate();
+        let find = |name: &str| {
+            let cookie = format!("{name}={}", token.reveal());
+            token_in_cookies(&base("https://api.example.com"), [cookie.as_str()]).map(|found| found.hash())
+        };
+        assert_eq!(find("__Host-session_token"), Some(token.hash()));
+        // Another host of the domain can set these.
+        assert_eq!((find("session_token"), find("__Secure-session_token")), (None, None));
     }
 }

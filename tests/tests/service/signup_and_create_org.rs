@@ -53,7 +53,7 @@ async fn the_cookie_is_secure_where_the_base_url_is_https() {
     let world = World::with(&[("BASE_URL", "https://api.example.com")]).await;
     let account = world.sign_up("acme").await;
     let cookie = account["setCookie"][0].as_str().expect("a cookie");
-    assert!(cookie.starts_with("__Secure-session_token=") && cookie.ends_with("; Secure"), "{cookie}");
+    assert!(cookie.starts_with("__Host-session_token=") && cookie.ends_with("; Secure"), "{cookie}");
     let link = link(&world.mail_to("jo@acme.example.com").await);
     assert!(link.starts_with("https://api.example.com/api/auth/verify-email?token="), "{link}");
 }
