@@ -51,12 +51,12 @@ const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 36
 /// Inviting one address, whoever does and into whichever organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
-/// Where a call comes from: an IPv4 address, or the network of an IPv6 address, of which whoever has one has 2^64.
+/// Where a call comes from: an IPv4 address, or the /64 of an IPv6 address, since nobody is given less than one of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// The client with the address `text`. All whose address is none are one client.
+    /// The client with the address `text`. Texts that are no address are all one client.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
@@ -89,9 +89,9 @@ impl Attempts {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
     }
 
-    /// Counts an attempt to sign in to `address` from `client` before it is made. A stranger uses up what their own client
-    /// has. What all clients have together bounds guessing from many; so that it cannot lock the owner out either, a client
-    /// that has signed in to the address before needs nothing of it.
+    /// Counts an attempt to sign in to `address` from `client` before it is made. A stranger's attempts use up the limit of
+    /// their own client. The limit of all clients together bounds guessing from many; so that it does not lock the owner
+    /// out, it does not hold for a client that has signed in to the address before.
     ///
     /// # Errors
     /// There were too many: [`Error::TooMany`]; or a call fails.
