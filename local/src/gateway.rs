@@ -1,29 +1,34 @@
 //! API Gateway's HTTP API: HTTP in, an event of payload version 2.0 to the function that the path is mapped to, and
 //! the function's answer out again as HTTP.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod cors;
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
 use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header, request::Parts, uri::Authority},
     response::{IntoResponse, Json, Response},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpResponse;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+pub(crate) use self::cors::Cors;
 use crate::{functions::Function, template::Route};
 
 /// API Gateway's own limit.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 
-/// The routes of the API, and the function behind each.
+/// The routes of the API, the function behind each, and who else's pages may call them.
 pub(crate) struct Gateway {
     pub(crate) account: String,
     pub(crate) routes: Vec<(Route, Arc<Function>)>,
+    pub(crate) cors: Option<Cors>,
 }
 
 /// The route of a request, its function, and what the path's variables stand for.
@@ -50,26 +55,41 @@ impl Gateway {
             (route.method == "ANY" || route.method == method.as_str()).then_some((route, function.as_ref(), variables))
         })
     }
+
+    async fn answer(&self, parts: &Parts, body: Body) -> Response {
+        let Some((route, function, variables)) = self.find(&parts.method, parts.uri.path()) else {
+            // With CORS, an OPTIONS that no route takes is the gateway's own to answer.
+            let ours = self.cors.is_some() && parts.method == Method::OPTIONS;
+            return if ours {
+                StatusCode::NO_CONTENT.into_response()
+            } else {
+                message(StatusCode::NOT_FOUND, "Not Found")
+            };
+        };
+        let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
+            return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
+        };
+        let id = uuid::Uuid::new_v4().to_string();
+        let incoming = Incoming { id, method: &parts.method, uri: &parts.uri, headers: &parts.headers, body: &body };
+        let event = incoming.event(&self.account, route, &variables);
+        match function.invoke(event).await.and_then(response) {
+            Ok(response) => response,
+            Err(error) => {
+                // Not the path: a mangled link has a token in it.
+                tracing::error!(route = route.path, error = format!("{error:#}"), "the function failed");
+                message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
+            }
+        }
+    }
 }
 
 async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let Some((route, function, variables)) = gateway.find(&parts.method, parts.uri.path()) else {
-        return message(StatusCode::NOT_FOUND, "Not Found");
-    };
-    let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
-        return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
-    };
-    let id = uuid::Uuid::new_v4().to_string();
-    let incoming = Incoming { id, method: &parts.method, uri: &parts.uri, headers: &parts.headers, body: &body };
-    let event = incoming.event(&gateway.account, route, &variables);
-    match function.invoke(event).await.and_then(response) {
-        Ok(response) => response,
-        Err(error) => {
-            tracing::error!(path = parts.uri.path(), error = format!("{error:#}"), "the function failed");
-            message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
-        }
+    let mut response = gateway.answer(&parts, body).await;
+    if let Some(cors) = &gateway.cors {
+        cors.apply(&parts.method, &parts.headers, response.headers_mut());
     }
+    response
 }
 
 /// What the variables of `pattern` stand for, if `path` matches it. Only a greedy variable at the end is known.
@@ -88,8 +108,11 @@ impl Incoming<'_> {
     fn event(&self, account: &str, route: &Route, variables: &BTreeMap<&str, &str>) -> Value {
         let now = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC);
         let route_key = format!("{} {}", route.method, route.path);
-        let host = self.headers.get(header::HOST).map(text).unwrap_or_default();
-        let domain = host.split(':').next().unwrap_or_default();
+        let path = decoded(self.uri.path());
+        // What is no host and port is no domain of the API's either. The header itself goes on as it is.
+        let authority = self.headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let domain = authority.as_ref().map_or("127.0.0.1", Authority::host);
+        let port = authority.as_ref().and_then(Authority::port_u16).unwrap_or(80);
         let cookies: Vec<_> = self.headers.get_all(header::COOKIE).iter().map(text).collect();
         let query = self.uri.query().unwrap_or_default();
         let (body, is_base64) = match std::str::from_utf8(self.body) {
@@ -99,10 +122,10 @@ impl Incoming<'_> {
         let mut event = json!({
             "version": "2.0",
             "routeKey": route_key,
-            "rawPath": self.uri.path(),
+            "rawPath": path,
             "rawQueryString": query,
             "cookies": cookies.iter().flat_map(|line| line.split("; ")).collect::<Vec<_>>(),
-            "headers": self.event_headers(&host),
+            "headers": self.event_headers(port),
             "queryStringParameters": joined(url::form_urlencoded::parse(query.as_bytes())),
             "requestContext": {
                 "accountId": account,
@@ -111,7 +134,7 @@ impl Incoming<'_> {
                 "domainPrefix": domain.split('.').next(),
                 "http": {
                     "method": self.method.as_str(),
-                    "path": self.uri.path(),
+                    "path": path,
                     "protocol": "HTTP/1.1",
                     "sourceIp": "127.0.0.1",
                     "userAgent": self.headers.get(header::USER_AGENT).map(text).unwrap_or_default(),
@@ -122,7 +145,7 @@ impl Incoming<'_> {
                 "time": now.strftime("%d/%b/%Y:%H:%M:%S %z").to_string(),
                 "timeEpoch": now.timestamp().as_millisecond(),
             },
-            "pathParameters": variables,
+            "pathParameters": variables.iter().map(|(name, value)| (name, decoded(value))).collect::<BTreeMap<_, _>>(),
             "body": body,
             "isBase64Encoded": is_base64,
         });
@@ -135,12 +158,11 @@ impl Incoming<'_> {
     }
 
     /// Lower-case names, several values of one name joined with commas, cookies elsewhere.
-    fn event_headers(&self, host: &str) -> BTreeMap<String, String> {
+    fn event_headers(&self, port: u16) -> BTreeMap<String, String> {
         let received = self.headers.iter().filter(|(name, _)| *name != header::COOKIE);
         let mut headers = joined(received.map(|(name, value)| (name.as_str(), text(value))));
-        let port = host.split(':').nth(1).unwrap_or("80");
         for (name, value) in
-            [("x-forwarded-for", "127.0.0.1"), ("x-forwarded-port", port), ("x-forwarded-proto", "http")]
+            [("x-forwarded-for", "127.0.0.1"), ("x-forwarded-port", &port.to_string()), ("x-forwarded-proto", "http")]
         {
             headers.insert(name.to_owned(), value.to_owned());
         }
@@ -170,6 +192,11 @@ fn message(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({ "message": message }))).into_response()
 }
 
+/// A path as an HTTP API hands it over, `rawPath` or not: with its escapes resolved.
+fn decoded(path: &str) -> Cow<'_, str> {
+    percent_decode_str(path).decode_utf8_lossy()
+}
+
 fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
@@ -193,5 +220,40 @@ mod tests {
         assert_eq!(match_path("/v1/webhooks/list", "/v1/webhooks/list/"), None);
         assert_eq!(match_path("/api/auth/{proxy+}", "/api/auth/a/b"), Some(BTreeMap::from([("proxy", "a/b")])));
         assert_eq!(match_path("/api/auth/{proxy+}", "/api/auth/"), None);
+    }
+
+    #[test]
+    fn the_domain_is_one_that_could_be_mapped_and_the_header_stays() {
+        for (host, domain, port) in [
+            ("api.example.com:8080", "api.example.com", "8080"),
+            ("localhost", "localhost", "80"),
+            ("x:99999", "x", "80"),
+            ("a b", "127.0.0.1", "80"),
+            ("[", "127.0.0.1", "80"),
+            ("%zz", "127.0.0.1", "80"),
+            ("", "127.0.0.1", "80"),
+        ] {
+            let event = event("/", host);
+            assert_eq!(event.pointer("/requestContext/domainName"), Some(&json!(domain)), "{host}");
+            assert_eq!(event.pointer("/headers/x-forwarded-port"), Some(&json!(port)), "{host}");
+            assert_eq!(event.pointer("/headers/host"), Some(&json!(host)));
+        }
+    }
+
+    #[test]
+    fn escapes_in_the_path_are_resolved_and_those_in_the_query_are_not() {
+        let event = event("/api/auth/a%20%22b%zz?c=%20d", "localhost");
+        assert_eq!(event.get("rawPath"), Some(&json!("/api/auth/a \"b%zz")));
+        assert_eq!(event.pointer("/pathParameters/proxy"), Some(&json!("a \"b%zz")));
+        assert_eq!(event.get("rawQueryString"), Some(&json!("c=%20d")));
+    }
+
+    fn event(uri: &str, host: &str) -> Value {
+        let route = Route { method: "ANY".to_owned(), path: "/api/auth/{proxy+}".to_owned() };
+        let uri: Uri = uri.parse().unwrap();
+        let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::try_from(host).unwrap())]);
+        let incoming =
+            Incoming { id: "1".to_owned(), method: &Method::GET, uri: &uri, headers: &headers, body: &Bytes::new() };
+        incoming.event("123456789012", &route, &match_path(&route.path, uri.path()).unwrap_or_default())
     }
 }

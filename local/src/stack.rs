@@ -10,14 +10,14 @@ use std::{
 
 use anyhow::{Context, Result};
 use axum::{Json, Router, routing::get};
-use common::{aws::Aws, config::Env};
+use common::{aws::Aws, base_url::BaseUrl, config::Env};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     functions::Function,
-    gateway::Gateway,
+    gateway::{Cors, Gateway},
     mail, openapi,
     poller::Poller,
     services::{self, Services},
@@ -38,7 +38,7 @@ pub struct Options {
     /// Where it listens.
     pub ports: Ports,
     /// Environment variables that win over the template's values, and over Lambda's own. A variable that neither
-    /// gives to a function is not given to it here either.
+    /// gives to a function is not given to it here either. `TRUSTED_ORIGINS` adds to what is trusted here anyway.
     pub env: HashMap<String, String>,
     /// Whether the queues are polled. Without this nothing leaves a queue until [`Stack::poll`] is called.
     pub poll: bool,
@@ -96,7 +96,7 @@ impl Stack {
     /// # Errors
     /// A port is in use, the data cannot be opened, or the template and the functions do not fit together.
     pub async fn start(options: Options) -> Result<Self> {
-        let Options { data, ports, env, poll } = options;
+        let Options { data, ports, mut env, poll } = options;
         let api_listener = services::listen(ports.api, "--api")?;
         let dynamodb_listener = services::listen(ports.dynamodb, "--dynamodb")?;
         let sqs_listener = services::listen(ports.sqs, "--sqs")?;
@@ -107,7 +107,8 @@ impl Stack {
 
         let lambda = lambda_variables(&dynamodb, &sqs, &services::address(&ses_listener)?);
         let place = Place { region: REGION.into(), account: ACCOUNT.into(), api: api.clone(), sqs: sqs.clone() };
-        let template = Template::load(&parameters(&api), place)?;
+        let trusted = trusted_origins(&api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
+        let template = Template::load(&parameters(&api, &trusted), place)?;
 
         let database = services::open_database(database_file(&data)?.as_deref())?;
         services::create_tables(&database, &template.tables)?;
@@ -120,7 +121,8 @@ impl Stack {
         let pollers = pollers(&template, &functions, &queues, &sqs_client)?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions) };
+        let cors = template.cors.as_ref().map(Cors::new).transpose()?;
+        let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions), cors };
         let description = openapi::document(&functions);
         let described = gateway.router().route("/openapi.json", get(async move || Json(description)));
         tasks.spawn(serve(api_listener, described, stop.clone()));
@@ -265,7 +267,7 @@ impl Worker {
         let lambda = lambda_variables(dynamodb, sqs, dynamodb);
         let place =
             Place { region: REGION.into(), account: ACCOUNT.into(), api: dynamodb.to_owned(), sqs: sqs.to_owned() };
-        let template = Template::load(&parameters(dynamodb), place)?;
+        let template = Template::load(&parameters(dynamodb, ""), place)?;
         let (_, sqs_client) = clients(lambda.clone())?;
         let queues = template.queues.keys().map(|name| (name.clone(), format!("{sqs}/{ACCOUNT}/{name}"))).collect();
         let functions = functions(&template, env, &lambda)?;
@@ -284,14 +286,24 @@ impl Worker {
 
 /// What a deployment on this machine would set. Plain http and loopback are allowed as destinations, because that is
 /// where a developer's receiver is.
-fn parameters(api: &str) -> [(&'static str, &str); 5] {
+fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
     [
         ("BaseUrl", api),
+        ("TrustedOrigins", trusted_origins),
         ("MailFrom", "mail@example.com"),
         ("MailIdentity", "example.com"),
         ("AllowHttpDestinations", "true"),
         ("AllowedDestinations", "127.0.0.0/8,::1/128"),
     ]
+}
+
+/// The API by its other name, and the developer's `TRUSTED_ORIGINS` on top. They are a parameter of the template, since
+/// functions and CORS must agree about them.
+fn trusted_origins(api: &str, more: String) -> Result<String> {
+    let localhost = api.replace("127.0.0.1", "localhost");
+    let more = Env::new(move |_| Some(more.clone())).list::<BaseUrl>("TRUSTED_ORIGINS")?;
+    let origins = std::iter::once(localhost.as_str()).chain(more.iter().map(BaseUrl::as_str));
+    Ok(origins.collect::<Vec<_>>().join(","))
 }
 
 /// What Lambda itself sets, with the services' addresses on this machine.

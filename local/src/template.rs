@@ -28,6 +28,8 @@ pub(crate) struct Place {
 pub(crate) struct Template {
     /// By name.
     pub(crate) functions: BTreeMap<String, Function>,
+    /// Of the HTTP API, where it has one.
+    pub(crate) cors: Option<CorsConfiguration>,
     /// The properties of each table, by name.
     pub(crate) tables: BTreeMap<String, Value>,
     /// The properties of each queue, by name.
@@ -70,6 +72,19 @@ pub(crate) struct Route {
     pub(crate) path: String,
 }
 
+/// Whose pages may call the HTTP API from a browser, beside its own, and how.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+pub(crate) struct CorsConfiguration {
+    pub(crate) allow_origins: Vec<String>,
+    pub(crate) allow_credentials: bool,
+    pub(crate) allow_methods: Vec<String>,
+    pub(crate) allow_headers: Vec<String>,
+    pub(crate) expose_headers: Vec<String>,
+    /// In seconds.
+    pub(crate) max_age: u32,
+}
+
 /// Which queue Lambda polls for a function, and how.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -94,7 +109,8 @@ impl Template {
     pub(crate) fn load(parameters: &[(&str, &str)], place: Place) -> Result<Self> {
         let root = yaml::parse(SOURCE)?;
         let scope = Scope::new(&root, parameters, place);
-        let mut template = Self { functions: BTreeMap::new(), tables: BTreeMap::new(), queues: BTreeMap::new() };
+        let mut template =
+            Self { functions: BTreeMap::new(), cors: None, tables: BTreeMap::new(), queues: BTreeMap::new() };
         let resources = root.get("Resources").and_then(Value::as_object).context("the template has no Resources")?;
         for (logical, resource) in resources {
             let kind = resource.get("Type").and_then(Value::as_str).unwrap_or_default();
@@ -105,6 +121,11 @@ impl Template {
                     let properties = with_globals(&root, properties);
                     let function = scope.evaluate(&properties).and_then(|value| Ok(serde_json::from_value(value)?));
                     template.functions.insert(name, function.with_context(|| logical.clone())?);
+                }
+                "AWS::Serverless::HttpApi" => {
+                    let cors = properties.get("CorsConfiguration").unwrap_or(&Value::Null);
+                    let cors = scope.evaluate(cors).and_then(|value| Ok(serde_json::from_value(value)?));
+                    template.cors = cors.with_context(|| logical.clone())?;
                 }
                 "AWS::DynamoDB::Table" => {
                     template.tables.insert(name, scope.evaluate(&properties).with_context(|| logical.clone())?);

@@ -12,6 +12,7 @@ mod api_keys;
 mod auth_cli;
 mod batches;
 mod binaries;
+mod cors;
 mod delivery;
 mod envelope;
 mod events;
