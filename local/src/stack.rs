@@ -335,7 +335,7 @@ fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client,
 pub(crate) fn idle_functions() -> Result<BTreeMap<String, Arc<Function>>> {
     let nowhere = "http://127.0.0.1:0";
     let place = Place { region: REGION.into(), account: ACCOUNT.into(), api: nowhere.into(), sqs: nowhere.into() };
-    let template = Template::load(&parameters(nowhere), place)?;
+    let template = Template::load(&parameters(nowhere, ""), place)?;
     functions(&template, &HashMap::new(), &lambda_variables(nowhere, nowhere, nowhere))
 }
 

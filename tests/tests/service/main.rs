@@ -20,6 +20,7 @@ mod faults;
 mod invitations;
 mod local;
 mod openapi;
+mod queues;
 mod receivers;
 mod secrets;
 mod sign_in;

@@ -1,0 +1,140 @@
+//! What SQS refuses that the embedded one takes
+//! (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_Operations.html>).
+
+use std::collections::{HashMap, HashSet};
+
+use rustack_sqs_model::{
+    input::ReceiveMessageInput,
+    types::{BatchResultErrorEntry, MessageAttributeValue, SendMessageBatchRequestEntry},
+};
+
+use super::refusal::Refusal;
+
+type Attributes = HashMap<String, MessageAttributeValue>;
+
+/// Of a message or a batch, in bytes. The embedded queues take no more, SQS four times as much.
+const MAX_SIZE: usize = 256 * 1024;
+const MAX_ENTRIES: usize = 10;
+const MAX_DELAY: i32 = 900;
+const MAX_VISIBILITY: i32 = 12 * 60 * 60;
+const MAX_WAIT: i32 = 20;
+const MAX_RECEIVED: i32 = 10;
+
+/// A message that is to be sent.
+pub(super) fn message(
+    body: &str,
+    delay: Option<i32>,
+    group: Option<&str>,
+    attributes: &Attributes,
+) -> Result<(), Refusal> {
+    if body.is_empty() {
+        return Err(Refusal::new("MissingParameter", "The request must contain the parameter MessageBody."));
+    }
+    if !body.chars().all(is_allowed) {
+        return Err(Refusal::new("InvalidMessageContents", "The message contains characters outside the allowed set."));
+    }
+    if size(body, attributes) > MAX_SIZE {
+        let message =
+            format!("One or more parameters are invalid. Reason: Message must be shorter than {MAX_SIZE} bytes.");
+        return Err(Refusal::invalid(message));
+    }
+    if group.is_some_and(|group| {
+        group.is_empty() || group.len() > 128 || !group.bytes().all(|byte| byte.is_ascii_graphic())
+    }) {
+        return Err(Refusal::invalid(
+            "MessageGroupId can only include alphanumeric and punctuation characters. 1 to 128 in length.",
+        ));
+    }
+    delay.map_or(Ok(()), |delay| range("DelaySeconds", delay, 0, MAX_DELAY))
+}
+
+/// The entries of a batch, as a whole and each by itself. Leaves those that can be done, and returns the answers to the
+/// others.
+pub(super) fn batch<E>(
+    entries: &mut Vec<E>,
+    id: impl Fn(&E) -> &str,
+    mut check: impl FnMut(&E) -> Result<(), Refusal>,
+) -> Result<Vec<BatchResultErrorEntry>, Refusal> {
+    let refuse = |code, message| Err(Refusal::new(code, message));
+    if entries.is_empty() {
+        return refuse(
+            "AWS.SimpleQueueService.EmptyBatchRequest",
+            "There should be at least one entry in the request.",
+        );
+    }
+    if entries.len() > MAX_ENTRIES {
+        return refuse(
+            "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
+            "Maximum number of entries per request are 10.",
+        );
+    }
+    let is_id = |id: &str| {
+        (1..=80).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    if !entries.iter().all(|entry| is_id(id(entry))) {
+        return refuse(
+            "AWS.SimpleQueueService.InvalidBatchEntryId",
+            "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 \
+             letters long.",
+        );
+    }
+    let mut seen = HashSet::new();
+    if !entries.iter().all(|entry| seen.insert(id(entry))) {
+        return refuse(
+            "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
+            "Two or more batch entries have the same Id.",
+        );
+    }
+    drop(seen);
+    let mut refused = Vec::new();
+    entries.retain(|entry| check(entry).map_err(|refusal| refused.push(refusal.of_entry(id(entry)))).is_ok());
+    Ok(refused)
+}
+
+/// The messages of a batch together.
+pub(super) fn batch_size(entries: &[SendMessageBatchRequestEntry]) -> Result<(), Refusal> {
+    let sent = entries.iter().map(|entry| size(&entry.message_body, &entry.message_attributes)).sum::<usize>();
+    if sent > MAX_SIZE {
+        let message = format!("Batch requests cannot be longer than {MAX_SIZE} bytes. You have sent {sent} bytes.");
+        return Err(Refusal::new("AWS.SimpleQueueService.BatchRequestTooLong", message));
+    }
+    Ok(())
+}
+
+pub(super) fn receive(input: &ReceiveMessageInput) -> Result<(), Refusal> {
+    for (name, value, least, most) in [
+        ("MaxNumberOfMessages", input.max_number_of_messages, 1, MAX_RECEIVED),
+        ("WaitTimeSeconds", input.wait_time_seconds, 0, MAX_WAIT),
+        ("VisibilityTimeout", input.visibility_timeout, 0, MAX_VISIBILITY),
+    ] {
+        value.map_or(Ok(()), |value| range(name, value, least, most))?;
+    }
+    Ok(())
+}
+
+pub(super) fn visibility(timeout: i32) -> Result<(), Refusal> {
+    range("VisibilityTimeout", timeout, 0, MAX_VISIBILITY)
+}
+
+fn range(name: &str, value: i32, least: i32, most: i32) -> Result<(), Refusal> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let message = format!("Value {value} for parameter {name} is invalid. Reason: Must be between {least} and {most}.");
+    Err(Refusal::invalid(message))
+}
+
+/// What XML 1.0 can hold.
+fn is_allowed(character: char) -> bool {
+    matches!(character, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+fn size(body: &str, attributes: &Attributes) -> usize {
+    let sizes = attributes.iter().map(|(name, attribute)| {
+        let text = attribute.string_value.as_ref().map_or(0, String::len);
+        let bytes = attribute.binary_value.as_ref().map_or(0, Vec::len);
+        name.len() + attribute.data_type.len() + text + bytes
+    });
+    body.len() + sizes.sum::<usize>()
+}

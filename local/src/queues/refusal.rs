@@ -1,0 +1,67 @@
+//! How SQS says no.
+
+use axum::http::StatusCode;
+use rustack_sqs_http::body::SqsResponseBody;
+use rustack_sqs_model::{
+    error::{SqsError, SqsErrorCode},
+    types::BatchResultErrorEntry,
+};
+use serde_json::json;
+
+use super::Response;
+
+/// A request, or an entry of a batch, that is refused.
+pub(super) struct Refusal {
+    /// The code of the query protocol, which the SDKs go on using.
+    code: &'static str,
+    message: String,
+    status: StatusCode,
+}
+
+impl Refusal {
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), status: StatusCode::BAD_REQUEST }
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new("InvalidParameterValue", message)
+    }
+
+    /// The answer to a request. Old SDKs look at the header, new ones at the body, where the same thing has its name in
+    /// the API's model.
+    pub(super) fn response(self) -> Response {
+        let name = match self.code {
+            "AWS.SimpleQueueService.NonExistentQueue" => "QueueDoesNotExist",
+            "QueueAlreadyExists" => "QueueNameExists",
+            code => code.rsplit('.').next().unwrap_or(code),
+        };
+        let fault = if self.status.is_server_error() { "Receiver" } else { "Sender" };
+        let body = json!({ "__type": format!("com.amazonaws.sqs#{name}"), "message": self.message });
+        let mut response = Response::new(SqsResponseBody::from_bytes(body.to_string()));
+        *response.status_mut() = self.status;
+        if let Ok(value) = format!("{};{fault}", self.code).try_into() {
+            response.headers_mut().insert("x-amzn-query-error", value);
+        }
+        response
+    }
+
+    /// The answer to the entry `id` of a batch.
+    pub(super) fn of_entry(self, id: &str) -> BatchResultErrorEntry {
+        BatchResultErrorEntry {
+            id: id.to_owned(),
+            sender_fault: true,
+            code: self.code.to_owned(),
+            message: Some(self.message),
+        }
+    }
+}
+
+impl From<SqsError> for Refusal {
+    fn from(error: SqsError) -> Self {
+        let code = match error.code {
+            SqsErrorCode::MessageNotInflight => "AWS.SimpleQueueService.MessageNotInflight",
+            code => code.error_type(),
+        };
+        Self { code, message: error.message, status: error.code.status_code() }
+    }
+}

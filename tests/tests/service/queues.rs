@@ -1,0 +1,226 @@
+//! The embedded SQS answers as the real one does, where a client looks.
+
+use aws_sdk_sqs::{
+    Client,
+    error::{ProvideErrorMetadata, SdkError},
+    types::{
+        ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, Message, MessageAttributeValue,
+        MessageSystemAttributeName, SendMessageBatchRequestEntry, SendMessageBatchResultEntry,
+    },
+};
+use tests::World;
+
+/// A world, a client, and the URL of a queue that nothing is in.
+async fn queue() -> (World, Client, String) {
+    let world = World::start().await;
+    let (client, url) = (world.stack.sqs_client(), world.stack.queues()["job-events"].clone());
+    (world, client, url)
+}
+
+fn code<T, E: ProvideErrorMetadata>(result: Result<T, SdkError<E>>) -> Option<String> {
+    Some(result.err()?.code()?.to_owned())
+}
+
+fn entry(id: &str, body: &str) -> SendMessageBatchRequestEntry {
+    SendMessageBatchRequestEntry::builder().id(id).message_body(body).build().expect("an entry")
+}
+
+async fn send_batch(client: &Client, url: &str, entries: Vec<SendMessageBatchRequestEntry>) -> Option<String> {
+    code(client.send_message_batch().queue_url(url).set_entries(Some(entries)).send().await)
+}
+
+async fn receive(client: &Client, url: &str, attribute: MessageSystemAttributeName) -> Vec<Message> {
+    let receive = client.receive_message().queue_url(url).max_number_of_messages(10).wait_time_seconds(1);
+    let received = receive.message_system_attribute_names(attribute).send().await.expect("an answer");
+    received.messages.unwrap_or_default()
+}
+
+fn group(message: &Message) -> Option<&str> {
+    message.attributes.as_ref()?.get(&MessageSystemAttributeName::MessageGroupId).map(String::as_str)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sources_of_a_dead_letter_queue_are_listed() {
+    let (world, client, url) = queue().await;
+    let dead = &world.stack.queues()["job-events-dead"];
+    let sources = client.list_dead_letter_source_queues().queue_url(dead).send().await.expect("an answer");
+    assert_eq!(sources.queue_urls(), [url]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_comes_with_its_group() {
+    let (_world, client, url) = queue().await;
+    client.send_message().queue_url(&url).message_body("one").message_group_id("a").send().await.expect("it is sent");
+    let mut second = entry("1", "two");
+    second.message_group_id = Some("b".to_owned());
+    assert_eq!(send_batch(&client, &url, vec![second, entry("2", "three")]).await, None);
+    let received = receive(&client, &url, MessageSystemAttributeName::All).await;
+    let mut groups: Vec<_> =
+        received.iter().map(|message| (message.body().unwrap_or_default(), group(message))).collect();
+    groups.sort_unstable();
+    assert_eq!(groups, [("one", Some("a")), ("three", None), ("two", Some("b"))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_told_only_to_who_asks_and_survives_a_redrive() {
+    let (world, client, url) = queue().await;
+    client.send_message().queue_url(&url).message_body("one").message_group_id("a").send().await.expect("it is sent");
+    // The eleventh receive finds it in the dead-letter queue.
+    for _ in 0..10 {
+        let received = receive(&client, &url, MessageSystemAttributeName::SentTimestamp).await;
+        assert_eq!(group(&received[0]), None);
+        let handle = received[0].receipt_handle().expect("a receipt handle");
+        let visible = client.change_message_visibility().queue_url(&url).receipt_handle(handle).visibility_timeout(0);
+        visible.send().await.expect("it is visible");
+    }
+    assert!(receive(&client, &url, MessageSystemAttributeName::All).await.is_empty());
+    let dead = &world.stack.queues()["job-events-dead"];
+    let received = receive(&client, dead, MessageSystemAttributeName::MessageGroupId).await;
+    assert_eq!(group(&received[0]), Some("a"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_message_gets_its_group_too() {
+    let (_world, client, url) = queue().await;
+    for round in 0..50 {
+        let group_id = round.to_string();
+        let send = client.send_message().queue_url(&url).message_body("one").message_group_id(&group_id).send();
+        let (received, sent) = tokio::join!(receive(&client, &url, MessageSystemAttributeName::All), send);
+        sent.expect("it is sent");
+        assert_eq!(received.first().and_then(group), Some(group_id.as_str()));
+        let handle = received[0].receipt_handle().expect("a receipt handle");
+        client.delete_message().queue_url(&url).receipt_handle(handle).send().await.expect("it is deleted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_has_limits() {
+    let (world, client, _) = queue().await;
+    // One that has no limit of its own.
+    let url = &world.stack.queues()["deliveries"];
+    let send = |body: &str| client.send_message().queue_url(url).message_body(body);
+    let attribute = |value: &str| {
+        MessageAttributeValue::builder().data_type("String").string_value(value).build().expect("an attribute")
+    };
+    let invalid = Some("InvalidParameterValue".to_owned());
+    for delay in [-1, 901] {
+        assert_eq!(code(send("one").delay_seconds(delay).send().await), invalid, "{delay}");
+    }
+    for group in ["", "a b", "caf\u{e9}", &"a".repeat(129)] {
+        assert_eq!(code(send("one").message_group_id(group).send().await), invalid, "{group}");
+    }
+    assert_eq!(code(send(&"a".repeat(262_145)).send().await), invalid);
+    let with_attribute = send(&"a".repeat(262_144 - 10)).message_attributes("name", attribute("a"));
+    assert_eq!(code(with_attribute.send().await), invalid, "name, type and value count too");
+    assert_eq!(code(send("").send().await).as_deref(), Some("MissingParameter"));
+
+    assert_eq!(code(send(&"a".repeat(262_144)).send().await), None);
+    assert_eq!(code(send("one").delay_seconds(900).message_group_id("!".repeat(128)).send().await), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_holds_what_xml_can_hold() {
+    let (_world, client, url) = queue().await;
+    for character in ['\0', '\u{1}', '\u{8}', '\u{b}', '\u{c}', '\u{1f}', '\u{fffe}', '\u{ffff}'] {
+        let sent = client.send_message().queue_url(&url).message_body(format!("a{character}")).send().await;
+        let error = sent.expect_err("it is refused").into_service_error();
+        assert!(error.is_invalid_message_contents(), "{character:?}: {error:?}");
+    }
+    let held = "\t\n\r ~\u{7f}\u{d7ff}\u{e000}\u{fffd}\u{10000}\u{10ffff}";
+    client.send_message().queue_url(&url).message_body(held).send().await.expect("it is sent");
+    assert_eq!(receive(&client, &url, MessageSystemAttributeName::All).await[0].body(), Some(held));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_has_limits() {
+    let (_world, client, url) = queue().await;
+    let large = "a".repeat(131_073);
+    for (entries, expected) in [
+        (vec![], "EmptyBatchRequest"),
+        ((0..11).map(|id| entry(&id.to_string(), "one")).collect(), "TooManyEntriesInBatchRequest"),
+        (vec![entry("1", "one"), entry("1", "two")], "BatchEntryIdsNotDistinct"),
+        (vec![entry("a b", "one")], "InvalidBatchEntryId"),
+        (vec![entry("", "one")], "InvalidBatchEntryId"),
+        (vec![entry(&"a".repeat(81), "one")], "InvalidBatchEntryId"),
+        (vec![entry("1", &large), entry("2", &large)], "BatchRequestTooLong"),
+    ] {
+        let refused = send_batch(&client, &url, entries).await;
+        assert_eq!(refused, Some(format!("AWS.SimpleQueueService.{expected}")));
+    }
+    let entries = (0..10).map(|id| entry(&id.to_string(), &"a".repeat(26_000))).collect();
+    assert_eq!(send_batch(&client, &url, entries).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_entry_does_not_keep_the_others_from_being_sent() {
+    let (_world, client, url) = queue().await;
+    let mut late = entry("late", "one");
+    late.delay_seconds = Some(901);
+    let entries = vec![entry("good", "two"), late, entry("bad", "\u{ffff}")];
+    let answer =
+        client.send_message_batch().queue_url(&url).set_entries(Some(entries)).send().await.expect("an answer");
+    let sent: Vec<_> = answer.successful().iter().map(SendMessageBatchResultEntry::id).collect();
+    let failed: Vec<_> = answer.failed().iter().map(|entry| (entry.id(), entry.code(), entry.sender_fault())).collect();
+    assert_eq!(sent, ["good"]);
+    assert_eq!(failed, [("late", "InvalidParameterValue", true), ("bad", "InvalidMessageContents", true)]);
+    assert_eq!(receive(&client, &url, MessageSystemAttributeName::All).await[0].body(), Some("two"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receiving_and_deleting_have_limits_and_a_bad_number_does_not_kill_the_queue() {
+    let (_world, client, url) = queue().await;
+    let invalid = Some("InvalidParameterValue".to_owned());
+    let receive_with = || client.receive_message().queue_url(&url);
+    for number in [0, 11] {
+        assert_eq!(code(receive_with().max_number_of_messages(number).send().await), invalid, "{number}");
+    }
+    for number in [-1, 21] {
+        assert_eq!(code(receive_with().wait_time_seconds(number).send().await), invalid, "{number}");
+    }
+    client.send_message().queue_url(&url).message_body("one").send().await.expect("it is sent");
+    for number in [-1, 43_201] {
+        assert_eq!(code(receive_with().visibility_timeout(number).send().await), invalid, "{number}");
+    }
+    let message = receive(&client, &url, MessageSystemAttributeName::All).await.remove(0);
+    let handle = message.receipt_handle().expect("a receipt handle");
+    let change = |handle, timeout| {
+        client.change_message_visibility().queue_url(&url).receipt_handle(handle).visibility_timeout(timeout).send()
+    };
+    assert_eq!(code(change(handle, -1).await), invalid);
+    assert_eq!(code(change("nonsense", 5).await).as_deref(), Some("ReceiptHandleIsInvalid"));
+    assert_eq!(code(change(handle, 5).await), None);
+
+    let entry = |id: &str, handle: &str| {
+        DeleteMessageBatchRequestEntry::builder().id(id).receipt_handle(handle).build().expect("an entry")
+    };
+    let delete =
+        client.delete_message_batch().queue_url(&url).entries(entry("1", handle)).entries(entry("2", "nonsense"));
+    let deleted = delete.send().await.expect("an answer");
+    assert_eq!((deleted.successful()[0].id(), deleted.failed()[0].code()), ("1", "ReceiptHandleIsInvalid"));
+    let delete = client.delete_message().queue_url(&url).receipt_handle("nonsense").send().await;
+    assert_eq!(code(delete).as_deref(), Some("ReceiptHandleIsInvalid"));
+    let change =
+        ChangeMessageVisibilityBatchRequestEntry::builder().id("1").receipt_handle(handle).visibility_timeout(5);
+    let change = client.change_message_visibility_batch().queue_url(&url).entries(change.build().expect("an entry"));
+    let changed = change.send().await.expect("an answer");
+    assert_eq!(changed.failed().len(), 1, "it is deleted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_have_the_names_of_both_protocols() {
+    let (world, client, url) = queue().await;
+    let missing = format!("{url}-not");
+    let error = client.send_message().queue_url(&missing).message_body("one").send().await.expect_err("no such queue");
+    assert!(error.into_service_error().is_queue_does_not_exist());
+    let request = world.http.post(world.stack.sqs()).header("x-amz-target", "AmazonSQS.GetQueueAttributes");
+    let answer = world.send(request.body(format!(r#"{{"QueueUrl":"{missing}"}}"#))).await;
+    assert_eq!((answer.status, &answer.body["__type"]), (400, &"com.amazonaws.sqs#QueueDoesNotExist".into()));
+    assert_eq!(answer.headers["x-amzn-query-error"], "AWS.SimpleQueueService.NonExistentQueue;Sender");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_attribute_is_told_to_who_asks_for_none() {
+    let (_world, client, url) = queue().await;
+    let none = client.get_queue_attributes().queue_url(&url).send().await.expect("an answer");
+    assert!(none.attributes().is_none_or(std::collections::HashMap::is_empty), "{none:?}");
+}
