@@ -1,8 +1,8 @@
 //! The figures of the service: each a ratio against a baseline that is built and run in the same call.
 //!
-//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and what the README
-//! shows: the table, the plot and the costs. With `--quick` it takes a tenth of the runs, writes the JSON only, and
-//! fails where a figure is more than twice what it must be, or is known to be: that is what CI runs.
+//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and what
+//! `docs/benchmarks.md` shows: the table, the plot and the costs. With `--quick` it takes a tenth of the runs, writes the
+//! JSON only, and fails where a figure is more than twice what it must be, or is known to be: that is what CI runs.
 
 #![expect(
     clippy::expect_used,

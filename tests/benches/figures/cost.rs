@@ -1,4 +1,4 @@
-//! What a million events cost: counted requests and measured durations, at list prices. Written into the README.
+//! What a million events cost: counted requests and measured durations, at list prices, for `docs/benchmarks.md`.
 
 use std::{
     fs::File,
@@ -163,7 +163,7 @@ async fn receiver(status: StatusCode, after: Duration) -> String {
     url
 }
 
-/// Measures, computes, and puts two tables into the README.
+/// Measures, computes, and puts two tables into `docs/benchmarks.md`.
 pub(crate) async fn table(world: &World, binaries: &Binaries) {
     let good = receiver(StatusCode::OK, Duration::from_millis(200)).await;
     let bad = receiver(StatusCode::INTERNAL_SERVER_ERROR, Duration::ZERO).await;

@@ -1,11 +1,11 @@
-//! The sections of the README that the benchmark writes.
+//! The sections of `docs/benchmarks.md` that the benchmark writes.
 
 /// Puts `text` between the marks of `section`.
 pub(crate) fn put(section: &str, text: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
-    let readme = std::fs::read_to_string(path).expect("the README");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
+    let page = std::fs::read_to_string(path).expect("the page");
     let (begin, end) = (format!("<!-- {section}, written by the benchmark -->"), format!("<!-- end of {section} -->"));
-    let (before, rest) = readme.split_once(&begin).expect("the first mark");
+    let (before, rest) = page.split_once(&begin).expect("the first mark");
     let (_, after) = rest.split_once(&end).expect("the second mark");
     std::fs::write(path, format!("{before}{begin}\n\n{text}\n{end}{after}")).expect("it is written");
 }

@@ -92,7 +92,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// For the README: what was measured, against its baseline.
+    /// For `docs/benchmarks.md`: what was measured, against its baseline.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| what | ours | baseline | figure | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
         for row in &self.rows {
