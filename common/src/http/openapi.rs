@@ -49,7 +49,7 @@ impl FieldDescriptions {
 
 /// The description of the API that `functions` serve. `webhooks` are the requests that we make to receivers.
 pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str, webhooks: Value) -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
+    let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });

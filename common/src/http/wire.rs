@@ -24,17 +24,18 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The fields in a JSON body. An empty body means none.
+    /// The fields in a JSON body. An empty body means none, and so does a client's "undefined", `null`.
     pub(super) fn fields(self, body: &[u8]) -> Result<Map<String, Value>> {
         if body.is_empty() {
             return Ok(Map::new());
         }
-        let Ok(Value::Object(mut fields)) = serde_json::from_slice(body) else { return Err(Error::Malformed) };
-        if self == Self::Plain {
-            return Ok(fields);
-        }
+        let mut fields = match (self, serde_json::from_slice(body)) {
+            (Self::Plain, Ok(Value::Null)) => return Ok(Map::new()),
+            (Self::Plain, Ok(Value::Object(fields))) => return Ok(fields),
+            (Self::Envelope, Ok(Value::Object(fields))) => fields,
+            _ => return Err(Error::Malformed),
+        };
         match fields.remove("json") {
-            // A client's "undefined".
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
             Some(_) => Err(Error::Invalid(vec![Issue {
