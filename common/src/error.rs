@@ -1,9 +1,8 @@
 //! What can go wrong, in the words of the domain. [`crate::http`] alone turns it into a status.
 
-use std::{error::Error as StdError, fmt};
+use std::error::Error as StdError;
 
 use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 /// The result of everything that a request can ask for.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -71,49 +70,18 @@ pub enum Refusal {
 impl Error {
     /// Turns a failure of ours into an [`Error::Internal`] that says what was being done ("reading the user").
     pub fn internal<E: StdError>(doing: &'static str) -> impl FnOnce(E) -> Self {
-        move |error| Self::Internal(format!("{doing}: {}", Chain(&error)))
-    }
-
-    /// The same for a call of an AWS service: throttling is [`Error::Busy`], everything else ours.
-    pub fn aws<E, R>(doing: &'static str) -> impl FnOnce(SdkError<E, R>) -> Self
-    where
-        E: StdError + ProvideErrorMetadata + 'static,
-        R: fmt::Debug + 'static,
-    {
-        move |error| {
-            if error.code().is_some_and(is_throttling) {
-                tracing::warn!(doing, "throttled");
-                Self::Busy
-            } else {
-                Self::Internal(format!("{doing}: {}", Chain(&error)))
-            }
-        }
+        move |error| Self::Internal(chain(doing, &error))
     }
 }
 
-fn is_throttling(code: &str) -> bool {
-    matches!(
-        code,
-        "ThrottlingException"
-            | "Throttling"
-            | "ProvisionedThroughputExceededException"
-            | "RequestLimitExceeded"
-            | "TransactionInProgressException"
-            | "TransactionConflictException"
-    )
-}
-
-/// An error and its causes on one line, by their `Display`: `Debug` of an SDK error holds the whole response.
-struct Chain<'a>(&'a dyn StdError);
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+/// What was being done, the error and its causes, on one line. By their `Display`: the `Debug` of an SDK's error holds the
+/// whole response.
+pub(crate) fn chain(doing: &str, error: &dyn StdError) -> String {
+    let mut line = format!("{doing}: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(&format!(": {error}"));
+        cause = error.source();
     }
+    line
 }

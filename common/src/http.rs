@@ -32,6 +32,7 @@ use crate::{
 };
 
 mod auth;
+pub mod cookies;
 mod event;
 mod fields;
 #[cfg(feature = "openapi")]
@@ -40,6 +41,8 @@ mod origins;
 mod page;
 mod reply;
 mod route;
+mod schemas;
+pub mod signed_up;
 mod status;
 mod wire;
 
@@ -153,6 +156,6 @@ impl Function {
 /// A setting is missing or does not parse; or the Lambda runtime ends.
 pub async fn serve(function: fn(&Env) -> Result<Function, ConfigError>) -> Result<(), lambda_http::Error> {
     let env = Env::process();
-    crate::log::init(&env);
+    crate::telemetry::log::init(&env);
     function(&env)?.run().await
 }

@@ -1,39 +1,24 @@
-//! What two functions share, cut by domain noun.
+//! What the functions share, in layers: each module imports only what is below it, and a test holds that.
 //!
-//! Values are parsed at the edge ([`http`]) into types that prove what they hold ([`email`], [`name`],
-//! [`password`], [`endpoint_url`], ...); a store is a concrete struct with domain verbs ([`accounts`],
-//! [`invitations`], [`sessions`], [`api_keys`], [`endpoints`]), each one DynamoDB call or one transaction.
+//! - [`http`]: requests to handlers, and what they return to answers. It alone knows HTTP and its status codes.
+//! - [`accounts`] and [`webhooks`]: the domain. Values are parsed at the edge into types that prove what they hold; a store
+//!   is a struct with domain verbs, each of them one DynamoDB call or one transaction. `webhooks` knows nothing of
+//!   `accounts`.
+//! - [`aws`]: clients, items and transactions.
+//! - [`telemetry`]: the log and the metrics.
+//! - Beside them, small values that know nothing of any of these.
 
 pub mod accounts;
-pub mod api_keys;
-pub mod attempts;
 pub mod aws;
 pub mod base_url;
 pub mod config;
-pub mod destination;
-mod dynamo;
-pub mod email;
-pub mod endpoint_url;
-pub mod endpoints;
 pub mod error;
 pub mod http;
 pub mod id;
-pub mod invitations;
 pub mod issue;
-pub mod log;
-pub mod mail;
-pub mod metrics;
 pub mod name;
-pub mod organizations;
-pub mod password;
 pub mod patch;
 pub mod random;
-mod schemas;
-pub mod sessions;
-pub mod signature;
-pub mod signing_secret;
-pub mod signup;
+pub mod telemetry;
 pub mod timestamp;
-pub mod token;
-pub mod users;
-pub mod verification;
+pub mod webhooks;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use axum::{Json, Router, routing::get};
-use common::{aws::Aws, base_url::BaseUrl, config::Env};
+use common::{aws::clients::Aws, base_url::BaseUrl, config::Env};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};

@@ -12,7 +12,9 @@ static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 /// Starts to collect the log, as the functions write it in Lambda. Once for all tests of the process.
 pub fn collect() {
     static STARTED: OnceLock<()> = OnceLock::new();
-    STARTED.get_or_init(|| common::log::subscriber(tracing::level_filters::LevelFilter::TRACE, Collector).init());
+    STARTED.get_or_init(|| {
+        common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::TRACE, Collector).init()
+    });
 }
 
 /// All that was logged so far.

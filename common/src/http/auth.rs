@@ -1,13 +1,15 @@
 //! Who calls: by an API key, by a session's cookie, or anybody.
 
 use crate::{
-    api_keys::{ApiKey, ApiKeys, KeyHolder},
+    accounts::{
+        api_keys::{ApiKey, ApiKeys, KeyHolder},
+        sessions::{Session as Stored, Sessions},
+        users::{User, Users},
+    },
     error::{Error, Result},
     http::Call,
     id::TenantId,
-    sessions::{Session as Stored, Sessions},
     timestamp::Timestamp,
-    users::{User, Users},
 };
 
 /// Who may call a route of an app `A`, and who does.

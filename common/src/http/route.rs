@@ -9,15 +9,13 @@ use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
 use super::{
-    Access, Failure, Fields, Output, Rejected, Reply, Wire, auth::Credential, event::Request, origins::Origins,
-    wire::check_size,
+    Access, Failure, Fields, Output, Rejected, Reply, Wire, auth::Credential, cookies::token_in_cookies,
+    event::Request, origins::Origins, wire::check_size,
 };
 use crate::{
-    attempts::ClientAddress,
+    accounts::{attempts::ClientAddress, token::Token},
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
-    sessions::token_in_cookies,
-    token::Token,
 };
 
 /// A route over the app `A`.

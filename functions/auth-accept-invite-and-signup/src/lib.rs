@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use common::{
-    aws::Aws,
+    accounts::{
+        invitations::Invitations,
+        mail::Mailer,
+        password::{Hasher, Password},
+        signup::{Person, new_user},
+    },
+    aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, WithCookies},
+    http::{
+        Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, WithCookies,
+        signed_up::{SignedUp, welcome},
+    },
     id::InvitationId,
-    invitations::Invitations,
-    mail::Mailer,
     name::{Name, Slug},
-    password::{Hasher, Password},
-    signup::{Person, SignedUp, new_user, welcome},
     timestamp::Timestamp,
 };
 

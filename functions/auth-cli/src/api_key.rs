@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use common::{
-    api_keys::{IssuedKey, KeyRecord, NOT_FOUND, PREFIX},
+    accounts::{
+        api_keys::{IssuedKey, KeyRecord, NOT_FOUND, PREFIX},
+        users::{Role, User},
+    },
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session},
     id::KeyId,
     name::Name,
     timestamp::Timestamp,
-    users::{Role, User},
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -3,13 +3,10 @@
 use std::{borrow::Cow, sync::Arc};
 
 use common::{
-    attempts::VERIFICATION_MAIL,
-    email::Email,
+    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::verification_mail, token::Token},
     error::Result,
     http::{Call, Fault, Fields, Form, Page, Public, Rejected, Reply, Route},
-    mail::verification_mail,
     timestamp::Timestamp,
-    token::Token,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -2,18 +2,13 @@
 //! inviting teammates. Plain JSON, a session cookie, one table of routes and a handler each.
 
 use common::{
-    api_keys::ApiKeys,
-    attempts::Attempts,
-    aws::Aws,
+    accounts::{
+        api_keys::ApiKeys, attempts::Attempts, invitations::Invitations, mail::Mailer, organizations::Organizations,
+        password::Hasher, sessions::Sessions, users::Users, verification::Verifications,
+    },
+    aws::clients::Aws,
     config::{ConfigError, Env},
     http::{Function, Origins, Wire},
-    invitations::Invitations,
-    mail::Mailer,
-    organizations::Organizations,
-    password::Hasher,
-    sessions::Sessions,
-    users::Users,
-    verification::Verifications,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

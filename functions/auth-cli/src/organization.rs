@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use common::{
-    email::Email,
+    accounts::{email::Email, mail::invitation_mail, users::Role},
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, Page, Public, Rejected, Route},
     id::{InvitationId, TenantId},
-    mail::invitation_mail,
     name::{Name, Slug},
     timestamp::Timestamp,
-    users::Role,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -3,17 +3,22 @@
 use std::sync::Arc;
 
 use common::{
-    email::Email,
+    accounts::{
+        email::Email,
+        password::{Checked, Guess},
+        sessions::Session,
+        token::Token,
+        users::User,
+    },
     error::{Error, Result},
-    http::{AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, WithCookies},
+    http::{
+        AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, WithCookies,
+        cookies::{cleared_cookie, session_cookie},
+    },
     id::UserId,
-    metrics,
     name::Name,
-    password::{Checked, Guess},
-    sessions::{Session, cleared_cookie, session_cookie},
+    telemetry::metrics,
     timestamp::Timestamp,
-    token::Token,
-    users::User,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

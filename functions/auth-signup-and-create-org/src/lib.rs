@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::Accounts,
-    aws::Aws,
+    accounts::{
+        email::Email,
+        mail::Mailer,
+        organizations::Organization,
+        password::{Hasher, Password},
+        signup::{Accounts, Person, new_user},
+        users::Role,
+    },
+    aws::clients::Aws,
     config::{ConfigError, Env},
-    email::Email,
     error::Result,
-    http::{Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, WithCookies},
+    http::{
+        Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, WithCookies,
+        signed_up::{SignedUp, welcome},
+    },
     id::TenantId,
-    mail::Mailer,
     name::{Name, Slug},
-    organizations::Organization,
-    password::{Hasher, Password},
-    signup::{Person, SignedUp, new_user, welcome},
     timestamp::Timestamp,
-    users::Role,
 };
 
 /// What the route needs.

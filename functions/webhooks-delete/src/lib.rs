@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use common::{
-    api_keys::{ApiKeys, KeyHolder},
-    aws::Aws,
+    accounts::api_keys::{ApiKeys, KeyHolder},
+    aws::clients::Aws,
     config::{ConfigError, Env},
-    endpoints::Endpoints,
     error::Result,
     http::{Call, Done, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
     id::EndpointId,
+    webhooks::endpoints::Endpoints,
 };
 
 /// What the route needs.

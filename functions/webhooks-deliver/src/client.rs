@@ -7,12 +7,14 @@ use std::{error::Error, io, iter::successors, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use common::{
-    destination::{DestinationPolicy, Refused},
-    endpoint_url::EndpointUrl,
-    endpoints::Receiver,
-    signature::{body_signature, standard_signature},
-    signing_secret::SigningSecret,
     timestamp::Timestamp,
+    webhooks::{
+        destination::{DestinationPolicy, Refused},
+        endpoint_url::EndpointUrl,
+        endpoints::Receiver,
+        signing::{body_signature, standard_signature},
+        signing_secret::SigningSecret,
+    },
 };
 use http_body_util::{BodyExt, Full};
 use hyper::{

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use common::{
-    endpoint_url::EndpointUrl,
     id::{EndpointId, TenantId},
-    signing_secret::SigningSecret,
+    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -10,7 +10,7 @@ use std::{
     vec,
 };
 
-use common::destination::{DestinationPolicy, Refused};
+use common::webhooks::destination::{DestinationPolicy, Refused};
 use futures::future::BoxFuture;
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{HttpConnector, dns::Name};

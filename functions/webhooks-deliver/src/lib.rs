@@ -15,14 +15,16 @@ use std::{
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use common::{
-    aws::{Aws, CALL_TIMEOUT},
+    aws::clients::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
-    destination::DestinationPolicy,
-    endpoints::{Endpoints, Receiver},
     error::Error,
     id::TenantId,
     random,
     timestamp::Timestamp,
+    webhooks::{
+        destination::DestinationPolicy,
+        endpoints::{Endpoints, Receiver},
+    },
 };
 use futures::future::join_all;
 use lambda_runtime::LambdaEvent;

@@ -10,7 +10,7 @@ use std::{
 use common::{
     error::Error,
     id::TenantId,
-    metrics::{self, Metric},
+    telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
 };
 

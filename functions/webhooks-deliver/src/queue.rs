@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use common::{
-    aws::Aws,
+    aws::{clients::Aws, failure},
     config::{ConfigError, Env},
     error::{Error, Result},
     id::TenantId,
@@ -64,7 +64,7 @@ impl Queues {
         let send = self.sqs.send_message().queue_url(queue).message_body(message);
         let send = send.message_group_id(tenant.as_str()).delay_seconds(delay).send();
         // Boxed: it has thousands of bytes, and each attempt has room for it where one in a hundred needs it.
-        Box::pin(send).await.map_err(Error::aws("sending a message"))?;
+        Box::pin(send).await.map_err(failure("sending a message"))?;
         Ok(())
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use common::{
-    api_keys::{ApiKeys, KeyHolder},
-    aws::Aws,
+    accounts::api_keys::{ApiKeys, KeyHolder},
+    aws::clients::Aws,
     config::{ConfigError, Env},
-    endpoints::{EndpointView, Endpoints},
     error::Result,
     http::{Call, Function, Key, Origins, Route, Wire},
     id::EndpointId,
     name::Description,
     timestamp::Timestamp,
+    webhooks::endpoints::{EndpointView, Endpoints},
 };
 use schemars::JsonSchema;
 use serde::Serialize;

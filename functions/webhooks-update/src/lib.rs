@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use common::{
-    api_keys::{ApiKeys, KeyHolder},
-    aws::Aws,
+    accounts::api_keys::{ApiKeys, KeyHolder},
+    aws::clients::Aws,
     config::{ConfigError, Env},
-    destination::DestinationPolicy,
-    endpoint_url::EndpointUrl,
-    endpoints::{Change, Endpoints},
     error::Result,
     http::{Call, Done, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
     id::EndpointId,
     name::Description,
-    signing_secret::SigningSecret,
     timestamp::Timestamp,
+    webhooks::{
+        destination::DestinationPolicy,
+        endpoint_url::EndpointUrl,
+        endpoints::{Change, Endpoints},
+        signing_secret::SigningSecret,
+    },
 };
 
 /// What the route needs.

@@ -15,8 +15,8 @@ fn verify(received: &Received, secret: &str) {
     webhook.verify(&received.body, &received.headers).expect("Standard Webhooks' own code verifies it");
     assert_eq!(
         received.header("x-webhook-signature"),
-        common::signature::body_signature(
-            &common::signing_secret::SigningSecret::parse(secret).expect("a secret"),
+        common::webhooks::signing::body_signature(
+            &common::webhooks::signing_secret::SigningSecret::parse(secret).expect("a secret"),
             &received.body
         )
     );

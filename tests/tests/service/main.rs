@@ -18,6 +18,7 @@ mod envelope;
 mod events;
 mod faults;
 mod invitations;
+mod layers;
 mod local;
 mod openapi;
 mod queues;

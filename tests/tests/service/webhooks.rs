@@ -296,7 +296,7 @@ async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
     let template = local::template(&[("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")])
         .expect("every reference resolves");
     let most = template["Parameters"]["MaxEndpointsPerTenant"]["MaxValue"].as_u64().expect("a number");
-    assert_eq!(most, u64::from(common::endpoints::MAX_ENDPOINTS));
+    assert_eq!(most, u64::from(common::webhooks::endpoints::MAX_ENDPOINTS));
     for _ in 1..most {
         let mut item = largest.clone();
         item.insert("webhook_endpoint_id".to_owned(), AttributeValue::S(uuid::Uuid::now_v7().to_string()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::metrics::NAMESPACE;
+use common::telemetry::metrics::NAMESPACE;
 use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use lambda_http::http::Uri;
+use http::Uri;
 use url::Url;
 
-use crate::{destination::DestinationPolicy, issue::Problem};
+use crate::{issue::Problem, webhooks::destination::DestinationPolicy};
 
 const MAX_LENGTH: usize = 2048;
 

@@ -2,18 +2,24 @@
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{Delete, TransactWriteItem, Update},
+    types::{Delete, Update},
 };
 
 use crate::{
-    aws::Aws,
+    accounts::{
+        token::Token,
+        users::{User, user_key},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, boolean, item, number, text},
+        failure,
+        transaction::Transaction,
+    },
     config::{ConfigError, Env},
-    dynamo::{Item, Record, Transaction, boolean, item, number, text, transact},
-    error::{Error, Result},
+    error::Result,
     id::UserId,
     timestamp::Timestamp,
-    token::Token,
-    users::{User, user_key},
 };
 
 /// How long the link in a verification email holds.
@@ -60,7 +66,7 @@ impl Verifications {
         let token = Token::generate();
         let put = self.dynamodb.put_item().table_name(&self.tokens);
         let put = put.set_item(Some(verification_item(&token, user, now)));
-        put.send().await.map_err(Error::aws("storing a verification"))?;
+        put.send().await.map_err(failure("storing a verification"))?;
         Ok(token)
     }
 
@@ -78,34 +84,25 @@ impl Verifications {
     /// # Errors
     /// A read or the write fails.
     pub async fn verify(&self, token: &Token, now: Timestamp) -> Result<bool> {
-        let doing = "verifying an email";
         let Some(user) = self.user(token, now).await? else { return Ok(false) };
         let use_up = Delete::builder()
             .table_name(&self.tokens)
             .key("token_hash", text(token.hash().as_str()))
             .condition_expression("expires_at > :now")
-            .expression_attribute_values(":now", number(now.as_second()))
-            .build()
-            .map_err(Error::internal(doing))?;
+            .expression_attribute_values(":now", number(now.as_second()));
         let mark = Update::builder()
             .table_name(&self.users)
             .key("pk", text(user_key(user)))
             .condition_expression("attribute_exists(pk)")
             .update_expression("SET email_verified = :true")
-            .expression_attribute_values(":true", boolean(true))
-            .build()
-            .map_err(Error::internal(doing))?;
-        let writes = vec![
-            TransactWriteItem::builder().delete(use_up).build(),
-            TransactWriteItem::builder().update(mark).build(),
-        ];
-        Ok(transact(&self.dynamodb, writes, doing).await? == Transaction::Committed)
+            .expression_attribute_values(":true", boolean(true));
+        Transaction::new("verifying an email").delete(use_up).update(mark).try_commit(&self.dynamodb).await
     }
 
     /// Whose email `token` verifies, unless it ended before `now`.
     async fn user(&self, token: &Token, now: Timestamp) -> Result<Option<UserId>> {
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws("reading a verification"))?;
+        let found = found.consistent_read(true).send().await.map_err(failure("reading a verification"))?;
         let Some(found) = found.item else { return Ok(None) };
         let record = Record::new("verification", &found);
         if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {

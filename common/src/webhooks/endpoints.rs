@@ -2,22 +2,24 @@
 
 use aws_sdk_dynamodb::{
     Client,
-    operation::update_item::UpdateItemError,
-    types::{AttributeValue, TransactWriteItem, Update},
+    types::{AttributeValue, Update, builders::UpdateBuilder},
 };
 
 use crate::{
-    aws::Aws,
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, boolean, is_refused, item, number, query_all, text},
+        failure,
+        transaction::Transaction,
+    },
     config::{ConfigError, Env},
-    dynamo::{Item, Record, Transaction, boolean, delete_existing, item, number, put_new, query_all, text, transact},
-    endpoint_url::EndpointUrl,
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
-    metrics,
     name::Description,
     patch::Patch,
-    signing_secret::SigningSecret,
+    telemetry::metrics,
     timestamp::Timestamp,
+    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
 };
 
 /// Where a tenant wants its events: an endpoint as it is created.
@@ -119,18 +121,13 @@ impl Endpoints {
         let count = self
             .counter(tenant, 1)
             .condition_expression("attribute_not_exists(endpoints) OR endpoints < :limit")
-            .expression_attribute_values(":limit", number(limit.into()))
-            .build()
-            .map_err(Error::internal("counting endpoints"))?;
-        let writes = vec![
-            TransactWriteItem::builder().update(count).build(),
-            put_new(&self.table, "webhook_endpoint_id", endpoint.to_item(tenant)),
-        ];
-        match transact(&self.dynamodb, writes, "creating an endpoint").await? {
-            Transaction::Committed => Ok(()),
-            refused if refused.refused(0) => Err(Error::Conflict(Conflict::EndpointLimit(limit))),
-            refused => Err(Error::Internal(format!("creating an endpoint: {refused:?}"))),
-        }
+            .expression_attribute_values(":limit", number(limit.into()));
+        Transaction::new("creating an endpoint")
+            .update(count)
+            .or(Error::Conflict(Conflict::EndpointLimit(limit)))
+            .put_new(&self.table, "webhook_endpoint_id", endpoint.to_item(tenant))
+            .commit(&self.dynamodb)
+            .await
     }
 
     /// All endpoints of `tenant`, oldest first, as they stand at this moment.
@@ -179,7 +176,7 @@ impl Endpoints {
         let found = self.dynamodb.get_item().table_name(&self.table).set_key(Some(key(tenant, id)));
         let found = found.consistent_read(true).projection_expression(projection);
         let found = found.expression_attribute_names("#url", "url");
-        Ok(found.send().await.map_err(Error::aws("reading an endpoint"))?.item)
+        Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
     /// Changes what `change` names; without any change, `updated_at` stays too.
@@ -218,12 +215,8 @@ impl Endpoints {
         }
         match update.send().await {
             Ok(_) => Ok(()),
-            Err(error)
-                if error.as_service_error().is_some_and(UpdateItemError::is_conditional_check_failed_exception) =>
-            {
-                Err(NOT_FOUND)
-            }
-            Err(error) => Err(Error::aws("updating an endpoint")(error)),
+            Err(error) if is_refused(&error) => Err(NOT_FOUND),
+            Err(error) => Err(failure("updating an endpoint")(error)),
         }
     }
 
@@ -232,18 +225,15 @@ impl Endpoints {
     /// # Errors
     /// The tenant has no such endpoint; or the write fails.
     pub async fn delete(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        let count_off = self.counter(tenant, -1).build().map_err(Error::internal("counting endpoints"))?;
-        let writes = vec![
-            delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id)),
-            TransactWriteItem::builder().update(count_off).build(),
-        ];
-        match transact(&self.dynamodb, writes, "deleting an endpoint").await? {
-            Transaction::Committed => Ok(()),
-            Transaction::Refused(_) => Err(NOT_FOUND),
-        }
+        Transaction::new("deleting an endpoint")
+            .delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id))
+            .or(NOT_FOUND)
+            .update(self.counter(tenant, -1))
+            .commit(&self.dynamodb)
+            .await
     }
 
-    fn counter(&self, tenant: &TenantId, by: i64) -> aws_sdk_dynamodb::types::builders::UpdateBuilder {
+    fn counter(&self, tenant: &TenantId, by: i64) -> UpdateBuilder {
         Update::builder()
             .table_name(&self.table)
             .set_key(Some(key(tenant, COUNTER)))

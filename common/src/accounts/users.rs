@@ -2,20 +2,22 @@
 
 use std::{fmt, str::FromStr};
 
-use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError};
+use aws_sdk_dynamodb::Client;
 
 use serde::{Serialize, Serializer};
 
 use crate::{
-    aws::Aws,
+    accounts::{email::Email, password::PasswordHash},
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, boolean, is_refused, item, text},
+        failure,
+    },
     config::{ConfigError, Env},
-    dynamo::{Item, Record, boolean, item, text},
-    email::Email,
-    error::{Error, Result},
+    error::Result,
     id::{TenantId, UserId},
     issue::Problem,
     name::Name,
-    password::PasswordHash,
     timestamp::Timestamp,
 };
 
@@ -180,17 +182,13 @@ impl Users {
             .expression_attribute_values(":new", text(new.as_str()));
         match update.send().await {
             Ok(_) => Ok(()),
-            Err(error)
-                if error.as_service_error().is_some_and(UpdateItemError::is_conditional_check_failed_exception) =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(Error::aws("replacing a password hash")(error)),
+            Err(error) if is_refused(&error) => Ok(()),
+            Err(error) => Err(failure("replacing a password hash")(error)),
         }
     }
 
     async fn read(&self, key: String) -> Result<Option<Item>> {
         let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(key));
-        Ok(found.consistent_read(true).send().await.map_err(Error::aws("reading a user"))?.item)
+        Ok(found.consistent_read(true).send().await.map_err(failure("reading a user"))?.item)
     }
 }

@@ -3,10 +3,13 @@
 use aws_sdk_dynamodb::Client;
 
 use crate::{
-    aws::Aws,
+    accounts::email::Email,
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, item, text},
+        failure,
+    },
     config::{ConfigError, Env},
-    dynamo::{Item, Record, item, text},
-    email::Email,
     error::{Error, Result},
     id::TenantId,
     name::{Name, Slug},
@@ -88,7 +91,7 @@ impl Organizations {
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
         let doing = "reading an organization";
         let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(organization_key(id)));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?;
+        let found = found.consistent_read(true).send().await.map_err(failure(doing))?;
         let found = found.item.ok_or_else(|| Error::Internal(format!("{doing}: {id} does not exist")))?;
         Organization::from_item(&found)
     }

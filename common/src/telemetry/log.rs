@@ -17,7 +17,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::{config::Env, metrics, timestamp::Timestamp};
+use crate::{config::Env, telemetry::metrics, timestamp::Timestamp};
 
 /// Starts logging, panics too. The level is in `AWS_LAMBDA_LOG_LEVEL`, as Lambda's own logging controls set it; without it,
 /// `INFO`.

@@ -1,23 +1,19 @@
-//! What both ways to sign up have in common: what is made of the person, and what they are answered.
+//! What both sign-ups answer.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    accounts::NewUser,
+    accounts::{
+        email::Email,
+        mail::{Mailer, verification_mail},
+        signup::NewUser,
+    },
     base_url::BaseUrl,
-    email::Email,
-    error::Result,
-    http::WithCookies,
+    http::{WithCookies, cookies::session_cookie},
     id::{TenantId, UserId},
-    mail::{Mailer, verification_mail},
-    metrics,
-    name::{Name, Slug},
-    password::PasswordHash,
-    sessions::{Session, session_cookie},
-    timestamp::Timestamp,
-    token::Token,
-    users::{Role, User},
+    name::Slug,
+    telemetry::metrics,
 };
 
 /// The answer to a sign-up.
@@ -31,32 +27,6 @@ pub struct SignedUp {
     session_token: String,
     set_cookie: Vec<String>,
     email_verified: bool,
-}
-
-/// Who signs up.
-pub struct Person {
-    /// What to call them.
-    pub name: Name,
-    /// Where to reach them.
-    pub email: Email,
-    /// What they sign in with.
-    pub password: PasswordHash,
-}
-
-/// Everything that is made of a person who signs up `now`.
-///
-/// # Errors
-/// The session would end after the end of time.
-pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
-    let Person { name, email, password } = person;
-    let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
-    Ok(NewUser {
-        session: Session::start(user.id, now)?,
-        user,
-        password,
-        session_token: Token::generate(),
-        verification_token: Token::generate(),
-    })
 }
 
 /// Sends the verification mail and answers.

@@ -2,23 +2,23 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Delete, TransactWriteItem},
-};
+use aws_sdk_dynamodb::{Client, types::Delete};
 use zeroize::Zeroizing;
 
 use crate::{
-    aws::Aws,
+    accounts::{token::SecretHash, users::User},
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, item, query_all, text},
+        failure,
+        transaction::Transaction,
+    },
     config::{ConfigError, Env},
-    dynamo::{Item, Record, Transaction, delete_existing, item, put_new, query_all, text, transact},
     error::{Error, Result},
     id::{KeyId, TenantId, UserId},
     name::Name,
     random,
     timestamp::Timestamp,
-    token::SecretHash,
-    users::User,
 };
 
 /// What every key starts with, so that people and secret scanners recognise it.
@@ -168,11 +168,12 @@ impl ApiKeys {
             ("user_id", text(user.id)),
             ("created_at", text(now)),
         ]);
-        let writes = vec![put_new(&self.table, "key_hash", key), put_new(&self.table, "key_hash", pointer)];
-        match transact(&self.dynamodb, writes, "storing an API key").await? {
-            Transaction::Committed => Ok(issued),
-            refused => Err(Error::Internal(format!("storing an API key: {refused:?}"))),
-        }
+        Transaction::new("storing an API key")
+            .put_new(&self.table, "key_hash", key)
+            .put_new(&self.table, "key_hash", pointer)
+            .commit(&self.dynamodb)
+            .await?;
+        Ok(issued)
     }
 
     /// The keys of an organization, oldest first. What was issued or deleted a moment ago may still be missing or there.
@@ -209,22 +210,17 @@ impl ApiKeys {
     /// # Errors
     /// It was deleted meanwhile; or the write fails.
     pub async fn delete(&self, key: &KeyRecord) -> Result<()> {
-        let doing = "deleting an API key";
-        let pointer = Delete::builder().table_name(&self.table).key("key_hash", text(pointer(key.id)));
-        let pointer = pointer.build().map_err(Error::internal(doing))?;
-        let writes = vec![
-            delete_existing(&self.table, "key_hash", item([("key_hash", text(&key.hash))])),
-            TransactWriteItem::builder().delete(pointer).build(),
-        ];
-        match transact(&self.dynamodb, writes, doing).await? {
-            Transaction::Committed => Ok(()),
-            Transaction::Refused(_) => Err(NOT_FOUND),
-        }
+        Transaction::new("deleting an API key")
+            .delete_existing(&self.table, "key_hash", item([("key_hash", text(&key.hash))]))
+            .or(NOT_FOUND)
+            .delete(Delete::builder().table_name(&self.table).key("key_hash", text(pointer(key.id))))
+            .commit(&self.dynamodb)
+            .await
     }
 
     async fn read(&self, key: &str) -> Result<Option<Item>> {
         let found = self.dynamodb.get_item().table_name(&self.table).key("key_hash", text(key));
-        Ok(found.consistent_read(true).send().await.map_err(Error::aws("reading an API key"))?.item)
+        Ok(found.consistent_read(true).send().await.map_err(failure("reading an API key"))?.item)
     }
 }
 

@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{
-    email::Email,
-    endpoint_url::EndpointUrl,
+    accounts::{
+        email::Email,
+        password::{Guess, Password},
+        users::Role,
+    },
     id::{EndpointId, InvitationId, KeyId, SessionId, TenantId, UserId},
     name::{Description, Name, Slug},
-    password::{Guess, Password},
-    signing_secret::SigningSecret,
     timestamp::Timestamp,
-    users::Role,
+    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
 };
 
 macro_rules! schemas {

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::signing_secret::SigningSecret;
+use crate::webhooks::signing_secret::SigningSecret;
 
 /// `x-webhook-signature`: HMAC-SHA256 of the body, lower-case hex.
 #[must_use]

@@ -5,21 +5,19 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use aws_sdk_dynamodb::{
-    Client,
-    operation::{put_item::PutItemError, update_item::UpdateItemError},
-    types::ReturnValuesOnConditionCheckFailure,
-};
+use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError, types::ReturnValuesOnConditionCheckFailure};
 
 use crate::{
-    aws::Aws,
+    accounts::{email::Email, token::SecretHash},
+    aws::{
+        clients::Aws,
+        dynamo::{Record, is_refused, item, number, text},
+        failure,
+    },
     config::{ConfigError, Env},
-    dynamo::{Record, item, number, text},
-    email::Email,
     error::{Error, Result},
     id::UserId,
     timestamp::Timestamp,
-    token::SecretHash,
 };
 
 /// A thing that may be tried so often in a window of time, for one subject.
@@ -111,7 +109,7 @@ impl Attempts {
     pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
         let key = key(SIGN_IN.what, &pair(address, client));
         let delete = self.dynamodb.delete_item().table_name(&self.table).key("token_hash", text(key));
-        delete.send().await.map_err(Error::aws("forgetting attempts"))?;
+        delete.send().await.map_err(failure("forgetting attempts"))?;
         Ok(())
     }
 
@@ -126,7 +124,7 @@ impl Attempts {
             ("expires_at", number(now.as_second() + KNOWN_SECONDS)),
         ]);
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
-        put.send().await.map_err(Error::aws("remembering a client"))?;
+        put.send().await.map_err(failure("remembering a client"))?;
         Ok(())
     }
 
@@ -144,7 +142,7 @@ impl Attempts {
     async fn is_known(&self, pair: &str, now: Timestamp) -> Result<bool> {
         let doing = "looking for a known client";
         let found = self.dynamodb.get_item().table_name(&self.table).key("token_hash", text(key(KNOWN_CLIENT, pair)));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?;
+        let found = found.consistent_read(true).send().await.map_err(failure(doing))?;
         let Some(found) = found.item else { return Ok(false) };
         Ok(Record::new("known client", &found).number("expires_at")? > now.as_second())
     }
@@ -186,7 +184,7 @@ impl Attempts {
                 Some(window) => Record::new("attempts", window).number("expires_at").map(Some),
                 None => Ok(Some(0)),
             },
-            _ => Err(Error::aws("counting an attempt")(error)),
+            _ => Err(failure("counting an attempt")(error)),
         }
     }
 
@@ -207,10 +205,8 @@ impl Attempts {
             .expression_attribute_values(":now", number(now.as_second()));
         match put.send().await {
             Ok(_) => Ok(true),
-            Err(error) if error.as_service_error().is_some_and(PutItemError::is_conditional_check_failed_exception) => {
-                Ok(false)
-            }
-            Err(error) => Err(Error::aws("counting an attempt")(error)),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("counting an attempt")(error)),
         }
     }
 }

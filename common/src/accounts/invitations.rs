@@ -2,21 +2,30 @@
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{AttributeValue, Put, TransactWriteItem, Update, builders::UpdateBuilder},
+    types::{
+        AttributeValue, Put, Update,
+        builders::{PutBuilder, UpdateBuilder},
+    },
 };
 
 use crate::{
-    accounts::NewUser,
-    aws::Aws,
+    accounts::{
+        email::Email,
+        organizations::slug_key,
+        signup::NewUser,
+        users::{Role, User, email_key},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, batch_get, item, number, text},
+        failure,
+        transaction::Transaction,
+    },
     config::{ConfigError, Env},
-    dynamo::{Item, Record, Transaction, batch_get, item, number, put_new, text, transact},
-    email::Email,
     error::{Conflict, Error, Result},
     id::{InvitationId, TenantId},
     name::Slug,
-    organizations::slug_key,
     timestamp::Timestamp,
-    users::{Role, User, email_key},
 };
 
 /// An invitation that can still be accepted.
@@ -88,15 +97,14 @@ impl Invitations {
         // Whoever invites the same address at the same time comes before or after, never in between.
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
-            let mut writes = vec![
-                self.point_to(&invitation, expires_at, previous.as_ref())?,
-                put_new(&self.invitations, "invitation_id", invitation.to_item(inviter, expires_at, now)),
-            ];
+            let item = invitation.to_item(inviter, expires_at, now);
+            let mut writes = Transaction::new(doing)
+                .put(self.point_to(&invitation, expires_at, previous.as_ref()))
+                .put_new(&self.invitations, "invitation_id", item);
             if let Some(Previous { id, pending: true }) = &previous {
-                let cancel = self.change_status(id, "cancelled").update_expression("SET #status = :new").build();
-                writes.push(write(cancel.map_err(Error::internal(doing))?));
+                writes = writes.update(self.change_status(id, "cancelled").update_expression("SET #status = :new"));
             }
-            if transact(&self.dynamodb, writes, doing).await? == Transaction::Committed {
+            if writes.try_commit(&self.dynamodb).await? {
                 return Ok(Invited { invitation, expires_at });
             }
         }
@@ -117,33 +125,26 @@ impl Invitations {
         let Some(pointer) = pointer else { return Ok(None) };
         let id = Record::new("pointer", &pointer).text("current")?.to_owned();
         let found = self.dynamodb.get_item().table_name(&self.invitations).key("invitation_id", text(&id));
-        let found = found.consistent_read(true).send().await.map_err(Error::aws(doing))?.item;
+        let found = found.consistent_read(true).send().await.map_err(failure(doing))?.item;
         let status = found.as_ref().and_then(|found| Record::new("invitation", found).optional_text("status"));
         Ok(Some(Previous { pending: status == Some("pending"), id }))
     }
 
     /// Points the organization and address to the new invitation, if they still point to `previous`.
-    fn point_to(
-        &self,
-        invitation: &Invitation,
-        expires_at: Timestamp,
-        previous: Option<&Previous>,
-    ) -> Result<TransactWriteItem> {
+    fn point_to(&self, invitation: &Invitation, expires_at: Timestamp, previous: Option<&Previous>) -> PutBuilder {
         let pointer = item([
             ("invitation_id", text(pointer(invitation))),
             ("current", text(invitation.id)),
             ("delete_at", delete_at(expires_at)),
         ]);
         let put = Put::builder().table_name(&self.invitations).set_item(Some(pointer));
-        let put = match previous {
+        match previous {
             None => put.condition_expression("attribute_not_exists(invitation_id)"),
             Some(previous) => put
                 .condition_expression("#current = :previous")
                 .expression_attribute_names("#current", "current")
                 .expression_attribute_values(":previous", text(&previous.id)),
-        };
-        let put = put.build().map_err(Error::internal("inviting"))?;
-        Ok(TransactWriteItem::builder().put(put).build())
+        }
     }
 
     /// The invitation `id`, if it is one of the organization with `slug` and can be accepted at `now`. A wrong
@@ -190,17 +191,10 @@ impl Invitations {
             .change_status(invitation.id, "accepted")
             .update_expression("SET #status = :new, user_id = :user, accepted_at = :now")
             .expression_attribute_values(":user", text(new.user.id))
-            .expression_attribute_values(":now", text(now))
-            .build()
-            .map_err(Error::internal("accepting an invitation"))?;
-        let mut writes = vec![write(mark)];
-        writes.extend(new.writes(&self.users, &self.tokens, now));
-        match transact(&self.dynamodb, writes, "accepting an invitation").await? {
-            Transaction::Committed => Ok(()),
-            refused if refused.refused(0) => Err(Error::Conflict(Conflict::InvitationUsed)),
-            refused if refused.refused(1) => Err(Error::Conflict(Conflict::EmailTaken)),
-            refused => Err(Error::Internal(format!("accepting an invitation: {refused:?}"))),
-        }
+            .expression_attribute_values(":now", text(now));
+        let writes =
+            Transaction::new("accepting an invitation").update(mark).or(Error::Conflict(Conflict::InvitationUsed));
+        new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }
 
     /// The change of a pending invitation's status to `:new`, still without its expression.
@@ -245,8 +239,4 @@ fn pointer(invitation: &Invitation) -> String {
 /// When the TTL deletes what belongs to an invitation.
 fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
-}
-
-fn write(update: Update) -> TransactWriteItem {
-    TransactWriteItem::builder().update(update).build()
 }

@@ -9,16 +9,13 @@ use aws_sdk_ses::{
 use html_escape::encode_safe;
 
 use crate::{
-    aws::Aws,
+    accounts::{email::Email, invitations::Invitation, organizations::Organization, token::Token},
+    aws::{clients::Aws, failure},
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    email::Email,
     error::{Error, Result},
-    invitations::Invitation,
-    metrics,
     name::Name,
-    organizations::Organization,
-    token::Token,
+    telemetry::metrics,
 };
 
 /// Sends mail from the address in `MAIL_FROM`.
@@ -69,7 +66,7 @@ impl Mailer {
             .message(Message::builder().subject(content(mail.subject)?).body(body).build())
             .send()
             .await
-            .map_err(Error::aws(doing))?;
+            .map_err(failure(doing))?;
         Ok(())
     }
 }

@@ -1,0 +1,136 @@
+//! Signing up: everything that is made of a person, and of the organization that they found.
+
+use aws_sdk_dynamodb::Client;
+
+use crate::{
+    accounts::{
+        email::Email,
+        organizations::{Organization, slug_key},
+        password::PasswordHash,
+        sessions::Session,
+        token::Token,
+        users::{Role, User, email_key},
+        verification::verification_item,
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{batch_get, item, text},
+        transaction::Transaction,
+    },
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Result},
+    id::{TenantId, UserId},
+    name::{Name, Slug},
+    timestamp::Timestamp,
+};
+
+/// Everything that a sign-up makes of a person: the user, their first session, and the token that verifies
+/// their email.
+pub struct NewUser {
+    /// The user.
+    pub user: User,
+    /// What they will sign in with.
+    pub password: PasswordHash,
+    /// Their first session.
+    pub session: Session,
+    /// The secret of the session.
+    pub session_token: Token,
+    /// The secret in the verification email.
+    pub verification_token: Token,
+}
+
+/// Who signs up.
+pub struct Person {
+    /// What to call them.
+    pub name: Name,
+    /// Where to reach them.
+    pub email: Email,
+    /// What they sign in with.
+    pub password: PasswordHash,
+}
+
+/// Everything that is made of a person who signs up `now`.
+///
+/// # Errors
+/// The session would end after the end of time.
+pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
+    let Person { name, email, password } = person;
+    let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
+    Ok(NewUser {
+        session: Session::start(user.id, now)?,
+        user,
+        password,
+        session_token: Token::generate(),
+        verification_token: Token::generate(),
+    })
+}
+
+/// The tables of accounts.
+#[derive(Clone)]
+pub struct Accounts {
+    dynamodb: Client,
+    users: String,
+    organizations: String,
+    tokens: String,
+}
+
+impl Accounts {
+    /// The store over the tables that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            dynamodb: aws.dynamodb(),
+            users: env.required("USERS_TABLE")?,
+            organizations: env.required("ORGANIZATIONS_TABLE")?,
+            tokens: env.required("TOKENS_TABLE")?,
+        })
+    }
+
+    /// The quick no, before a password is hashed: one read of both guards. Only [`Self::create`] is certain.
+    ///
+    /// # Errors
+    /// The slug or the email is taken; or the read fails.
+    pub async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
+        let (slug_key, email_key) = (slug_key(slug), email_key(email));
+        let found = batch_get(
+            &self.dynamodb,
+            [(&self.organizations, item([("pk", text(slug_key))])), (&self.users, item([("pk", text(email_key))]))],
+            "looking up slug and email",
+        )
+        .await?;
+        match found {
+            [Some(_), _] => Err(Error::Conflict(Conflict::SlugTaken(slug.clone()))),
+            [None, Some(_)] => Err(Error::Conflict(Conflict::EmailTaken)),
+            [None, None] => Ok(()),
+        }
+    }
+
+    /// Creates the user, the organization, their guards, the session and the verification token: all or nothing.
+    ///
+    /// # Errors
+    /// The slug or the email was taken meanwhile; or the write fails.
+    pub async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
+        let writes = Transaction::new("creating an account")
+            .put_new(&self.organizations, "pk", organization.slug_guard())
+            .or(Error::Conflict(Conflict::SlugTaken(organization.slug.clone())))
+            .put_new(&self.organizations, "pk", organization.to_item());
+        new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
+    }
+}
+
+impl NewUser {
+    /// Adds the writes that every sign-up has.
+    pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
+        let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
+        let session = self.session.to_item(&self.session_token.hash(), now);
+        let verification = verification_item(&self.verification_token, &self.user, now);
+        writes
+            .put_new(users, "pk", email_guard)
+            .or(Error::Conflict(Conflict::EmailTaken))
+            .put_new(users, "pk", self.user.to_item(&self.password, now))
+            .put_new(tokens, "token_hash", session)
+            .put_new(tokens, "token_hash", verification)
+    }
+}

@@ -1,0 +1,128 @@
+//! Items, and reading them.
+
+use std::{collections::HashMap, fmt, str::FromStr};
+
+use aws_sdk_dynamodb::{
+    Client,
+    error::{ProvideErrorMetadata, SdkError},
+    operation::query::builders::QueryFluentBuilder,
+    types::{AttributeValue, KeysAndAttributes},
+};
+
+use crate::{
+    aws::failure,
+    error::{Error, Result},
+    issue::Problem,
+};
+
+/// One item, as the SDK has it.
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// An item of these attributes.
+pub(crate) fn item<const N: usize>(attributes: [(&str, AttributeValue); N]) -> Item {
+    attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+pub(crate) fn text(value: impl ToString) -> AttributeValue {
+    AttributeValue::S(value.to_string())
+}
+
+pub(crate) fn number(value: i64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+pub(crate) fn boolean(value: bool) -> AttributeValue {
+    AttributeValue::Bool(value)
+}
+
+/// An item that was read, with errors that say what it should have been.
+pub(crate) struct Record<'a> {
+    kind: &'static str,
+    item: &'a Item,
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn new(kind: &'static str, item: &'a Item) -> Self {
+        Self { kind, item }
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<&'a str> {
+        self.optional_text(name).ok_or_else(|| self.broken(name, "missing"))
+    }
+
+    pub(crate) fn optional_text(&self, name: &str) -> Option<&'a str> {
+        Some(self.item.get(name)?.as_s().ok()?.as_str())
+    }
+
+    pub(crate) fn boolean(&self, name: &str) -> Result<bool> {
+        let value = self.item.get(name).and_then(|value| value.as_bool().ok());
+        value.copied().ok_or_else(|| self.broken(name, "missing"))
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Result<i64> {
+        let value = self.item.get(name).and_then(|value| value.as_n().ok());
+        value.and_then(|digits| digits.parse().ok()).ok_or_else(|| self.broken(name, "missing"))
+    }
+
+    pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T> {
+        self.text(name)?.parse().map_err(|error| self.broken(name, error))
+    }
+
+    /// A text that was checked by `parse` before it was stored.
+    pub(crate) fn checked<T>(&self, name: &str, parse: fn(&str) -> Result<T, Vec<Problem>>) -> Result<T> {
+        parse(self.text(name)?).map_err(|_problems| self.broken(name, "not what it was when it was stored"))
+    }
+
+    /// The same, where the text may be missing.
+    pub(crate) fn optional_checked<T>(
+        &self,
+        name: &str,
+        parse: fn(&str) -> Result<T, Vec<Problem>>,
+    ) -> Result<Option<T>> {
+        if self.item.contains_key(name) { self.checked(name, parse).map(Some) } else { Ok(None) }
+    }
+
+    /// The value is left out: it may be a secret.
+    fn broken(&self, name: &str, problem: impl fmt::Display) -> Error {
+        Error::Internal(format!("the stored {}'s {name}: {problem}", self.kind))
+    }
+}
+
+/// Reads one item from each of two tables, strongly consistent, in one call.
+pub(crate) async fn batch_get(
+    dynamodb: &Client,
+    wanted: [(&String, Item); 2],
+    doing: &'static str,
+) -> Result<[Option<Item>; 2]> {
+    let mut request = dynamodb.batch_get_item();
+    for (table, key) in &wanted {
+        let keys = KeysAndAttributes::builder().keys(key.clone()).consistent_read(true).build();
+        request = request.request_items(*table, keys.map_err(Error::internal(doing))?);
+    }
+    let answer = request.send().await.map_err(failure(doing))?;
+    // Two small items are left unread only where the table is throttled.
+    if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
+        return Err(Error::Busy);
+    }
+    let mut items = answer.responses.unwrap_or_default();
+    Ok(wanted.map(|(table, _)| items.get_mut(table).and_then(Vec::pop)))
+}
+
+/// All that `query` finds, page after page. The SDK's paginator hands each item through two channels, and brings 26,000
+/// instructions to a call.
+pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) -> Result<Vec<Item>> {
+    let (mut items, mut next) = (Vec::new(), None);
+    loop {
+        let page = query.clone().set_exclusive_start_key(next).send().await.map_err(failure(doing))?;
+        items.extend(page.items.unwrap_or_default());
+        next = page.last_evaluated_key;
+        if next.is_none() {
+            return Ok(items);
+        }
+    }
+}
+
+/// Whether a single write was refused by its condition.
+pub(crate) fn is_refused<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
+    error.code() == Some("ConditionalCheckFailedException")
+}

@@ -1,0 +1,180 @@
+//! Transactions: writes that happen together or not at all.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::{
+    Client,
+    operation::transact_write_items::TransactWriteItemsError,
+    types::{
+        Delete, Put, TransactWriteItem,
+        builders::{DeleteBuilder, PutBuilder, UpdateBuilder},
+    },
+};
+
+use crate::{
+    aws::{dynamo::Item, failure},
+    error::{Error, Result},
+    random,
+};
+
+/// Writes that happen together or not at all. Each names what it means where its condition fails.
+pub(crate) struct Transaction {
+    doing: &'static str,
+    writes: Vec<TransactWriteItem>,
+    /// One for each write; none where the condition cannot fail.
+    refusals: Vec<Option<Error>>,
+}
+
+impl Transaction {
+    /// No writes yet; `doing` says what they are for ("creating an account").
+    pub(crate) fn new(doing: &'static str) -> Self {
+        Self { doing, writes: Vec::new(), refusals: Vec::new() }
+    }
+
+    /// Writes a new item. It is refused where one with that key exists.
+    pub(crate) fn put_new(self, table: &str, key: &str, item: Item) -> Self {
+        let put = Put::builder().table_name(table).set_item(Some(item));
+        self.put(put.condition_expression("attribute_not_exists(#key)").expression_attribute_names("#key", key))
+    }
+
+    /// Writes an item.
+    pub(crate) fn put(self, put: PutBuilder) -> Self {
+        #[expect(clippy::expect_used, reason = "table and item are always given")]
+        let put = put.build().expect("a complete Put");
+        self.write(TransactWriteItem::builder().put(put).build())
+    }
+
+    /// Changes an item.
+    pub(crate) fn update(self, update: UpdateBuilder) -> Self {
+        #[expect(clippy::expect_used, reason = "table, key and expression are always given")]
+        let update = update.build().expect("a complete Update");
+        self.write(TransactWriteItem::builder().update(update).build())
+    }
+
+    /// Deletes an item. It is refused where there is none.
+    pub(crate) fn delete_existing(self, table: &str, key: &str, item_key: Item) -> Self {
+        let delete = Delete::builder().table_name(table).set_key(Some(item_key));
+        self.delete(delete.condition_expression("attribute_exists(#key)").expression_attribute_names("#key", key))
+    }
+
+    /// Deletes an item.
+    pub(crate) fn delete(self, delete: DeleteBuilder) -> Self {
+        #[expect(clippy::expect_used, reason = "table and key are always given")]
+        let delete = delete.build().expect("a complete Delete");
+        self.write(TransactWriteItem::builder().delete(delete).build())
+    }
+
+    fn write(mut self, write: TransactWriteItem) -> Self {
+        self.writes.push(write);
+        self.refusals.push(None);
+        self
+    }
+
+    /// What it means if the condition of the last write fails.
+    pub(crate) fn or(mut self, refusal: Error) -> Self {
+        if let Some(last) = self.refusals.last_mut() {
+            *last = Some(refusal);
+        }
+        self
+    }
+
+    /// Writes all or nothing.
+    ///
+    /// # Errors
+    /// A condition failed: what the first such write named; or the call failed.
+    pub(crate) async fn commit(self, dynamodb: &Client) -> Result<()> {
+        let Self { doing, writes, mut refusals } = self;
+        let refused = commit(dynamodb, &writes, doing).await?;
+        let Some(first) = refused.first() else { return Ok(()) };
+        let refusal = refusals.get_mut(*first).and_then(Option::take);
+        Err(refusal.unwrap_or_else(|| Error::Internal(format!("{doing}: the writes {refused:?} were refused"))))
+    }
+
+    /// Writes all or nothing; `false` where a condition failed, whichever.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub(crate) async fn try_commit(self, dynamodb: &Client) -> Result<bool> {
+        Ok(commit(dynamodb, &self.writes, self.doing).await?.is_empty())
+    }
+}
+
+/// How often a transaction is tried against others that touch the same items. With the waits below, 24 clients that write
+/// one counter all get through.
+const ATTEMPTS: u32 = 10;
+
+/// Tries until nobody else is in the way. Returns the places of the writes that were refused; none where all is written.
+async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
+    for attempt in 0..ATTEMPTS {
+        // Each call makes its own idempotency token and keeps it over the SDK's retries, so that an answer that
+        // got lost does not turn a success into a conflict with itself.
+        let sent = dynamodb.transact_write_items().set_transact_items(Some(writes.to_vec())).send().await;
+        let Err(error) = sent else { return Ok(Vec::new()) };
+        let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
+            return Err(failure(doing)(error));
+        };
+        let codes = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or_default());
+        match read_reasons(codes) {
+            Cancelled::Refused(places) => return Ok(places),
+            Cancelled::Contended => {}
+            Cancelled::Broken => return Err(failure(doing)(error)),
+        }
+        tokio::time::sleep(backoff(attempt, random::fraction())).await;
+    }
+    tracing::warn!(doing, "other transactions on the same items did not end");
+    Err(Error::Busy)
+}
+
+/// Why DynamoDB cancelled a transaction.
+#[derive(Debug, PartialEq, Eq)]
+enum Cancelled {
+    /// The conditions of the writes at these places failed.
+    Refused(Vec<usize>),
+    /// Other calls were in the way: the same transaction may commit later.
+    Contended,
+    /// Anything else.
+    Broken,
+}
+
+/// Reads the codes of the reasons, one for each write. As long as any write was in another's way, the conditions
+/// that failed are not all there are: the transaction is tried again before anyone is told which it was.
+fn read_reasons<'a>(codes: impl Iterator<Item = &'a str> + Clone) -> Cancelled {
+    let contended = |code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded");
+    let refused = |(place, code)| (code == "ConditionalCheckFailed").then_some(place);
+    let places: Vec<usize> = codes.clone().enumerate().filter_map(refused).collect();
+    if codes.clone().any(contended) {
+        Cancelled::Contended
+    } else if places.is_empty() {
+        Cancelled::Broken
+    } else {
+        Cancelled::Refused(places)
+    }
+}
+
+/// "Full jitter": anywhere between nothing and twice as long as the last time, at most 640 ms.
+fn backoff(attempt: u32, jitter: f64) -> Duration {
+    Duration::from_millis(20 << attempt.min(5)).mul_f64(jitter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contention_is_waited_for_before_a_refusal_is_told() {
+        let read = |codes: &[&str]| read_reasons(codes.iter().copied());
+        assert_eq!(read(&["None", "ConditionalCheckFailed", "ConditionalCheckFailed"]), Cancelled::Refused(vec![1, 2]));
+        assert_eq!(read(&["TransactionConflict", "ConditionalCheckFailed"]), Cancelled::Contended);
+        assert_eq!(read(&["None", "ThrottlingError"]), Cancelled::Contended);
+        assert_eq!(read(&["ProvisionedThroughputExceeded"]), Cancelled::Contended);
+        assert_eq!(read(&["ValidationError", "None"]), Cancelled::Broken);
+        assert_eq!(read(&[]), Cancelled::Broken);
+    }
+
+    #[test]
+    fn the_backoff_grows_to_a_limit() {
+        assert_eq!(backoff(0, 0.5), Duration::from_millis(10));
+        assert_eq!(backoff(5, 1.0), Duration::from_millis(640));
+        assert_eq!(backoff(9, 1.0), Duration::from_millis(640));
+    }
+}

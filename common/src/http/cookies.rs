@@ -1,0 +1,84 @@
+//! The cookie that says who is signed in.
+
+use crate::{
+    accounts::{sessions::SESSION_SECONDS, token::Token},
+    base_url::BaseUrl,
+};
+
+/// The name of the session cookie. With the prefix, browsers take it over https only, and from nobody but this very host:
+/// not from another one of its domain (RFC 6265bis, 4.1.3.2).
+fn cookie_name(base: &BaseUrl) -> &'static str {
+    if base.is_https() { "__Host-session_token" } else { "session_token" }
+}
+
+/// The `Set-Cookie` value that signs in.
+#[must_use]
+pub fn session_cookie(base: &BaseUrl, token: &Token) -> String {
+    set_cookie(base, token.reveal(), SESSION_SECONDS)
+}
+
+fn set_cookie(base: &BaseUrl, value: &str, max_age: i64) -> String {
+    let secure = if base.is_https() { "; Secure" } else { "" };
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", cookie_name(base))
+}
+
+/// The session token in the cookies of a request: the values of its `cookie` headers.
+pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
+    let pairs = headers.into_iter().flat_map(|header| header.split(';'));
+    let mut values = pairs.filter_map(|pair| pair.trim().strip_prefix(cookie_name(base))?.strip_prefix('='));
+    values.find_map(Token::parse)
+}
+
+/// The `Set-Cookie` value that signs out.
+#[must_use]
+pub fn cleared_cookie(base: &BaseUrl) -> String {
+    set_cookie(base, "", 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(url: &str) -> BaseUrl {
+        url.parse().expect("a base URL")
+    }
+
+    #[test]
+    fn the_cookie_is_secure_where_the_base_url_is_https() {
+        let token = Token::generate();
+        let secret = token.reveal();
+        assert_eq!(
+            session_cookie(&base("https://api.example.com"), &token),
+            format!("__Host-session_token={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure")
+        );
+        assert_eq!(
+            session_cookie(&base("http://127.0.0.1:9000"), &token),
+            format!("session_token={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000")
+        );
+    }
+
+    #[test]
+    fn the_token_is_found_among_other_cookies() {
+        let (local, token) = (base("http://127.0.0.1:9000"), Token::generate());
+        let own = format!("session_token={}", token.reveal());
+        let find = |headers: &[&str]| token_in_cookies(&local, headers.iter().copied()).map(|token| token.hash());
+        assert_eq!(find(&[&format!("a=b; {own}; c=d")]), Some(token.hash()));
+        assert_eq!(find(&["a=b", &own]), Some(token.hash()));
+        assert_eq!(find(&[&format!("session_token=; {own}")]), Some(token.hash()));
+        for other in ["", "session_token", "session_token=", "session_token=x", &format!("x{own}"), &own[1..]] {
+            assert_eq!(find(&[other]), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_https_deployment_ignores_the_cookie_without_prefix() {
+        let token = Token::generate();
+        let find = |name: &str| {
+            let cookie = format!("{name}={}", token.reveal());
+            token_in_cookies(&base("https://api.example.com"), [cookie.as_str()]).map(|found| found.hash())
+        };
+        assert_eq!(find("__Host-session_token"), Some(token.hash()));
+        // Another host of the domain can set these.
+        assert_eq!((find("session_token"), find("__Secure-session_token")), (None, None));
+    }
+}
