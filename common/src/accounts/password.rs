@@ -100,7 +100,8 @@ impl Hasher {
     /// # Errors
     /// A variable is missing, or Argon2 does not take the value.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
-        let (memory, iterations) = (env.parsed("ARGON2_MEMORY_KIB")?, env.parsed("ARGON2_ITERATIONS")?);
+        let memory = env.number("ARGON2_MEMORY_KIB", 8..=1_048_576)?;
+        let iterations = env.number("ARGON2_ITERATIONS", 1..=20)?;
         let params = Params::new(memory, iterations, 1, Some(HASH_LENGTH)).map_err(|error| {
             ConfigError::new("ARGON2_MEMORY_KIB", format!("or ARGON2_ITERATIONS is no parameter of Argon2: {error}"))
         })?;

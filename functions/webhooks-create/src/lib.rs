@@ -14,7 +14,7 @@ use common::{
     webhooks::{
         destination::DestinationPolicy,
         endpoint_url::EndpointUrl,
-        endpoints::{Endpoint, Endpoints},
+        endpoints::{Endpoint, Endpoints, MAX_ENDPOINTS},
         signing_secret::SigningSecret,
     },
 };
@@ -45,7 +45,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         keys: ApiKeys::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
-        limit: env.parsed("MAX_ENDPOINTS_PER_TENANT")?,
+        limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
     };
     Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
 }
