@@ -1,4 +1,4 @@
-//! What can go wrong, in the words of the domain. [`crate::http`] alone turns it into a status.
+//! What can go wrong, in the words of the domain. The `http` module alone turns it into a status.
 
 use std::error::Error as StdError;
 

@@ -56,9 +56,9 @@ uuid_id! {
     UserId
     /// An invitation into an organization.
     InvitationId
-    /// A session, as it may be shown; the secret is a [`crate::accounts::token::Token`].
+    /// A session, as it may be shown. Its secret is a token.
     SessionId
-    /// An API key, as it may be shown; the secret is an [`crate::accounts::api_keys::ApiKey`].
+    /// An API key, as it may be shown, without its secret.
     KeyId
     /// A webhook endpoint.
     EndpointId
