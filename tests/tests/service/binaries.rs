@@ -75,13 +75,20 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
 
 /// Builds the functions into the target directory of this test, with the features that they ship with, and returns
 /// where they are. Only the first call has work to do; Cargo makes the others wait for it.
-async fn build() -> PathBuf {
+pub(crate) async fn build() -> PathBuf {
     let test = env::current_exe().expect("this test is a file");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--locked", "--target-dir"]).arg(profile.parent().expect("target"));
     if profile.ends_with("release") {
         cargo.arg("--release");
+    }
+    // What Cargo tells this test of its own package. A build script that looks at it would run again each time, here and
+    // in the build around this one, and all that depends on it would be built anew.
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            cargo.env_remove(name);
+        }
     }
     for name in local::function_names() {
         cargo.args(["--package", name]);
