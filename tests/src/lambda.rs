@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    fs::File,
     path::Path,
     process::{ExitStatus, Stdio},
     sync::Arc,
@@ -49,6 +50,16 @@ impl Lambda {
     /// Starts `binary` with `environment` and what Lambda sets beside it, and sends what it says to `log`. Returns when
     /// it asks for its first event.
     pub async fn start(binary: &Path, environment: &HashMap<String, String>, log: Stdio) -> Self {
+        Self::started(Command::new(binary).stdout(log), environment).await
+    }
+
+    /// The same, with all that it says in the file `log`: its log, and what a panic says to standard error.
+    pub async fn start_logged(binary: &Path, environment: &HashMap<String, String>, log: &File) -> Self {
+        let log = || log.try_clone().expect("an open file");
+        Self::started(Command::new(binary).stdout(log()).stderr(log()), environment).await
+    }
+
+    async fn started(command: &mut Command, environment: &HashMap<String, String>) -> Self {
         let (idle_sender, idle) = mpsc::channel(1);
         let (events, event_receiver) = mpsc::channel(1);
         let (answer_sender, answers) = mpsc::channel(1);
@@ -62,7 +73,6 @@ impl Lambda {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
         let api = tokio::spawn(async move { axum::serve(listener, routes).await.expect("a running server") });
-        let mut command = Command::new(binary);
         command.env_clear().envs(environment).envs([
             ("AWS_LAMBDA_RUNTIME_API", address.as_str()),
             ("AWS_LAMBDA_FUNCTION_NAME", "function"),
@@ -72,14 +82,14 @@ impl Lambda {
             ("AWS_LAMBDA_LOG_STREAM_NAME", "log"),
             ("AWS_LAMBDA_LOG_FORMAT", "JSON"),
         ]);
-        let child = command.stdout(log).kill_on_drop(true).spawn().expect("the binary starts");
+        let child = command.kill_on_drop(true).spawn().expect("the binary starts");
         let mut lambda = Self { child, events, idle, answers, api };
         lambda.wait_until_idle().await;
         lambda
     }
 
     async fn wait_until_idle(&mut self) {
-        timeout(PATIENCE, self.idle.recv()).await.expect("it asks for an event in time").expect("a running server");
+        received(&mut self.idle, &mut self.child).await;
     }
 
     /// Hands an event over. Returns the answer, or the report of an error, once the function asks for the next event.
@@ -98,8 +108,7 @@ impl Lambda {
         };
         let receive = async {
             while answers.len() < expected {
-                let answer = timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time");
-                answers.push(answer.expect("a running server"));
+                answers.push(received(&mut self.answers, &mut self.child).await);
                 self.wait_until_idle().await;
             }
         };
@@ -146,6 +155,15 @@ impl Lambda {
 impl Drop for Lambda {
     fn drop(&mut self) {
         self.api.abort();
+    }
+}
+
+/// The next that comes from a process, which must not end before.
+async fn received<T>(receiver: &mut mpsc::Receiver<T>, child: &mut Child) -> T {
+    tokio::select! {
+        biased;
+        received = timeout(PATIENCE, receiver.recv()) => received.expect("it comes in time").expect("a running server"),
+        status = child.wait() => unreachable!("the process died: {status:?}"),
     }
 }
 

@@ -17,6 +17,7 @@ mod delivery;
 mod envelope;
 mod events;
 mod faults;
+mod fuzz;
 mod invitations;
 mod layers;
 mod local;

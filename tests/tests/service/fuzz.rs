@@ -1,0 +1,250 @@
+//! Whatever is sent, it is answered: nothing panics, no answer is a 5xx, and no process dies.
+//!
+//! `cargo test` sends the same few thousand each time. `FUZZ_CASES=100000` sends so many of each kind, and
+//! `FUZZ_SEED=123` begins elsewhere: each case has the seed after that of the case before, and a failure names its own.
+
+mod events;
+mod records;
+mod requests;
+
+use std::{
+    env,
+    fs::{self, File},
+    io::{Read, Seek},
+    ops::Range,
+    panic,
+    sync::{
+        Mutex, Once, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+const CASES: u64 = 1_000;
+
+/// Texts that have broken parsers before.
+const TEXTS: [&str; 44] = [
+    "",
+    " ",
+    "a b",
+    "\"",
+    "'",
+    "\\",
+    "%",
+    "%zz",
+    "%00",
+    "%ff%fe",
+    "%2e%2e%2f",
+    "\0",
+    "\r\n\r\n",
+    "a\nb",
+    "\t",
+    "\u{7f}",
+    "\u{85}",
+    "\u{ad}",
+    "\u{202e}",
+    "\u{d7ff}",
+    "\u{fffd}",
+    "\u{ffff}",
+    "\u{1f980}",
+    "e\u{301}",
+    "[",
+    "[::1",
+    "]",
+    "x:99999",
+    "x:",
+    ":1",
+    "@",
+    "a@b@c",
+    "http://",
+    "//",
+    "/../..",
+    "?",
+    "#",
+    "{",
+    "null",
+    "-1",
+    "1e999",
+    "18446744073709551616",
+    "=",
+    ";,&",
+];
+
+/// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
+const ROUTES: [(&str, &str, &str, &str); 17] = [
+    (
+        "auth-signup-and-create-org",
+        "POST",
+        "/v1/auth/signupAndCreateOrg",
+        r#"{"json": {"name": "Jo", "email": "someone@example.com", "password": "correct horse", "organizationName": "Doe",
+            "organizationSlug": "doe", "debugNotificationEmail": "ops@example.com"}}"#,
+    ),
+    (
+        "auth-accept-invite-and-signup",
+        "POST",
+        "/v1/auth/acceptInviteAndSignup",
+        r#"{"json": {"invitationId": "01890f3e-7b5a-7cc0-8000-000000000000", "tenantSlug": "acme", "name": "Jo",
+            "password": "correct horse"}}"#,
+    ),
+    (
+        "webhooks-create",
+        "POST",
+        "/v1/webhooks/create",
+        r#"{"json": {"url": "https://example.com/", "signing_secret": "a secret", "description": "d", "active": true}}"#,
+    ),
+    ("webhooks-list", "POST", "/v1/webhooks/list", r#"{"json": {}}"#),
+    (
+        "webhooks-update",
+        "POST",
+        "/v1/webhooks/update",
+        r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000", "url": "https://example.com/", "active": false}}"#,
+    ),
+    ("webhooks-delete", "POST", "/v1/webhooks/delete", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
+    ("auth-cli", "GET", "/api/auth/verify-email", ""),
+    ("auth-cli", "POST", "/api/auth/send-verification-email", r#"{"email": "someone@example.com"}"#),
+    (
+        "auth-cli",
+        "POST",
+        "/api/auth/sign-in/email",
+        r#"{"email": "someone@example.com", "password": "correct horse battery"}"#,
+    ),
+    ("auth-cli", "GET", "/api/auth/get-session", ""),
+    ("auth-cli", "POST", "/api/auth/sign-out", "{}"),
+    ("auth-cli", "GET", "/api/auth/organization/list", ""),
+    (
+        "auth-cli",
+        "POST",
+        "/api/auth/organization/invite-member",
+        r#"{"email": "someone@example.com", "role": "member", "organizationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
+    ),
+    ("auth-cli", "GET", "/api/auth/organization/invitation", ""),
+    ("auth-cli", "POST", "/api/auth/api-key/create", r#"{"name": "test"}"#),
+    ("auth-cli", "GET", "/api/auth/api-key/list", ""),
+    ("auth-cli", "POST", "/api/auth/api-key/delete", r#"{"keyId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
+];
+
+/// Panics, whoever caught them, with the names of their threads.
+static PANICS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// Runs `test` on threads of its own. It fails if one of them panics.
+fn run(test: impl Future<Output = ()>) {
+    static HOOK: Once = Once::new();
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            let thread = thread::current().name().unwrap_or_default().to_owned();
+            PANICS.lock().unwrap_or_else(PoisonError::into_inner).push((thread, panic.to_string()));
+            usual(panic);
+        }));
+    });
+    let name = format!("fuzz {}", RUNS.fetch_add(1, Ordering::Relaxed));
+    let runtime = tokio::runtime::Builder::new_multi_thread().thread_name(&name).enable_all().build();
+    runtime.expect("a runtime").block_on(test);
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours: Vec<_> = panics.iter().filter(|(thread, _)| *thread == name).collect();
+    assert!(ours.is_empty(), "{ours:?}");
+}
+
+/// The seeds of the cases.
+fn seeds() -> Range<u64> {
+    let number = |name, default| env::var(name).map_or(default, |value| value.parse().expect(name));
+    let first = number("FUZZ_SEED", 1);
+    first..first + number("FUZZ_CASES", CASES)
+}
+
+/// A route, and a body of its own: of many calls at once about one address, some are rightly told that it is busy.
+fn route(rng: &mut Rng) -> (&'static str, &'static str, &'static str, String) {
+    let (function, method, path, body) = rng.choice(ROUTES).expect("a route");
+    (function, method, path, body.replace("someone", &format!("someone{}", rng.u32(..))))
+}
+
+/// A text of the list, alone or inside of another, or any character, or one that is too long.
+fn text(rng: &mut Rng) -> String {
+    match rng.u8(..20) {
+        0 => "a".repeat(rng.usize(..100_000)),
+        1 | 2 => rng.char(..).to_string(),
+        3 | 4 => format!("a{}b", rng.choice(TEXTS).unwrap_or_default()),
+        _ => rng.choice(TEXTS).unwrap_or_default().to_owned(),
+    }
+}
+
+/// The query of a link, with or without escapes.
+fn query(rng: &mut Rng) -> String {
+    let mut value = || {
+        let text = text(rng);
+        if rng.bool() { text } else { text.bytes().map(|byte| format!("%{byte:02X}")).collect() }
+    };
+    format!("token={}&callbackURL={}", value(), value())
+}
+
+/// A value that is hardly what anyone expects.
+fn value(rng: &mut Rng) -> Value {
+    let values = [
+        Value::Null,
+        json!(true),
+        json!(0),
+        json!(-1),
+        json!(1e308),
+        json!(i64::MIN),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!([]),
+        json!({}),
+        json!([null, [], {"a": "b"}]),
+        json!({"": {"a": [1]}}),
+        (0..50).fold(json!({}), |inner, _| json!([{ "a": inner }])),
+    ];
+    if rng.bool() { json!(text(rng)) } else { rng.choice(values).unwrap_or_default() }
+}
+
+/// Replaces, removes or adds a few members somewhere in `json`.
+fn spoil(rng: &mut Rng, json: &mut Value) {
+    for _ in 0..rng.u8(1..4) {
+        let mut places = Vec::new();
+        collect(json, String::new(), &mut places);
+        let Some(place) = rng.choice(places) else { return };
+        let (parent, name) = place.rsplit_once('/').unwrap_or_default();
+        match (rng.u8(..6), json.pointer_mut(parent)) {
+            (0, Some(Value::Object(members))) => drop(members.remove(name)),
+            (1, Some(Value::Object(members))) => drop(members.insert(text(rng), value(rng))),
+            (2, Some(Value::Array(items))) => items.push(value(rng)),
+            _ => {
+                let new = value(rng);
+                json.pointer_mut(&place).into_iter().for_each(|old| old.clone_from(&new));
+            }
+        }
+    }
+}
+
+/// The JSON pointers of all that is inside `json`.
+fn collect(json: &Value, at: String, places: &mut Vec<String>) {
+    let inner: Vec<(String, &Value)> = match json {
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), value)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(index, value)| (index.to_string(), value)).collect(),
+        _ => Vec::new(),
+    };
+    for (name, value) in inner {
+        let place = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        collect(value, place.clone(), places);
+        places.push(place);
+    }
+}
+
+/// A file that is gone with its last reader.
+fn log_file() -> File {
+    let path = env::temp_dir().join(uuid::Uuid::now_v7().to_string());
+    let file = File::options().read(true).append(true).create_new(true).open(&path).expect("a new file");
+    fs::remove_file(path).expect("it is removed");
+    file
+}
+
+fn read(mut file: File) -> String {
+    let mut text = String::new();
+    file.rewind().expect("it begins somewhere");
+    file.read_to_string(&mut text).expect("UTF-8");
+    text
+}

@@ -1,0 +1,100 @@
+//! Events of SQS, taken by the delivery function in the local runner and by its binary.
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use tests::{Lambda, Receiver, World};
+
+use super::{log_file, read, run, seeds, spoil, text};
+use crate::binaries::build;
+
+const NAME: &str = "webhooks-deliver";
+const SAMPLE: &str = include_str!("../../../../events/webhooks-deliver.json");
+
+/// The sample event, to `receiver`.
+fn sample(receiver: &Receiver) -> Value {
+    serde_json::from_str(&SAMPLE.replace("https://example.com/hook", &receiver.url("/hook"))).expect("an event")
+}
+
+/// The same with something wrong in it.
+fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
+    let mut event = sample(receiver);
+    let index = rng.usize(..2);
+    let record = &mut event["Records"][index];
+    match rng.u8(..8) {
+        0 => record["body"] = json!(text(rng)),
+        1 | 2 => {
+            let mut body = serde_json::from_str(record["body"].as_str().unwrap_or_default()).unwrap_or_default();
+            spoil(rng, &mut body);
+            record["body"] = json!(body.to_string());
+        }
+        3 | 4 => {
+            let mut body = delivery(receiver);
+            if rng.bool() {
+                body[rng.choice(["attempts", "event_at", "not_before"]).unwrap_or_default()] = json!(number(rng));
+            } else {
+                spoil(rng, &mut body);
+            }
+            record["body"] = json!(body.to_string());
+            record["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:deliveries");
+        }
+        5 => {
+            let length = rng.usize(..record["body"].as_str().map_or(1, str::len));
+            record["body"] = json!(record["body"].as_str().and_then(|body| body.get(..length)));
+        }
+        6 => record["attributes"]["SentTimestamp"] = json!(number(rng).to_string()),
+        _ => spoil(rng, &mut event),
+    }
+    event
+}
+
+/// A delivery that waits for its next attempt.
+fn delivery(receiver: &Receiver) -> Value {
+    json!({
+        "tenant_id": "t", "event": "job.completed", "webhook_id": "msg_1", "callback_url": receiver.url("/hook"),
+        "callback_secret": "s", "attempts": 1, "event_at": 0, "not_before": 0, "body": "{}",
+    })
+}
+
+fn number(rng: &mut Rng) -> i64 {
+    let numbers =
+        [i64::MIN, i64::MAX, i64::MIN + 1, -1, 0, 1, i64::from(u32::MAX), i64::from(u32::MAX) + 1, rng.i64(..)];
+    rng.choice(numbers).unwrap_or_default()
+}
+
+/// The answer names records, or reports that the event cannot be read.
+fn check(seed: u64, event: &Value, answer: &str) {
+    let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
+    let answered = parsed["batchItemFailures"].is_array() || !answer.contains("panicked");
+    assert!(answered, "FUZZ_SEED={seed}: {answer} to {event}");
+}
+
+#[test]
+fn every_batch_gets_an_answer_from_the_local_runner() {
+    run(async {
+        let (world, receiver) = (World::start().await, Receiver::start().await);
+        for seed in seeds() {
+            let event = event(&mut Rng::with_seed(seed), &receiver);
+            let answer = world.stack.invoke(NAME, event.clone()).await;
+            check(seed, &event, &answer.map_or_else(|error| format!("{error:#}"), |answer| answer.to_string()));
+        }
+        let answer = world.stack.invoke(NAME, sample(&receiver)).await.expect("an answer");
+        assert_eq!(answer, json!({"batchItemFailures": []}));
+    });
+}
+
+#[test]
+fn every_batch_gets_an_answer_from_the_binary() {
+    run(async {
+        let (directory, log) = (build().await, log_file());
+        let (world, receiver) = (World::start().await, Receiver::start().await);
+        let environment = world.stack.environment(NAME).expect("a function");
+        let mut lambda = Lambda::start_logged(&directory.join(NAME), environment, &log).await;
+        for seed in seeds() {
+            let event = event(&mut Rng::with_seed(seed), &receiver);
+            check(seed, &event, &lambda.invoke(event.to_string()).await);
+        }
+        assert_eq!(lambda.invoke(sample(&receiver).to_string()).await, r#"{"batchItemFailures":[]}"#);
+        let said = read(log);
+        assert!(!said.contains("panicked"), "{said}");
+    });
+}
