@@ -1,4 +1,4 @@
-//! People: who they are, what they sign in with, and what they belong to.
+//! Users: who they are, how they sign in, and the organization they belong to.
 
 pub mod api_keys;
 pub mod attempts;

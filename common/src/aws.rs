@@ -1,4 +1,4 @@
-//! The services of AWS that everything is built on.
+//! The AWS services that everything is built on.
 
 use std::{error::Error as StdError, fmt};
 
@@ -10,8 +10,8 @@ pub mod clients;
 pub(crate) mod dynamo;
 pub(crate) mod transaction;
 
-/// Turns the failure of a call into an [`Error`] that says what was being done ("reading the user"): throttling is
-/// [`Error::Busy`], everything else is ours.
+/// Turns a failed call into an [`Error`] that says what was being done ("reading the user"). Throttling becomes
+/// [`Error::Busy`], everything else [`Error::Internal`].
 pub fn failure<E, R>(doing: &'static str) -> impl FnOnce(SdkError<E, R>) -> Error
 where
     E: StdError + ProvideErrorMetadata + 'static,

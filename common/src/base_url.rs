@@ -1,4 +1,4 @@
-//! Where the API is reached: the start of the links in mails, and the origin whose cookies are ours.
+//! The public address of the API: the start of the links in mails, and the origin whose cookies are ours.
 
 use std::{fmt, str::FromStr};
 
@@ -6,28 +6,28 @@ use url::{Origin, Url};
 
 use crate::config::{ConfigError, Env};
 
-/// Scheme and authority, without a slash at the end: `https://api.example.com`.
+/// Scheme and authority, without a trailing slash: `https://api.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl(String);
 
 impl BaseUrl {
-    /// The base URL in `BASE_URL`; `None` where the deployment gives none, which means the domain that each
-    /// request came to. (CloudFormation cannot tell a function the address of the API that it is part of:
-    /// each would depend on the other.)
+    /// Reads `BASE_URL`. `None` if the deployment does not set it, which means the domain that each request came to.
+    /// (CloudFormation cannot give a function the address of the API that it is part of: each would depend on the
+    /// other.)
     ///
     /// # Errors
-    /// It is set and not an absolute http or https URL without a path.
+    /// It is set, but is not an absolute http or https URL without a path.
     pub fn from_env(env: &Env) -> Result<Option<Self>, ConfigError> {
         env.optional("BASE_URL").map(|_| env.parsed("BASE_URL")).transpose()
     }
 
-    /// The base URL of an API Gateway domain, which always speaks TLS.
+    /// The base URL of an API Gateway domain, which always uses TLS.
     #[must_use]
     pub fn of_domain(domain: &str) -> Self {
         Self(format!("https://{domain}"))
     }
 
-    /// The text.
+    /// Without a trailing slash.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -39,14 +39,14 @@ impl BaseUrl {
         self.0.starts_with("https://")
     }
 
-    /// Whether `url`, an `Origin` header or an absolute URL, is of this origin.
+    /// Whether `url`, an `Origin` header or an absolute URL, has this origin.
     #[must_use]
     pub fn is_origin_of(&self, url: &str) -> bool {
         matches!((origin(url), origin(&self.0)), (Some(theirs), Some(ours)) if theirs == ours)
     }
 }
 
-/// The origin of an absolute http or https URL; an opaque origin (`null`, `data:`) is nobody's.
+/// The origin of an absolute http or https URL. An opaque origin (`null`, `data:`) never matches.
 fn origin(url: &str) -> Option<Origin> {
     let origin = Url::parse(url).ok()?.origin();
     origin.is_tuple().then_some(origin)

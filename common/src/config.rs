@@ -1,9 +1,9 @@
-//! The settings of a function. Nothing else reads the environment.
+//! The settings of a function. No other module reads the environment.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
-/// Where a function's settings come from: in Lambda the process environment, in the local runner and the
-/// tests exactly the variables that the template gives to that function.
+/// Where a function's settings come from: in Lambda the process environment; in the local runner and the tests exactly
+/// the variables that the template gives that function.
 pub struct Env {
     lookup: Lookup,
 }
@@ -11,18 +11,18 @@ pub struct Env {
 type Lookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Env {
-    /// Settings from the environment of this process.
+    /// Reads settings from the environment of this process.
     #[must_use]
     pub fn process() -> Self {
         Self::new(|name| std::env::var(name).ok())
     }
 
-    /// Settings from `lookup`.
+    /// Reads settings through `lookup`.
     pub fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { lookup: Box::new(lookup) }
     }
 
-    /// The variable `name`, if it is set and not empty.
+    /// The variable `name`, unless it is unset or empty.
     #[must_use]
     pub fn optional(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
@@ -31,7 +31,7 @@ impl Env {
     /// The variable `name`.
     ///
     /// # Errors
-    /// It is not set, or empty.
+    /// It is unset or empty.
     pub fn required(&self, name: &'static str) -> Result<String, ConfigError> {
         self.optional(name).ok_or_else(|| ConfigError::new(name, "is not set"))
     }
@@ -39,15 +39,15 @@ impl Env {
     /// The variable `name`, parsed.
     ///
     /// # Errors
-    /// It is not set, or does not parse.
+    /// It is unset, or does not parse.
     pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<T, ConfigError> {
         self.required(name)?.trim().parse().map_err(|error| ConfigError::new(name, format!("does not parse: {error}")))
     }
 
-    /// The number in the variable `name`, which must be in `range`.
+    /// The number in the variable `name`, which must be within `range`.
     ///
     /// # Errors
-    /// It is not set, does not parse, or is out of range.
+    /// It is unset, does not parse, or is out of range.
     pub fn number<T>(&self, name: &'static str, range: RangeInclusive<T>) -> Result<T, ConfigError>
     where
         T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
@@ -56,17 +56,17 @@ impl Env {
         if range.contains(&number) { Ok(number) } else { Err(out_of_range(name, &number, &range)) }
     }
 
-    /// The numbers in the variable `name`, comma-separated as in [`Env::list`], each in `range`, at most `most`.
+    /// The comma-separated numbers in the variable `name`, at most `most`, each within `range`.
     ///
     /// # Errors
-    /// It is not set, one of them does not parse or is out of range, or there are too many.
+    /// It is unset, a number does not parse or is out of range, or there are too many.
     pub fn numbers<T>(&self, name: &'static str, range: &RangeInclusive<T>, most: usize) -> Result<Vec<T>, ConfigError>
     where
         T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
     {
         let numbers = self.list(name)?;
         if numbers.len() > most {
-            return Err(ConfigError::new(name, format!("has {} numbers and may have {most}", numbers.len())));
+            return Err(ConfigError::new(name, format!("has {} numbers and may have at most {most}", numbers.len())));
         }
         match numbers.iter().find(|number| !range.contains(number)) {
             None => Ok(numbers),
@@ -74,11 +74,11 @@ impl Env {
         }
     }
 
-    /// The comma-separated list in the variable `name`. Empty is the empty list; it must be set all the same,
-    /// so that a function never runs with a setting that nobody gave.
+    /// The comma-separated list in the variable `name`. An empty value is the empty list, but the variable must be set,
+    /// so that a function never runs on a setting that nobody chose.
     ///
     /// # Errors
-    /// It is not set, or an element does not parse.
+    /// It is unset, or an element does not parse.
     pub fn list<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<Vec<T>, ConfigError> {
         let value = (self.lookup)(name).ok_or_else(|| ConfigError::new(name, "is not set"))?;
         value
@@ -102,7 +102,7 @@ fn out_of_range<T: fmt::Display>(name: &'static str, number: &T, range: &RangeIn
     ConfigError::new(name, format!("is {number} and must be from {} to {}", range.start(), range.end()))
 }
 
-/// A setting that is missing or does not parse. It stops the function at its start.
+/// A missing or invalid setting. It stops the function at startup.
 #[derive(Debug)]
 pub struct ConfigError {
     variable: &'static str,
@@ -110,7 +110,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// The variable `variable` has `problem`, which completes the sentence "`VARIABLE` ...".
+    /// Reports `problem` with `variable`. The problem completes the sentence "`VARIABLE` ...".
     pub fn new(variable: &'static str, problem: impl Into<String>) -> Self {
         Self { variable, problem: problem.into() }
     }

@@ -1,40 +1,39 @@
-//! What can go wrong, in the words of the domain. The `http` module alone turns it into a status.
+//! What can go wrong, in terms of the domain. Only the `http` module maps it to status codes.
 
 use std::error::Error as StdError;
 
 use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 
-/// The result of everything that a request can ask for.
+/// The result of an operation that a request asks for.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a request gets no answer of the hoped-for kind. The public half is what the caller is told; the cause
-/// inside [`Error::Internal`] goes to the log only.
+/// Why a request failed. The caller sees the public part; the cause inside [`Error::Internal`] only goes to the log.
 #[derive(Debug)]
 pub enum Error {
-    /// The body is not of the form that the route takes.
+    /// The body does not have the form that the route expects.
     Malformed,
-    /// The body is well-formed and its content is not: every problem found.
+    /// The body is well-formed but its content is invalid: every issue found.
     Invalid(Vec<Issue>),
-    /// No, a wrong, or an expired credential.
+    /// A missing, wrong or expired credential.
     Unauthorized,
-    /// An API key where only a session will do.
+    /// An API key, where only a session is accepted.
     SessionRequired,
-    /// A sign-in with an email and a password that do not belong together.
+    /// A sign-in with a wrong email or password.
     WrongPassword,
-    /// A good credential that does not reach this far; why.
+    /// A valid credential that does not permit this, and why.
     Forbidden(Refusal),
-    /// What the request names does not exist, or not for this caller; the sentence that says so.
+    /// What the request names does not exist, or not for this caller. The message says which.
     NotFound(&'static str),
-    /// The request contradicts what is stored.
+    /// The request conflicts with what is stored.
     Conflict(Conflict),
-    /// The same thing was tried too often.
+    /// The rate limit is reached.
     TooMany {
-        /// When it may be tried again.
+        /// When to try again.
         retry_after_seconds: i64,
     },
     /// Contention or throttling that outlasted the retries: the same request may succeed later.
     Busy,
-    /// Our failure: what was being done, and the chain of causes.
+    /// Our own failure: what was being done, and the chain of causes.
     Internal(String),
 }
 
@@ -45,37 +44,37 @@ pub enum Conflict {
     SlugTaken(Slug),
     /// An account has the email.
     EmailTaken,
-    /// The invitation's time is over.
+    /// The invitation has expired.
     InvitationExpired,
-    /// The invitation was accepted or cancelled before.
+    /// The invitation was already accepted or cancelled.
     InvitationUsed,
-    /// The tenant has as many webhook endpoints as it may.
+    /// The tenant has reached its limit of webhook endpoints.
     EndpointLimit(u32),
 }
 
-/// Why a known caller may not do something.
+/// Why an authenticated caller may not do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The user's email address is not verified yet.
     EmailNotVerified,
     /// Only an owner of the organization may do this.
     OwnersOnly,
-    /// A state-changing call came from the page of an origin that is not ours.
+    /// A state-changing call came from a page whose origin is not trusted.
     Origin {
-        /// Ours.
+        /// The origin of this deployment.
         expected: BaseUrl,
     },
 }
 
 impl Error {
-    /// Turns a failure of ours into an [`Error::Internal`] that says what was being done ("reading the user").
+    /// Turns an error of ours into an [`Error::Internal`] that says what was being done ("reading the user").
     pub fn internal<E: StdError>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Internal(chain(doing, &error))
     }
 }
 
-/// What was being done, the error and its causes, on one line. By their `Display`: the `Debug` of an SDK's error holds the
-/// whole response.
+/// What was being done, the error and its causes, on one line, formatted with `Display`: the `Debug` form of an SDK
+/// error includes the whole response.
 pub(crate) fn chain(doing: &str, error: &dyn StdError) -> String {
     let mut line = format!("{doing}: {error}");
     let mut cause = error.source();

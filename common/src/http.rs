@@ -1,5 +1,5 @@
-//! The HTTP side of a function: takes an event of API Gateway, finds the route and the caller, parses the input, calls
-//! the handler, and makes the answer and the log line. Nothing else in this crate names a status code.
+//! The HTTP side of a function: it takes an API Gateway event, finds the route and the caller, parses the input, calls
+//! the handler, and writes the response and the log line. No other module of this crate names a status code.
 
 use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -46,12 +46,12 @@ pub mod signed_up;
 mod status;
 mod wire;
 
-/// A body may have this many bytes; a longer one is refused before anything is parsed.
+/// The largest body accepted, in bytes; a longer one is refused before anything is parsed.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 type Response = lambda_http::http::Response<String>;
 
-/// An HTTP function, ready to be called. Cloning is cheap.
+/// An HTTP function, ready to serve. Cloning is cheap.
 #[derive(Clone)]
 pub struct Function {
     wire: Wire,
@@ -60,7 +60,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function with these routes. `app` is what their handlers need.
+    /// Builds a function from its routes. `app` is what their handlers need.
     pub fn new<A: Send + Sync + 'static>(
         wire: Wire,
         app: A,
@@ -72,12 +72,12 @@ impl Function {
         Self { wire, origins: Arc::new(origins), routes }
     }
 
-    /// What there is to know of each route.
+    /// The descriptions of the routes.
     pub fn routes(&self) -> impl Iterator<Item = &RouteInfo> {
         self.routes.iter().map(|route| &route.info)
     }
 
-    /// Answers one request. Whatever happens, there is an answer, and one line in the log.
+    /// Answers one request, always with a response and one line in the log.
     pub async fn call(&self, event: LambdaEvent<Event>) -> ApiGatewayV2httpResponse {
         let started = Instant::now();
         let request_id = event.context.request_id;
@@ -86,7 +86,7 @@ impl Function {
             Ok(reply) => (reply.response(), None),
             Err(failure) => (self.wire.refusal(&failure), Some(failure)),
         };
-        // Answers hold tokens and keys.
+        // Responses contain tokens and keys.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Ok(id) = HeaderValue::from_str(&request_id) {
             response.headers_mut().insert("x-request-id", id);
@@ -96,7 +96,7 @@ impl Function {
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = failure.as_ref().map_or("OK", Failure::code);
-        // The path as it came is not logged: a mangled link has its token there.
+        // The raw path is not logged: a mangled link may have its token there.
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
         let tenant = tenant.as_deref().unwrap_or_default();
         if let Some(Failure::Domain(Error::Internal(cause))) = failure {
@@ -107,7 +107,7 @@ impl Function {
         event::response(response)
     }
 
-    /// Finds the route of a request and lets it answer.
+    /// Finds the route of a request and runs it.
     async fn answer(&self, event: Event) -> (Option<&RouteInfo>, Outcome) {
         let request = match event.request() {
             Ok(request) => request,
@@ -118,15 +118,15 @@ impl Function {
             Err(reply) => return (None, Outcome { reply, tenant: None }),
         };
         let call = Call::new(request, Arc::clone(&self.origins));
-        // A panic costs one request, not the process and the requests that wait for it.
+        // A panic fails one request, not the process and the requests waiting for it.
         let outcome = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
         (Some(&route.info), outcome.unwrap_or_else(panicked))
     }
 
-    /// The route of a request, or what is answered where there is none.
+    /// The route of a request, or the response if there is none.
     fn find(&self, request: &Request) -> Result<&BoundRoute, Result<Reply, Failure>> {
-        // API Gateway calls a function with one route for that route only, whatever the stage puts before its path.
+        // API Gateway calls a function with one route for that route only, whatever path prefix the stage adds.
         let only = self.routes.len() == 1;
         let here = || self.routes.iter().filter(|route| only || route.info.path == request.path);
         match here().find(|route| route.info.method == request.method) {
@@ -137,10 +137,10 @@ impl Function {
         }
     }
 
-    /// Serves requests from Lambda until the environment is shut down.
+    /// Serves requests from Lambda until the environment shuts down.
     ///
     /// # Errors
-    /// The Lambda runtime ends.
+    /// The Lambda runtime fails.
     pub async fn run(self) -> Result<(), lambda_http::Error> {
         let service = service_fn(move |event| {
             let function = self.clone();
@@ -153,7 +153,7 @@ impl Function {
 /// The whole `main` of an HTTP function: start the log, build the function, serve.
 ///
 /// # Errors
-/// A setting is missing or does not parse; or the Lambda runtime ends.
+/// A setting is missing or does not parse; or the Lambda runtime fails.
 pub async fn serve(function: fn(&Env) -> Result<Function, ConfigError>) -> Result<(), lambda_http::Error> {
     let env = Env::process();
     crate::telemetry::log::init(&env);

@@ -1,5 +1,5 @@
-//! Identifiers. The ones that we make are UUIDs of version 7 (RFC 9562), lower-case and hyphenated, so that
-//! their order is the order of creation.
+//! Identifiers. Those we create are UUIDs of version 7 (RFC 9562), lower-case and hyphenated, so they sort by creation
+//! time.
 
 use std::{fmt, str::FromStr};
 
@@ -16,7 +16,7 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new one, later than all before.
+            /// Generates an id that sorts after all earlier ones.
             #[must_use]
             pub fn generate() -> Self {
                 Self(Uuid::now_v7())
@@ -35,7 +35,7 @@ macro_rules! uuid_id {
             type Err = NotAnId;
 
             fn from_str(text: &str) -> Result<Self, NotAnId> {
-                // The parser also takes URNs, braces and bare digits; the API does not.
+                // The parser also accepts URNs, braces and bare digits; the API does not.
                 match Uuid::try_parse(text) {
                     Ok(id) if text.len() == 36 => Ok(Self(id)),
                     _ => Err(NotAnId),
@@ -52,19 +52,19 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// A user.
+    /// Identifies a user.
     UserId
-    /// An invitation into an organization.
+    /// Identifies an invitation into an organization.
     InvitationId
-    /// A session, as it may be shown. Its secret is a token.
+    /// Identifies a session, without being secret: that is its token.
     SessionId
-    /// An API key, as it may be shown, without its secret.
+    /// Identifies an API key, without being secret: that is the key itself.
     KeyId
-    /// A webhook endpoint.
+    /// Identifies a webhook endpoint.
     EndpointId
 }
 
-/// A text that is not an identifier.
+/// The text is not an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnId;
 
@@ -76,29 +76,29 @@ impl fmt::Display for NotAnId {
 
 impl std::error::Error for NotAnId {}
 
-/// A tenant: an organization, seen from what it owns. The ones that we make are UUIDs like all other ids; job
-/// producers send theirs back to us, so any token that SQS takes as a `MessageGroupId` (1 to 128 printable
-/// ASCII characters) is let through, and simply owns nothing if we did not make it.
+/// Identifies a tenant, that is, an organization as the owner of its data. Those we create are UUIDs like all other
+/// ids. Job producers send them back to us, so any token that SQS accepts as a `MessageGroupId` (1 to 128 printable
+/// ASCII characters) is accepted; one that we did not create simply owns nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct TenantId(String);
 
 impl TenantId {
-    /// A new one.
+    /// Generates an id.
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::now_v7().to_string())
     }
 
-    /// Parses an id that somebody names.
+    /// Parses an id from a request.
     ///
     /// # Errors
-    /// It cannot be one.
+    /// The text cannot be a tenant id.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of an organization")])
     }
 
-    /// The text.
+    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// One problem of an input, as `data.issues` lists it.
+/// One issue of an input, as listed in `data.issues`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Issue {
-    /// The kind of problem.
+    /// The kind of issue.
     pub code: IssueCode,
-    /// The field.
+    /// The path to the field.
     pub path: Vec<String>,
-    /// The problem in words. Never holds the value.
+    /// A description of the issue, never including the value.
     pub message: String,
 }
 
@@ -24,13 +24,13 @@ impl fmt::Display for Issue {
     }
 }
 
-/// The kinds of problem, as zod (and so every oRPC client) names them.
+/// The kinds of issue, with the names that zod, and so every oRPC client, uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueCode {
-    /// Missing, or not of the JSON type.
+    /// Missing, or of the wrong JSON type.
     InvalidType,
-    /// Of the right type, with content that the field does not allow.
+    /// Of the right type, but its content is not allowed.
     InvalidFormat,
     /// Shorter than allowed.
     TooSmall,
@@ -38,12 +38,12 @@ pub enum IssueCode {
     TooBig,
 }
 
-/// What a domain type finds wrong with a text: an [`Issue`] that does not know its field yet.
+/// What a domain type finds wrong with a text: an [`Issue`] without its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The kind of problem.
+    /// The kind of issue.
     pub code: IssueCode,
-    /// The problem in words. Never holds the value.
+    /// A description of the issue, never including the value.
     pub message: String,
 }
 
@@ -53,7 +53,7 @@ impl Problem {
         Self { code: IssueCode::InvalidFormat, message: message.into() }
     }
 
-    /// The problem of a text of `length` characters, if it has to have `min` to `max`.
+    /// The problem with a text of `length` characters, if it must have `min` to `max`.
     #[must_use]
     pub fn length(length: usize, min: usize, max: usize) -> Option<Self> {
         let characters = |n: usize| if n == 1 { "1 character".to_owned() } else { format!("{n} characters") };

@@ -1,12 +1,13 @@
-//! What the functions share, in layers: each module imports only what is below it, and a test holds that.
+//! What the functions share, in layers: each module imports only from the layers below it, which a test enforces.
 //!
-//! - [`http`]: requests to handlers, and what they return to answers. It alone knows HTTP and its status codes.
-//! - [`accounts`] and [`webhooks`]: the domain. Values are parsed at the edge into types that prove what they hold; a store
-//!   is a struct with domain verbs, each of them one DynamoDB call or one transaction. `webhooks` knows nothing of
-//!   `accounts`.
+//! - [`http`]: turns requests into handler calls, and results into responses. Only this module knows HTTP and its
+//!   status codes.
+//! - [`accounts`] and [`webhooks`]: the domain. Values are parsed at the edge into types that guarantee their validity;
+//!   a store is a struct with domain verbs, each of them one DynamoDB call or one transaction. `webhooks` does not
+//!   depend on `accounts`.
 //! - [`aws`]: clients, items and transactions.
 //! - [`telemetry`]: the log and the metrics.
-//! - Beside them, small values that know nothing of any of these.
+//! - Beside them, small values that depend on none of these.
 
 pub mod accounts;
 pub mod aws;

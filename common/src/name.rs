@@ -1,4 +1,4 @@
-//! What people call things: names, slugs, descriptions.
+//! The names that people give things: names, slugs, descriptions.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use serde::Serialize;
 
 use crate::issue::Problem;
 
-/// What somebody calls a person, an organization or a key: trimmed, 1 to 100 characters, one of them visible at least,
-/// none that breaks a line or turns the direction of the text around it.
+/// The display name of a person, an organization or a key: trimmed, 1 to 100 characters, at least one of them visible,
+/// none that breaks the line or changes the direction of the text around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Name(String);
 
 impl Name {
-    /// Trims and checks.
+    /// Trims and validates.
     ///
     /// # Errors
     /// Every rule that `text` breaks.
@@ -36,25 +36,25 @@ impl Name {
         if problems.is_empty() { Ok(Self(name.to_owned())) } else { Err(problems) }
     }
 
-    /// A name that was stored, whatever the rules were then: nobody loses an account to a rule that came later.
+    /// Reads a name back from storage without validating it: a rule added later must not cost anybody their account.
     pub(crate) fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The text.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The separators of lines and paragraphs are not of the category of control characters.
+/// Line and paragraph separators are not in Unicode's category of control characters.
 fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Whether there is something to see where `c` stands alone. What joins visible characters, as in many emoji, is none
-/// itself. The blank pattern of Braille is a symbol, and the one that is drawn as nothing.
+/// Whether `c` is visible on its own. Joiners, as in many emoji, are not. The blank Braille pattern is a symbol, but
+/// the only one drawn as nothing.
 fn is_visible(c: char) -> bool {
     const DRAWN: GeneralCategoryGroup = GeneralCategoryGroup::Letter
         .union(GeneralCategoryGroup::Number)
@@ -64,13 +64,13 @@ fn is_visible(c: char) -> bool {
     DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && c != '\u{2800}'
 }
 
-/// What an organization is called in addresses and commands: 2 to 60 of `a-z 0-9 -`, first and last not `-`.
+/// The unique name of an organization in URLs and commands: 2 to 60 of `a-z 0-9 -`, not starting or ending with `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Slug(String);
 
 impl Slug {
-    /// Checks; an upper-case letter is a problem like any other, never changed for the caller.
+    /// Validates. An upper-case letter is an error like any other, never silently changed.
     ///
     /// # Errors
     /// Every rule that `text` breaks.
@@ -85,7 +85,7 @@ impl Slug {
         if problems.is_empty() { Ok(Self(text.to_owned())) } else { Err(problems) }
     }
 
-    /// The text.
+    /// The slug as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -98,13 +98,13 @@ impl fmt::Display for Slug {
     }
 }
 
-/// A free text of at most 500 characters about a webhook endpoint.
+/// Free text of at most 500 characters about a webhook endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Description(String);
 
 impl Description {
-    /// Checks.
+    /// Checks the length.
     ///
     /// # Errors
     /// It is too long.
@@ -115,7 +115,7 @@ impl Description {
         }
     }
 
-    /// The text.
+    /// The description as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_that_a_slug_breaks_is_told() {
+    fn every_rule_that_a_slug_breaks_is_reported() {
         let codes = |text| Slug::parse(text).expect_err("not a slug").into_iter().map(|p| p.code).collect::<Vec<_>>();
         assert_eq!(codes("A"), [IssueCode::TooSmall, IssueCode::InvalidFormat]);
         assert_eq!(codes("-A-"), [IssueCode::InvalidFormat, IssueCode::InvalidFormat]);

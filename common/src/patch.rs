@@ -1,19 +1,19 @@
-//! What an update does to a value that may be missing.
+//! Updates of optional values.
 
-/// A change of a value that may be missing.
+/// A change to an optional value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Patch<T> {
-    /// It stays what it is.
+    /// Leave it unchanged.
     #[default]
     Keep,
-    /// It is gone.
+    /// Remove it.
     Clear,
-    /// It is this from now on.
+    /// Replace it.
     Set(T),
 }
 
 impl<T> Patch<T> {
-    /// The value of something new, which has none before.
+    /// The value after applying the change to `None`.
     #[must_use]
     pub fn into_option(self) -> Option<T> {
         match self {

@@ -3,11 +3,11 @@
 /// `N` random bytes.
 ///
 /// # Panics
-/// The operating system has no randomness to give: nothing that we do is safe then.
+/// The operating system cannot provide randomness, and nothing is safe without it.
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    #[expect(clippy::expect_used, reason = "without randomness no secret may be made")]
+    #[expect(clippy::expect_used, reason = "no secret may be made without randomness")]
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }

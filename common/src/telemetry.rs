@@ -1,4 +1,4 @@
-//! What can be seen of a function from outside.
+//! What operators see of a function: logs and metrics.
 
 pub mod log;
 pub mod metrics;

@@ -1,22 +1,22 @@
-//! Times, as we store and answer them.
+//! Times, as we store and send them.
 
 use std::{fmt, str::FromStr, time::SystemTime};
 
 use serde::{Serialize, Serializer};
 use time::{OffsetDateTime, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
 
-/// A moment, in UTC. It is written with milliseconds as RFC 3339 has it: `2026-01-31T12:00:00.000Z`.
+/// A moment in UTC, written in RFC 3339 with milliseconds: `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(OffsetDateTime);
 
 impl Timestamp {
-    /// This moment.
+    /// The current time.
     #[must_use]
     pub fn now() -> Self {
         Self(OffsetDateTime::now_utc())
     }
 
-    /// The moment that is so many seconds after the Unix epoch.
+    /// The moment `seconds` after the Unix epoch.
     ///
     /// # Errors
     /// It is beyond the year 9999.
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(second in 0..253_402_300_800_i64) {
+        fn times_survive_a_round_trip(second in 0..253_402_300_800_i64) {
             let time = Timestamp::from_second(second).expect("before the year 10000");
             prop_assert_eq!(time.to_string().parse::<Timestamp>().expect("a time"), time);
         }

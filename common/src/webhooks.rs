@@ -1,4 +1,4 @@
-//! Webhook endpoints, and all that a delivery is made of.
+//! Webhook endpoints, and what deliveries are made of.
 
 pub mod destination;
 pub mod endpoint_url;

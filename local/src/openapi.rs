@@ -40,7 +40,7 @@ fn webhooks() -> Value {
             "summary": summary,
             "parameters": [
                 header("x-event-type", "The event."),
-                header("webhook-id", "Names the event for this destination: the same for every attempt and for a duplicate."),
+                header("webhook-id", "Identifies the event for this destination: the same for every attempt and for a duplicate."),
                 header("webhook-timestamp", "Unix seconds of this attempt."),
                 header("webhook-signature", "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`."),
                 header("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
@@ -62,9 +62,9 @@ fn webhooks() -> Value {
                 "additionalProperties": false,
             } } } },
             "responses": {
-                "2XX": { "description": "The delivery is done." },
-                "410": { "description": "No further attempt." },
-                "default": { "description": "A failed attempt: another follows by the schedule." },
+                "2XX": { "description": "Delivered." },
+                "410": { "description": "Not delivered, and no further attempt." },
+                "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
             },
         } })
     };

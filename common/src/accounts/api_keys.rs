@@ -1,4 +1,4 @@
-//! API keys: how programs call for a tenant.
+//! API keys, with which programs act for a tenant.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What every key starts with, so that people and secret scanners recognise it.
+/// The prefix of every key, so that people and secret scanners recognise it.
 pub const PREFIX: &str = "ak_";
 /// How much of a key is shown after its creation.
 const START_LENGTH: usize = 9;
@@ -29,17 +29,18 @@ const START_LENGTH: usize = 9;
 const DIGITS: usize = 43;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The secret: `ak_` and 43 random base-62 digits. Shown once; the table has its hash.
+/// The secret: `ak_` and 43 random base-62 digits. It is shown once; the table stores only its hash.
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
-    /// A new one.
+    /// Generates a random key.
     #[must_use]
     pub fn generate() -> Self {
         let mut key = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
         key.push_str(PREFIX);
         while key.len() < PREFIX.len() + DIGITS {
-            // 248 is the largest multiple of 62 in a byte; the rest is drawn again, so no digit is likelier.
+            // 248 is the largest multiple of 62 that fits in a byte. Larger draws are discarded, so that no digit is
+            // likelier.
             let draws = Zeroizing::new(random::bytes::<64>());
             let digits = draws.iter().filter(|draw| **draw < 248).filter_map(|draw| BASE62.get(usize::from(draw % 62)));
             let missing = PREFIX.len() + DIGITS - key.len();
@@ -48,7 +49,7 @@ impl ApiKey {
         Self(key)
     }
 
-    /// A text that has a key's form.
+    /// Accepts any text of the right form; whether such a key exists is for [`ApiKeys::holder`] to say.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
@@ -56,13 +57,13 @@ impl ApiKey {
         well_formed.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret itself, for its holder.
+    /// The secret itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The first characters, to tell keys apart.
+    /// The first characters, by which people tell keys apart.
     #[must_use]
     pub fn start(&self) -> &str {
         self.0.get(..START_LENGTH).unwrap_or_default()
@@ -75,10 +76,10 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Who calls with a key.
+/// The identity behind an API key.
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
-    /// The key.
+    /// The key's id.
     pub key: KeyId,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
@@ -89,38 +90,38 @@ pub struct KeyHolder {
 /// A key that was just issued.
 #[derive(Debug)]
 pub struct IssuedKey {
-    /// Which one.
+    /// The key's id.
     pub id: KeyId,
     /// The secret.
     pub key: ApiKey,
-    /// When.
+    /// When the key was issued.
     pub created_at: Timestamp,
 }
 
-/// A key, as it may be shown.
+/// A key as it may be listed, without its secret.
 #[derive(Debug)]
 pub struct KeyRecord {
-    /// Which one.
+    /// The key's id.
     pub id: KeyId,
-    /// What its issuer calls it.
+    /// The name its issuer gave it.
     pub name: Name,
-    /// Its first characters.
+    /// The first characters of the key.
     pub start: String,
-    /// Who issued it.
+    /// The user who issued it.
     pub user: UserId,
-    /// When.
+    /// When the key was issued.
     pub created_at: Timestamp,
     organization: TenantId,
     hash: String,
 }
 
-/// The index of keys by their organization. It follows the table within moments, not at once.
+/// The index of keys by organization. It is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
-/// There is no such key, or it is others'.
+/// The key does not exist or belongs to another organization.
 pub const NOT_FOUND: Error = Error::NotFound("API key not found");
 
-/// The table of keys. Beside each key it has a pointer that finds the key by its id at once. The pointer has none of the
-/// attributes that the index is made of, so it is not in there.
+/// The table of keys. Each key has a second item, a pointer, so that it can be found by id with consistent reads. The
+/// pointer has none of the index's attributes, so the index does not include it.
 #[derive(Clone)]
 pub struct ApiKeys {
     dynamodb: Client,
@@ -136,8 +137,8 @@ impl ApiKeys {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
     }
 
-    /// Who holds `key`; `None` for one that was never issued or is revoked. The read is strongly consistent, so
-    /// that revoking holds at once.
+    /// Looks up who holds `key`: `None` if it was never issued or has been revoked. The read is strongly consistent, so
+    /// a revoked key stops working at once.
     ///
     /// # Errors
     /// The read fails.
@@ -176,7 +177,8 @@ impl ApiKeys {
         Ok(issued)
     }
 
-    /// The keys of an organization, oldest first. What was issued or deleted a moment ago may still be missing or there.
+    /// Lists an organization's keys, oldest first. The index lags a little behind, so very recent changes may not show
+    /// yet.
     ///
     /// # Errors
     /// The read fails.
@@ -191,13 +193,13 @@ impl ApiKeys {
         query_all(query, "listing API keys").await?.iter().map(KeyRecord::from_item).collect()
     }
 
-    /// The key `id` of an organization.
+    /// Finds the organization's key `id`.
     ///
     /// # Errors
     /// The organization has no such key; or a read fails.
     pub async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
         let Some(pointer) = self.read(&pointer(id)).await? else {
-            // A key from before there were pointers has been in the index for long.
+            // Keys older than the pointers have none, but have long been in the index.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
         };
         let found = self.read(Record::new("pointer", &pointer).text("hash")?).await?.ok_or(NOT_FOUND)?;
@@ -205,10 +207,10 @@ impl ApiKeys {
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
     }
 
-    /// Deletes a key. It stops working at once, in every function.
+    /// Deletes a key, which stops working at once in every function.
     ///
     /// # Errors
-    /// It was deleted meanwhile; or the write fails.
+    /// It was deleted in the meantime; or the write fails.
     pub async fn delete(&self, key: &KeyRecord) -> Result<()> {
         Transaction::new("deleting an API key")
             .delete_existing(&self.table, "key_hash", item([("key_hash", text(&key.hash))]))
@@ -224,7 +226,7 @@ impl ApiKeys {
     }
 }
 
-/// The key of the pointer to the API key `id`. No hash starts so.
+/// The table key of the pointer to the API key `id`. No hash starts like this.
 fn pointer(id: KeyId) -> String {
     format!("id#{id}")
 }
@@ -249,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_key_has_a_keys_form_and_is_not_printed() {
+    fn a_new_key_is_well_formed_and_not_printed() {
         let key = ApiKey::generate();
         assert!(ApiKey::parse(key.reveal()).is_some());
         assert_eq!(key.reveal().len(), 46);

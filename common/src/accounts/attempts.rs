@@ -1,4 +1,4 @@
-//! Counting what somebody might do too often: signing in with wrong passwords, asking for mails, inviting.
+//! Rate limits: counting sign-in attempts, requested mails and invitations.
 
 use std::{
     fmt,
@@ -20,41 +20,43 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// A thing that may be tried so often in a window of time, for one subject.
+/// How many attempts a subject gets per window.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// What is tried.
+    /// What is limited. It is part of the counter's key.
     pub what: &'static str,
-    /// How often.
+    /// Attempts per window.
     pub attempts: i64,
-    /// Within how many seconds of the first.
+    /// Length of the window, which starts with the first attempt.
     pub window_seconds: i64,
 }
 
 /// Signing in to one address from one client.
 const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 600 };
-/// Signing in to one address, wherever from. One client gets to 60 in an hour, so it takes 17 to use this up.
+/// Signing in to one address from all clients together. One client is limited to 60 attempts an hour, so it takes 17 of
+/// them to reach this.
 const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600 };
-/// What tells a client that has signed in to an address from the counters.
+/// Distinguishes the clients that have signed in to an address from the counters.
 const KNOWN_CLIENT: &str = "known_client";
 /// How long such a client is remembered: 90 days.
 const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// Asking for another verification mail to one address, wherever from: it is the mailbox that is protected. Who uses this
-/// up for somebody else has sent them five links that work.
+/// Requesting a verification mail for one address, from all clients together, since the mailbox is what needs
+/// protection. Using up somebody else's limit sends them five links that work.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
-/// Inviting, by one user.
+/// Invitations sent by one user.
 const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 3600 };
-/// Inviting one address, whoever does and into whichever organization.
+/// Invitations to one address, from any user and into any organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
-/// Where a call comes from: an IPv4 address, or the /64 of an IPv6 address, since nobody is given less than one of those.
+/// Where a call comes from: an IPv4 address, or the /64 of an IPv6 address, the smallest block that a customer is
+/// given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// The client with the address `text`. Texts that are no address are all one client.
+    /// The client with the address `text`. All texts that are not addresses count as one client.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
@@ -71,7 +73,7 @@ impl fmt::Display for ClientAddress {
     }
 }
 
-/// The counters, in the table of tokens: they expire by the same TTL.
+/// The counters. They live in the table of tokens and expire by the same TTL.
 #[derive(Clone)]
 pub struct Attempts {
     dynamodb: Client,
@@ -87,12 +89,12 @@ impl Attempts {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
     }
 
-    /// Counts an attempt to sign in to `address` from `client` before it is made. A stranger's attempts use up the limit of
-    /// their own client. The limit of all clients together bounds guessing from many; so that it does not lock the owner
-    /// out, it does not hold for a client that has signed in to the address before.
+    /// Counts an attempt to sign in to `address` from `client`, before it is made. A stranger's attempts only use up
+    /// the limit of their own client. The limit over all clients bounds distributed guessing; so that it cannot lock
+    /// the owner out, it does not apply to clients that have signed in to the address before.
     ///
     /// # Errors
-    /// There were too many: [`Error::TooMany`]; or a call fails.
+    /// Too many attempts: [`Error::TooMany`]; or a call fails.
     pub async fn count_sign_in(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
         let pair = pair(address, client);
         self.count(SIGN_IN, &pair, now).await?;
@@ -102,7 +104,7 @@ impl Attempts {
         }
     }
 
-    /// Forgets the attempts to sign in to `address` from `client`.
+    /// Resets the count of attempts to sign in to `address` from `client`.
     ///
     /// # Errors
     /// The write fails.
@@ -128,12 +130,12 @@ impl Attempts {
         Ok(())
     }
 
-    /// Counts an invitation before anything is looked up about the address, and so whatever becomes of it: who invites to
-    /// find out who has an account is stopped like anybody else, and a refusal tells nothing of that. What is refused for
-    /// the inviter's sake does not count for the address.
+    /// Counts an invitation before the address is looked up, whatever comes of it. So inviting people to find out who
+    /// has an account is limited too, and a refusal gives nothing away. An invitation refused because of the inviter's
+    /// limit does not count against the address.
     ///
     /// # Errors
-    /// There were too many: [`Error::TooMany`]; or a call fails.
+    /// Too many invitations: [`Error::TooMany`]; or a call fails.
     pub async fn count_invitation(&self, inviter: UserId, address: &Email, now: Timestamp) -> Result<()> {
         self.count(INVITER, &inviter.to_string(), now).await?;
         self.count(INVITED, address.as_str(), now).await
@@ -147,12 +149,12 @@ impl Attempts {
         Ok(Record::new("known client", &found).number("expires_at")? > now.as_second())
     }
 
-    /// Counts an attempt before it is made, so that any number at once stays within the limit.
+    /// Counts an attempt before it is made, so that concurrent attempts stay within the limit too.
     ///
     /// # Errors
-    /// There were too many: [`Error::TooMany`], with the seconds until the window ends; or a write fails.
+    /// Too many attempts: [`Error::TooMany`], with the seconds until the window ends; or a write fails.
     pub async fn count(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<()> {
-        // A window may be opened by somebody else between the two calls; then there is one to count in.
+        // Another call may open the window between these two; the second round then counts in it.
         for _ in 0..2 {
             let Some(window_ends) = self.count_in_window(limit, subject, now).await? else { return Ok(()) };
             if window_ends > now.as_second() {
@@ -165,7 +167,8 @@ impl Attempts {
         Err(Error::Busy)
     }
 
-    /// Counts in an open window; where it is full, over or missing, answers when it ends or ended.
+    /// Counts an attempt in an open window. If the window is full, has ended or does not exist, returns when it ends or
+    /// ended.
     async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
         let update = self
             .dynamodb
@@ -188,7 +191,7 @@ impl Attempts {
         }
     }
 
-    /// Opens a window with its first attempt, if none is open.
+    /// Opens a window with its first attempt, unless one is open.
     async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
         let window = item([
             ("token_hash", text(key(limit.what, subject))),
@@ -211,12 +214,12 @@ impl Attempts {
     }
 }
 
-/// The subject is hashed: an address that nobody has an account for is nobody's to read in a table.
+/// The subject is hashed: the table should not reveal addresses, least of all of people who have no account.
 fn key(what: &str, subject: &str) -> String {
     format!("{what}#{}", SecretHash::of(subject).as_str())
 }
 
-/// An address and a client as one subject. A client has no blank in it, so no two pairs are the same text.
+/// An address and a client as one subject. A client contains no space, so different pairs cannot give the same text.
 fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")
 }

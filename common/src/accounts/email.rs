@@ -12,15 +12,15 @@ const MAX_LOCAL_LENGTH: usize = 64;
 /// RFC 3696, erratum 1690.
 const MAX_LENGTH: usize = 254;
 
-/// An email address that mail can be sent to, in the one spelling that we give it: an ASCII local part without quotes
-/// (SES takes no other) and a dotted domain in its ASCII form, both lower-case. Whoever owns `Jo@example.com` also reads
-/// `jo@example.com`, and two accounts for one mailbox help nobody.
+/// A deliverable email address in canonical form: an ASCII local part without quotes (SES accepts no other) and a
+/// dotted domain in its ASCII form, both lower-case. In practice `Jo@example.com` and `jo@example.com` are the same
+/// mailbox, and nobody is helped by two accounts for one mailbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Email(String);
 
 impl Email {
-    /// Trims, checks, and finds the one spelling.
+    /// Trims, validates and canonicalises.
     ///
     /// # Errors
     /// Every rule that `text` breaks.
@@ -37,12 +37,13 @@ impl Email {
         }
     }
 
-    /// An address that was stored, whatever the rules were then: nobody loses an account to a rule that came later.
+    /// Reads an address back from storage without validating it: a rule added later must not cost anybody their
+    /// account.
     pub(crate) fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The address.
+    /// The canonical address.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -55,7 +56,7 @@ impl fmt::Display for Email {
     }
 }
 
-/// The spelling of the mailbox that we keep, if `text` is an address.
+/// The canonical form of `text`, if it is an address.
 fn one_spelling(text: &str) -> Option<String> {
     let (local, domain) = text.split_once('@')?;
     if !is_local_part(local) {
@@ -69,7 +70,7 @@ fn one_spelling(text: &str) -> Option<String> {
     );
     let domain = domain.ok()?;
     let domain = domain.strip_suffix('.').unwrap_or(&domain);
-    // A last label that starts with a digit is part of an IPv4 address (RFC 3696, 2), or of nothing.
+    // A last label that starts with a digit belongs to an IPv4 address (RFC 3696, 2), or to nothing valid.
     let (_, top_level) = domain.rsplit_once('.')?;
     if !top_level.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return None;
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_refused() {
         let (long_local, long_label) =
             (format!("{}@example.com", "a".repeat(65)), format!("jo@{}.com", "a".repeat(64)));
         for text in [
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_is_that_of_the_spelling_that_is_kept() {
+    fn the_length_limit_applies_to_the_canonical_form() {
         let address = |last: usize| {
             let [local, label, last] = [64, 63, last].map(|length| "a".repeat(length));
             format!("{local}@{label}.{label}.{last}")
@@ -167,13 +168,13 @@ mod tests {
         assert_eq!(Email::parse(&address(62)).expect_err("too long")[..][0].code, IssueCode::TooBig);
         let shrinking = format!("jo@{}example.com", "\u{ad}".repeat(300));
         assert_eq!(Email::parse(&shrinking).expect("it is kept without them").as_str(), "jo@example.com");
-        // 63 characters become a label of more than 63.
+        // As an ASCII label, 63 of these characters are longer than 63.
         assert!(Email::parse(&format!("jo@{}.com", "ü".repeat(63))).is_err());
     }
 
     proptest! {
         #[test]
-        fn parsing_what_was_parsed_changes_nothing(text in r"\PC{0,20}|[a-zA-Z.+]{1,5}@[a-zß-üA-Z0-9.。\-]{1,20}\.\PC{1,5}") {
+        fn parsing_is_idempotent(text in r"\PC{0,20}|[a-zA-Z.+]{1,5}@[a-zß-üA-Z0-9.。\-]{1,20}\.\PC{1,5}") {
             if let Ok(email) = Email::parse(&text) {
                 prop_assert!(email.as_str().is_ascii() && email.as_str().len() <= MAX_LENGTH);
                 prop_assert_eq!(Email::parse(email.as_str()), Ok(email));

@@ -31,22 +31,23 @@ use crate::{
 /// An invitation that can still be accepted.
 #[derive(Debug)]
 pub struct Invitation {
-    /// Which one.
+    /// The invitation's id, which the link in the mail contains.
     pub id: InvitationId,
-    /// Who is invited.
+    /// The invited address, which becomes the new user's email.
     pub email: Email,
-    /// Into which organization.
+    /// The organization to join.
     pub organization: TenantId,
-    /// As what.
+    /// The role the new user will have.
     pub role: Role,
 }
 
 /// How long an invitation can be accepted: 7 days.
 const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
-/// How long it is kept after that, to say that it is expired or used: 30 days. Then it goes by the table's TTL.
+/// How long it is kept after that, so that it can be reported as expired or used: 30 days. Then the table's TTL deletes
+/// it.
 const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 
-/// An invitation that was just made.
+/// A newly created invitation.
 #[derive(Debug)]
 pub struct Invited {
     /// The invitation.
@@ -65,7 +66,7 @@ pub struct Invitations {
     tokens: String,
 }
 
-/// How often an invitation is tried against others of the same address.
+/// How often creating an invitation is retried when others invite the same address at the same time.
 const INVITE_ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 
@@ -84,8 +85,8 @@ impl Invitations {
         })
     }
 
-    /// Invites `email` into the organization of `inviter`. A pending invitation of the same address is cancelled:
-    /// at any time one of them can be accepted at the most.
+    /// Invites `email` into the organization of `inviter`. A pending invitation of the same address is cancelled, so at
+    /// most one can be accepted at any time.
     ///
     /// # Errors
     /// The email has an account; or a call fails.
@@ -94,7 +95,7 @@ impl Invitations {
         let organization = inviter.organization.clone();
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
         let invitation = Invitation { id: InvitationId::generate(), email: email.clone(), organization, role };
-        // Whoever invites the same address at the same time comes before or after, never in between.
+        // If somebody else invites the same address in between, this one starts over and replaces theirs.
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(inviter, expires_at, now);
@@ -111,7 +112,7 @@ impl Invitations {
         Err(Error::Busy)
     }
 
-    /// The last invitation of the same address into the same organization.
+    /// The latest invitation of the same address into the same organization.
     async fn previous(&self, invitation: &Invitation) -> Result<Option<Previous>> {
         let doing = "looking for an earlier invitation";
         let keys = [
@@ -130,7 +131,7 @@ impl Invitations {
         Ok(Some(Previous { pending: status == Some("pending"), id }))
     }
 
-    /// Points the organization and address to the new invitation, if they still point to `previous`.
+    /// Points the organization and address at the new invitation, if they still point at `previous`.
     fn point_to(&self, invitation: &Invitation, expires_at: Timestamp, previous: Option<&Previous>) -> PutBuilder {
         let pointer = item([
             ("invitation_id", text(pointer(invitation))),
@@ -147,11 +148,11 @@ impl Invitations {
         }
     }
 
-    /// The invitation `id`, if it is one of the organization with `slug` and can be accepted at `now`. A wrong
-    /// slug and an unknown id look the same, so that nobody can find out which ids exist.
+    /// The invitation `id` into the organization with `slug`, if it can be accepted at `now`. A wrong slug and an
+    /// unknown id are indistinguishable, so that nobody can probe which ids exist.
     ///
     /// # Errors
-    /// There is none, it is expired or used; or the read fails.
+    /// It does not exist, has expired or was used; or the read fails.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Invitation> {
         let [invitation, slug_guard] = batch_get(
             &self.dynamodb,
@@ -174,18 +175,18 @@ impl Invitations {
         if record.number("expires_at")? <= now.as_second() {
             return Err(Error::Conflict(Conflict::InvitationExpired));
         }
-        // An account with an address that is none by today's rules could not be signed in to, and no mail would reach
-        // it. The invited asks for another invitation then, and whoever sends it is told what is wrong.
+        // If today's rules refuse the stored address, its owner could not sign in and no mail would reach them. They
+        // need a new invitation, and whoever sends it gets the reason.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
         let email = Email::parse(record.text("email")?).map_err(expired)?;
         Ok(Invitation { id, email, organization, role: record.parsed("role")? })
     }
 
-    /// Creates the invited user, their guard, session and verification token, and marks the invitation as
-    /// accepted: all or nothing. Of two at once, one succeeds.
+    /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted: all
+    /// or nothing. Of two concurrent calls, one succeeds.
     ///
     /// # Errors
-    /// The invitation was used meanwhile, or its email has an account; or the write fails.
+    /// The invitation was used in the meantime, or its email has an account; or the write fails.
     pub async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark = self
             .change_status(invitation.id, "accepted")
@@ -197,7 +198,7 @@ impl Invitations {
         new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }
 
-    /// The change of a pending invitation's status to `:new`, still without its expression.
+    /// Changes a pending invitation's status to `:new`. The caller adds the update expression.
     fn change_status(&self, id: impl ToString, to: &str) -> UpdateBuilder {
         Update::builder()
             .table_name(&self.invitations)
@@ -225,18 +226,18 @@ impl Invitation {
     }
 }
 
-/// An invitation that a new one replaces.
+/// An earlier invitation that the new one replaces.
 struct Previous {
     id: String,
     pending: bool,
 }
 
-/// The key of the item that knows the last invitation of an address into an organization.
+/// The key of the item that points to the latest invitation of an address into an organization.
 fn pointer(invitation: &Invitation) -> String {
     format!("last#{}#{}", invitation.organization, invitation.email)
 }
 
-/// When the TTL deletes what belongs to an invitation.
+/// When the TTL deletes the items of an invitation.
 fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
 }

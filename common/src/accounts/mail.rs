@@ -25,7 +25,7 @@ pub struct Mailer {
     from: String,
 }
 
-/// A mail: the same in words twice, for programs that show HTML and for those that do not.
+/// A mail, as HTML and as plain text for clients that do not show HTML.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mail {
     subject: String,
@@ -42,8 +42,8 @@ impl Mailer {
         Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
     }
 
-    /// Sends `mail` to one address. What it is about stands already: a mail that cannot be sent is logged and
-    /// counted, and the person asks for another one.
+    /// Sends `mail` to one address. What the mail is about is already stored, so a failure is only logged and counted,
+    /// and the recipient can ask for another mail.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         match self.try_send(to, mail).await {
             Ok(()) => metrics::count("MailSent"),
@@ -71,8 +71,8 @@ impl Mailer {
     }
 }
 
-/// The mail with the link into an organization. The names are an inviter's words to somebody who may not know them: they
-/// stand inside, where it is said whose they are, and never in the subject.
+/// The mail with the link to join an organization. The names are the inviter's words to somebody who may not know them,
+/// so they appear only in the body, attributed to the inviter, and never in the subject.
 #[must_use]
 pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
     let (id, slug) = (invitation.id, &organization.slug);

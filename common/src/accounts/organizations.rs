@@ -19,15 +19,15 @@ use crate::{
 /// An organization.
 #[derive(Clone, Debug)]
 pub struct Organization {
-    /// Which one.
+    /// The organization's id.
     pub id: TenantId,
-    /// What people call it.
+    /// The display name.
     pub name: Name,
-    /// What addresses and commands call it.
+    /// The unique name used in URLs and commands.
     pub slug: Slug,
-    /// Whom the service tells of failing workflows.
+    /// Where notifications about failing workflows go.
     pub debug_notification_email: Email,
-    /// When it was founded.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
@@ -84,10 +84,10 @@ impl Organizations {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("ORGANIZATIONS_TABLE")? })
     }
 
-    /// A user's own organization, which cannot be missing.
+    /// Reads a user's own organization, which always exists.
     ///
     /// # Errors
-    /// It is missing all the same; or the read fails.
+    /// It does not exist, which is a bug; or the read fails.
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
         let doing = "reading an organization";
         let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(organization_key(id)));

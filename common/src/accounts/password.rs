@@ -1,5 +1,5 @@
-//! Passwords and their hashes: Argon2id with the parameters that OWASP's password storage cheat sheet gives,
-//! as a PHC string, so that the parameters can be raised later.
+//! Passwords and their hashes: Argon2id with the parameters from OWASP's password storage cheat sheet, stored as PHC
+//! strings, so that the parameters can be raised later.
 
 use std::{
     fmt,
@@ -17,11 +17,11 @@ use crate::{
     random,
 };
 
-/// A password as somebody typed it: 8 to 128 characters (Unicode scalar values), never trimmed.
+/// A password as typed: 8 to 128 characters (Unicode scalar values), never trimmed.
 pub struct Password(Zeroizing<String>);
 
 impl Password {
-    /// Checks.
+    /// Checks the length.
     ///
     /// # Errors
     /// It is too short or too long.
@@ -39,11 +39,11 @@ impl fmt::Debug for Password {
     }
 }
 
-/// What somebody signs in with. A text that cannot be a password is wrong, like any other.
+/// A password typed at sign-in. A text that cannot be a password is simply wrong.
 pub struct Guess(Option<Password>);
 
 impl Guess {
-    /// Takes any text.
+    /// Accepts any text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(Password::parse(text).ok())
@@ -59,7 +59,7 @@ impl PasswordHash {
         Self(phc.to_owned())
     }
 
-    /// The PHC string, for the table.
+    /// The PHC string, as it is stored.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -72,22 +72,22 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// What became of a password that was checked.
+/// The result of checking a password.
 #[derive(Debug)]
 pub enum Checked {
-    /// It is another one, or there was nothing to check against.
+    /// It does not match, or there was no hash to check against.
     Wrong,
-    /// It is the right one.
+    /// It matches.
     Right,
-    /// It is the right one, hashed with weaker parameters than today's; this is its hash with those.
+    /// It matches, but the stored hash has weaker parameters than today's. This is the new hash.
     Outdated(PasswordHash),
 }
 
 const SALT_LENGTH: usize = 16;
 const HASH_LENGTH: usize = 32;
 
-/// Hashes passwords, one at a time, always in the same memory: the allocator would keep every buffer that it
-/// once gave (150 MB after 30 hashes against 21 MB).
+/// Hashes passwords, one at a time, always in the same memory: the allocator would keep every buffer that was ever used
+/// (150 MB after 30 hashes against 21 MB).
 #[derive(Clone)]
 pub struct Hasher {
     params: Params,
@@ -95,23 +95,23 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// A hasher with the parameters in `ARGON2_MEMORY_KIB` and `ARGON2_ITERATIONS`.
+    /// Builds a hasher with the parameters in `ARGON2_MEMORY_KIB` and `ARGON2_ITERATIONS`.
     ///
     /// # Errors
-    /// A variable is missing, or Argon2 does not take the value.
+    /// A variable is missing, or Argon2 rejects a value.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         let memory = env.number("ARGON2_MEMORY_KIB", 8..=1_048_576)?;
         let iterations = env.number("ARGON2_ITERATIONS", 1..=20)?;
         let params = Params::new(memory, iterations, 1, Some(HASH_LENGTH)).map_err(|error| {
-            ConfigError::new("ARGON2_MEMORY_KIB", format!("or ARGON2_ITERATIONS is no parameter of Argon2: {error}"))
+            ConfigError::new("ARGON2_MEMORY_KIB", format!("or ARGON2_ITERATIONS is not accepted by Argon2: {error}"))
         })?;
         Ok(Self { params, memory: Arc::default() })
     }
 
-    /// The hash of `password` with a new salt. Takes some 20 ms of CPU, so it runs off the async thread.
+    /// Hashes `password` with a new salt. This takes some 20 ms of CPU, so it runs off the async thread.
     ///
     /// # Errors
-    /// Argon2 fails (it does not, with parameters that were accepted).
+    /// Argon2 fails (which it does not, once it has accepted the parameters).
     pub async fn hash(&self, password: Password) -> Result<PasswordHash> {
         let hasher = self.clone();
         tokio::task::spawn_blocking(move || hasher.hash_now(&password))
@@ -119,11 +119,11 @@ impl Hasher {
             .map_err(Error::internal("hashing a password"))?
     }
 
-    /// Checks `guess` against `hash`. Where there is no hash, or the guess cannot be a password, the work is done all the
-    /// same, so that time does not tell.
+    /// Checks `guess` against `hash`. If there is no hash, or the guess cannot be a password, it does the same work all
+    /// the same, so that the timing gives nothing away.
     ///
     /// # Errors
-    /// The stored hash is none, or Argon2 fails.
+    /// The stored hash is malformed, or Argon2 fails.
     pub async fn check(&self, guess: Guess, hash: Option<PasswordHash>) -> Result<Checked> {
         let hasher = self.clone();
         tokio::task::spawn_blocking(move || match (guess.0, hash) {
@@ -145,7 +145,7 @@ impl Hasher {
             return Err(Error::Internal(format!("{doing}: the stored hash is not complete")));
         };
         let computed = self.argon2(&params, password, salt.as_ref())?;
-        // Compares in constant time.
+        // This comparison takes constant time.
         if *expected != phc::Output::new(&computed).map_err(Error::internal(doing))? {
             return Ok(Checked::Wrong);
         }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_argon2_does_not_take_stops_the_start() {
+    fn a_parameter_that_argon2_rejects_stops_the_function() {
         let env = Env::new(|_| Some("1".to_owned()));
         let error = Hasher::from_env(&env).err().expect("1 KiB is too little");
         assert!(error.to_string().contains("ARGON2_MEMORY_KIB"));

@@ -1,4 +1,4 @@
-//! Sessions: who is signed in, and the cookie that says so.
+//! Sessions, which keep users signed in.
 
 use aws_sdk_dynamodb::Client;
 
@@ -15,7 +15,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What tells a session from the other tokens in the table.
+/// Distinguishes sessions from the other tokens in the table.
 const KIND: &str = "session";
 /// How long a session lasts: 30 days.
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
@@ -23,11 +23,11 @@ pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// A session.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Which one.
+    /// The session's id, which is not secret.
     pub id: SessionId,
-    /// Whose.
+    /// The user who is signed in.
     pub user: UserId,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: Timestamp,
 }
 
@@ -35,7 +35,7 @@ impl Session {
     /// A session of `user` that starts `now`.
     ///
     /// # Errors
-    /// It would end after the end of time.
+    /// The session would end beyond the representable time.
     pub fn start(user: UserId, now: Timestamp) -> Result<Self> {
         let expires_at =
             Timestamp::from_second(now.as_second() + SESSION_SECONDS).map_err(Error::internal("adding 30 days"))?;
@@ -80,7 +80,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The session of `token`, unless it ended before `now`.
+    /// Finds the session of `token`, unless it has expired by `now`.
     ///
     /// # Errors
     /// The read fails.
@@ -90,7 +90,7 @@ impl Sessions {
         let found = found.consistent_read(true).send().await.map_err(failure(doing))?;
         let Some(found) = found.item else { return Ok(None) };
         let record = Record::new("session", &found);
-        // TTL deletes hours late, so it is only for cleaning up.
+        // TTL may delete items hours late, so it only cleans up.
         if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl Sessions {
         }))
     }
 
-    /// Ends the session of `token`, if there is one. It holds at once, in every function.
+    /// Ends the session of `token`, if there is one, at once in every function.
     ///
     /// # Errors
     /// The write fails.

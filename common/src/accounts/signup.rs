@@ -1,4 +1,4 @@
-//! Signing up: everything that is made of a person, and of the organization that they found.
+//! Signing up: creating a user and, for founders, their organization.
 
 use aws_sdk_dynamodb::Client;
 
@@ -24,35 +24,34 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Everything that a sign-up makes of a person: the user, their first session, and the token that verifies
-/// their email.
+/// What a sign-up creates for a user: the account, the first session, and the token that verifies the email.
 pub struct NewUser {
     /// The user.
     pub user: User,
-    /// What they will sign in with.
+    /// The hash of their password.
     pub password: PasswordHash,
     /// Their first session.
     pub session: Session,
     /// The secret of the session.
     pub session_token: Token,
-    /// The secret in the verification email.
+    /// The secret in the verification mail.
     pub verification_token: Token,
 }
 
-/// Who signs up.
+/// Somebody who is signing up.
 pub struct Person {
-    /// What to call them.
+    /// Their display name.
     pub name: Name,
-    /// Where to reach them.
+    /// Their email address, with which they will sign in.
     pub email: Email,
-    /// What they sign in with.
+    /// The hash of their password.
     pub password: PasswordHash,
 }
 
-/// Everything that is made of a person who signs up `now`.
+/// Prepares the account of a person who signs up at `now`.
 ///
 /// # Errors
-/// The session would end after the end of time.
+/// The session would end beyond the representable time.
 pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
     let Person { name, email, password } = person;
     let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
@@ -88,7 +87,7 @@ impl Accounts {
         })
     }
 
-    /// The quick no, before a password is hashed: one read of both guards. Only [`Self::create`] is certain.
+    /// Refuses early, before a password is hashed, with one read of both guards. Only [`Self::create`] is certain.
     ///
     /// # Errors
     /// The slug or the email is taken; or the read fails.
@@ -110,7 +109,7 @@ impl Accounts {
     /// Creates the user, the organization, their guards, the session and the verification token: all or nothing.
     ///
     /// # Errors
-    /// The slug or the email was taken meanwhile; or the write fails.
+    /// The slug or the email was taken in the meantime; or the write fails.
     pub async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
         let writes = Transaction::new("creating an account")
             .put_new(&self.organizations, "pk", organization.slug_guard())
@@ -121,7 +120,7 @@ impl Accounts {
 }
 
 impl NewUser {
-    /// Adds the writes that every sign-up has.
+    /// Adds the writes that every sign-up needs.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
         let session = self.session.to_item(&self.session_token.hash(), now);

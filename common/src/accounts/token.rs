@@ -1,4 +1,4 @@
-//! Tokens that prove who holds them: session tokens and email-verification tokens.
+//! Random bearer tokens: session tokens and email verification tokens.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use crate::random;
 
 const BYTES: usize = 32;
 
-/// 32 random bytes in base64url. Shown to its holder only; the table has the [`SecretHash`].
+/// 32 random bytes in base64url. Only the holder sees it; the table stores the [`SecretHash`].
 #[derive(Clone)]
 pub struct Token(Zeroizing<String>);
 
 impl Token {
-    /// A new one.
+    /// Generates a random token.
     #[must_use]
     pub fn generate() -> Self {
         Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
     }
 
-    /// A text that has a token's form.
+    /// Accepts any text of the right form; whether such a token exists is for the table to say.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);
         (bytes.len() == BYTES).then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret itself, for its holder.
+    /// The secret itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What the table knows it by.
+    /// The hash under which the table stores it.
     #[must_use]
     pub fn hash(&self) -> SecretHash {
         SecretHash::of(self.reveal())
@@ -47,13 +47,13 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The SHA-256 of a random secret, in base64url: enough, since nobody can guess 256 random bits, and a table
-/// that leaks lets nobody in.
+/// The SHA-256 of a random secret, in base64url. A plain hash is enough, since nobody can guess 256 random bits, and it
+/// makes a leaked table useless for signing in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretHash(String);
 
 impl SecretHash {
-    /// The hash of `secret`.
+    /// Hashes `secret`.
     pub(crate) fn of(secret: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret)))
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_token_has_a_tokens_form_and_is_not_printed() {
+    fn a_new_token_is_well_formed_and_not_printed() {
         let token = Token::generate();
         assert_eq!(token.reveal().len(), 43);
         assert_eq!(Token::parse(token.reveal()).expect("its own form").hash(), token.hash());

@@ -1,4 +1,4 @@
-//! Users.
+//! Users and their roles.
 
 use std::{fmt, str::FromStr};
 
@@ -24,39 +24,39 @@ use crate::{
 /// A user. Belongs to exactly one organization.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// Which one.
+    /// The user's id.
     pub id: UserId,
-    /// What to call them.
+    /// The display name.
     pub name: Name,
-    /// Where to reach them, and what they sign in with.
+    /// The email address, with which they sign in.
     pub email: Email,
-    /// Whether they have shown that they read mail there.
+    /// Whether they have proved that they read mail at that address.
     pub email_verified: bool,
     /// Their organization.
     pub organization: TenantId,
-    /// What they may do in it.
+    /// Their role in that organization.
     pub role: Role,
 }
 
 /// What a user may do in their organization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Everything.
+    /// May do everything.
     Owner,
-    /// Everything but inviting and managing others' keys.
+    /// May not invite people or manage other users' keys.
     Member,
 }
 
 impl Role {
-    /// Parses a role that somebody asks for.
+    /// Parses a role from a request.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a role.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|problem: NotARole| vec![Problem::format(problem.to_string())])
     }
 
-    /// As it is stored and answered.
+    /// The name under which it is stored and sent.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl FromStr for Role {
     }
 }
 
-/// A text that names no role.
+/// The text is not a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotARole;
 
@@ -94,12 +94,12 @@ impl fmt::Display for NotARole {
     }
 }
 
-/// The key of a user's item.
+/// The table key of a user.
 pub(crate) fn user_key(id: UserId) -> String {
     format!("user#{id}")
 }
 
-/// The key of the guard that makes an email unique.
+/// The table key of the guard that makes an email unique.
 pub(crate) fn email_key(email: &Email) -> String {
     format!("email#{email}")
 }
@@ -148,7 +148,7 @@ impl Users {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("USERS_TABLE")? })
     }
 
-    /// The user `id`.
+    /// Finds the user `id`.
     ///
     /// # Errors
     /// The read fails.
@@ -156,8 +156,8 @@ impl Users {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }
 
-    /// The user with this email, and what they sign in with. It takes two reads whether there is one or not, so
-    /// that time does not tell; `None` stands for a text that is no email.
+    /// Finds the user with this email, and their password hash. It takes two reads whether there is such a user or not,
+    /// so that the timing gives nothing away; for the same reason it accepts `None`, for a text that is not an email.
     ///
     /// # Errors
     /// A read fails.
@@ -169,7 +169,7 @@ impl Users {
         Ok(Some((User::from_item(&item)?, password)))
     }
 
-    /// Replaces the password hash `old` by `new`, unless it was changed meanwhile.
+    /// Replaces the password hash `old` with `new`, unless it was changed in the meantime.
     ///
     /// # Errors
     /// The write fails.

@@ -1,4 +1,4 @@
-//! Verifying that a user reads mail at their address.
+//! Verifying that users read mail at their address.
 
 use aws_sdk_dynamodb::{
     Client,
@@ -22,9 +22,9 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How long the link in a verification email holds.
+/// How long the link in a verification mail works.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
-/// What tells a verification from the other tokens in the table.
+/// Distinguishes verifications from the other tokens in the table.
 const KIND: &str = "email_verification";
 
 pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> Item {
@@ -37,7 +37,7 @@ pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> I
     ])
 }
 
-/// The tables of verifications.
+/// The tables that verification uses.
 #[derive(Clone)]
 pub struct Verifications {
     dynamodb: Client,
@@ -58,7 +58,7 @@ impl Verifications {
         })
     }
 
-    /// A new token that verifies the email of `user`. Those that were issued before hold on.
+    /// Issues a token that verifies the email of `user`. Earlier tokens stay valid.
     ///
     /// # Errors
     /// The write fails.
@@ -70,7 +70,7 @@ impl Verifications {
         Ok(token)
     }
 
-    /// Whether [`Verifications::verify`] would take `token`.
+    /// Whether [`Verifications::verify`] would accept `token`.
     ///
     /// # Errors
     /// The read fails.
@@ -78,8 +78,8 @@ impl Verifications {
         Ok(self.user(token, now).await?.is_some())
     }
 
-    /// Marks the email of the token's user as verified and uses the token up: all or nothing, so of two at once
-    /// one succeeds. `false` for a token that is unknown, used or expired.
+    /// Marks the email of the token's user as verified and consumes the token: all or nothing, so of two concurrent
+    /// calls one succeeds. Returns `false` if the token is unknown, used or expired.
     ///
     /// # Errors
     /// A read or the write fails.
@@ -99,7 +99,7 @@ impl Verifications {
         Transaction::new("verifying an email").delete(use_up).update(mark).try_commit(&self.dynamodb).await
     }
 
-    /// Whose email `token` verifies, unless it ended before `now`.
+    /// The user whose email `token` verifies, unless it has expired by `now`.
     async fn user(&self, token: &Token, now: Timestamp) -> Result<Option<UserId>> {
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
         let found = found.consistent_read(true).send().await.map_err(failure("reading a verification"))?;

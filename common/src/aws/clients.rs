@@ -1,5 +1,5 @@
-//! The AWS clients, built the way that starts fast: region and credentials from the environment that Lambda
-//! itself sets, rustls with ring, no default features, and no certificate read before the first connection.
+//! The AWS clients, built to start fast: region and credentials from the environment that Lambda itself sets, rustls
+//! with ring, no default features, and no certificates read before the first connection.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -14,7 +14,7 @@ use aws_smithy_types::timeout::TimeoutConfig;
 
 use crate::config::{ConfigError, Env};
 
-/// What every client is built from. A function builds only the clients that it uses, and each of them once.
+/// What every client is built from. A function builds only the clients it uses, and each of them once.
 pub struct Aws<'env> {
     env: &'env Env,
     region: String,
@@ -23,7 +23,7 @@ pub struct Aws<'env> {
     dynamodb: OnceLock<aws_sdk_dynamodb::Client>,
 }
 
-/// A service's client configuration: the same builder calls on three unrelated types.
+/// A macro because the SDK's three configuration builders are unrelated types.
 macro_rules! config {
     ($sdk:ident, $aws:expr, $service_variable:literal) => {{
         let endpoint = $aws.endpoint($service_variable);
@@ -32,7 +32,7 @@ macro_rules! config {
             .region($sdk::config::Region::new($aws.region.clone()))
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
-            // The timeout of an attempt holds for the body of the answer too, and is shorter.
+            // The attempt timeout also covers reading the response body, and is shorter.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client($aws.http_client(endpoint.as_deref()));
         config.set_endpoint_url(endpoint);
@@ -80,12 +80,13 @@ impl<'env> Aws<'env> {
         config!(aws_sdk_ses, self, "AWS_ENDPOINT_URL_SES")
     }
 
-    /// The endpoint override of a service, by the names that all AWS SDKs share.
+    /// The service's endpoint override, in the variables that all AWS SDKs share.
     fn endpoint(&self, service_variable: &str) -> Option<String> {
         self.env.optional(service_variable).or_else(|| self.env.optional("AWS_ENDPOINT_URL"))
     }
 
-    /// One for all services, so that the certificates are read once; an endpoint without TLS needs none of them.
+    /// One client for all services, so that the certificates are read once. A plain HTTP endpoint needs no
+    /// certificates.
     fn http_client(&self, endpoint: Option<&str>) -> SharedHttpClient {
         match endpoint {
             Some(plain) if plain.starts_with("http://") => http_client(&TrustStore::empty()),
@@ -94,17 +95,17 @@ impl<'env> Aws<'env> {
     }
 }
 
-/// The one kind of HTTP client that there is: each further kind brings its own copy of the HTTP stack.
+/// The only kind of HTTP client here: each further kind would bring its own copy of the HTTP stack.
 fn http_client(roots: &TrustStore) -> SharedHttpClient {
-    #[expect(clippy::expect_used, reason = "it fails for no trust store (1.5), and has nothing else to check")]
+    #[expect(clippy::expect_used, reason = "building it cannot fail (1.5): there is nothing to check")]
     let tls = TlsContext::builder().with_trust_store(roots.clone()).build().expect("a TLS context");
     let client = Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).tls_context(tls).build_https();
     SharedHttpClient::new(ReadsRootsLate(client))
 }
 
-/// The SDK's HTTP client sets a connector up when a service's client is built, to read the machine's root
-/// certificates early, and then throws it away. That is five sixths of the instructions of a start, and a share of
-/// them again for each client. This leaves it to the first connection.
+/// When a service's client is built, the SDK's HTTP client sets up a connector only to read the machine's root
+/// certificates early, and throws it away. That is five sixths of the instructions of a cold start, and some of them
+/// again for each further client. This wrapper leaves it to the first connection.
 #[derive(Debug)]
 struct ReadsRootsLate(SharedHttpClient);
 
@@ -113,13 +114,13 @@ impl HttpClient for ReadsRootsLate {
         self.0.http_connector(settings, components)
     }
 
-    // `validate_base_client_config` is not handed on: it is what reads the certificates.
+    // `validate_base_client_config` is not forwarded: it is what reads the certificates.
 }
 
-/// The longest that one call of AWS may take, retries included.
+/// The longest that one AWS call may take, retries included.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An attempt that hangs is given up early enough for another one.
+/// An attempt that hangs is abandoned early enough for another one.
 fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))

@@ -1,4 +1,4 @@
-//! Items, and reading them.
+//! Building and reading DynamoDB items.
 
 use std::{collections::HashMap, fmt, str::FromStr};
 
@@ -15,10 +15,10 @@ use crate::{
     issue::Problem,
 };
 
-/// One item, as the SDK has it.
+/// An item, as the SDK represents it.
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
-/// An item of these attributes.
+/// Builds an item from its attributes.
 pub(crate) fn item<const N: usize>(attributes: [(&str, AttributeValue); N]) -> Item {
     attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -35,7 +35,7 @@ pub(crate) fn boolean(value: bool) -> AttributeValue {
     AttributeValue::Bool(value)
 }
 
-/// An item that was read, with errors that say what it should have been.
+/// An item that was read. Its errors name the kind of item and the attribute.
 pub(crate) struct Record<'a> {
     kind: &'static str,
     item: &'a Item,
@@ -68,12 +68,12 @@ impl<'a> Record<'a> {
         self.text(name)?.parse().map_err(|error| self.broken(name, error))
     }
 
-    /// A text that was checked by `parse` before it was stored.
+    /// A text that `parse` validated before it was stored.
     pub(crate) fn checked<T>(&self, name: &str, parse: fn(&str) -> Result<T, Vec<Problem>>) -> Result<T> {
-        parse(self.text(name)?).map_err(|_problems| self.broken(name, "not what it was when it was stored"))
+        parse(self.text(name)?).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
-    /// The same, where the text may be missing.
+    /// The same, for an attribute that may be missing.
     pub(crate) fn optional_checked<T>(
         &self,
         name: &str,
@@ -82,13 +82,13 @@ impl<'a> Record<'a> {
         if self.item.contains_key(name) { self.checked(name, parse).map(Some) } else { Ok(None) }
     }
 
-    /// The value is left out: it may be a secret.
+    /// The error does not include the value, which may be a secret.
     fn broken(&self, name: &str, problem: impl fmt::Display) -> Error {
         Error::Internal(format!("the stored {}'s {name}: {problem}", self.kind))
     }
 }
 
-/// Reads one item from each of two tables, strongly consistent, in one call.
+/// Reads one item from each of two tables, strongly consistently, in one call.
 pub(crate) async fn batch_get(
     dynamodb: &Client,
     wanted: [(&String, Item); 2],
@@ -100,7 +100,7 @@ pub(crate) async fn batch_get(
         request = request.request_items(*table, keys.map_err(Error::internal(doing))?);
     }
     let answer = request.send().await.map_err(failure(doing))?;
-    // Two small items are left unread only where the table is throttled.
+    // Two items this small are only left unprocessed if the table is throttled.
     if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
         return Err(Error::Busy);
     }
@@ -108,8 +108,8 @@ pub(crate) async fn batch_get(
     Ok(wanted.map(|(table, _)| items.get_mut(table).and_then(Vec::pop)))
 }
 
-/// All that `query` finds, page after page. The SDK's paginator hands each item through two channels, and brings 26,000
-/// instructions to a call.
+/// Reads all pages of `query`. The SDK's paginator sends each item through two channels, which adds 26,000 instructions
+/// to a call.
 pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) -> Result<Vec<Item>> {
     let (mut items, mut next) = (Vec::new(), None);
     loop {
@@ -122,7 +122,7 @@ pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) ->
     }
 }
 
-/// Whether a single write was refused by its condition.
+/// Whether a single write failed its condition.
 pub(crate) fn is_refused<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
     error.code() == Some("ConditionalCheckFailedException")
 }

@@ -1,4 +1,4 @@
-//! Transactions: writes that happen together or not at all.
+//! DynamoDB transactions.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::{
     random,
 };
 
-/// Writes that happen together or not at all. Each names what it means where its condition fails.
+/// Writes that happen together or not at all. Each can name the error to return if its condition fails.
 pub(crate) struct Transaction {
     doing: &'static str,
     writes: Vec<TransactWriteItem>,
-    /// One for each write; none where the condition cannot fail.
+    /// One for each write; `None` if its condition cannot fail.
     refusals: Vec<Option<Error>>,
 }
 
 impl Transaction {
-    /// No writes yet; `doing` says what they are for ("creating an account").
+    /// Starts an empty transaction; `doing` says what it is for ("creating an account").
     pub(crate) fn new(doing: &'static str) -> Self {
         Self { doing, writes: Vec::new(), refusals: Vec::new() }
     }
 
-    /// Writes a new item. It is refused where one with that key exists.
+    /// Writes a new item, on condition that none with that key exists.
     pub(crate) fn put_new(self, table: &str, key: &str, item: Item) -> Self {
         let put = Put::builder().table_name(table).set_item(Some(item));
         self.put(put.condition_expression("attribute_not_exists(#key)").expression_attribute_names("#key", key))
@@ -51,7 +51,7 @@ impl Transaction {
         self.write(TransactWriteItem::builder().update(update).build())
     }
 
-    /// Deletes an item. It is refused where there is none.
+    /// Deletes an item, on condition that it exists.
     pub(crate) fn delete_existing(self, table: &str, key: &str, item_key: Item) -> Self {
         let delete = Delete::builder().table_name(table).set_key(Some(item_key));
         self.delete(delete.condition_expression("attribute_exists(#key)").expression_attribute_names("#key", key))
@@ -70,7 +70,7 @@ impl Transaction {
         self
     }
 
-    /// What it means if the condition of the last write fails.
+    /// Names the error to return if the condition of the last write fails.
     pub(crate) fn or(mut self, refusal: Error) -> Self {
         if let Some(last) = self.refusals.last_mut() {
             *last = Some(refusal);
@@ -81,7 +81,7 @@ impl Transaction {
     /// Writes all or nothing.
     ///
     /// # Errors
-    /// A condition failed: what the first such write named; or the call failed.
+    /// A condition failed: the error of the first such write; or the call failed.
     pub(crate) async fn commit(self, dynamodb: &Client) -> Result<()> {
         let Self { doing, writes, mut refusals } = self;
         let refused = commit(dynamodb, &writes, doing).await?;
@@ -90,7 +90,7 @@ impl Transaction {
         Err(refusal.unwrap_or_else(|| Error::Internal(format!("{doing}: the writes {refused:?} were refused"))))
     }
 
-    /// Writes all or nothing; `false` where a condition failed, whichever.
+    /// Writes all or nothing. Returns `false` if any condition failed.
     ///
     /// # Errors
     /// The call failed.
@@ -99,15 +99,16 @@ impl Transaction {
     }
 }
 
-/// How often a transaction is tried against others that touch the same items. With the waits below, 24 clients that write
+/// How often a transaction is attempted when others touch the same items. With the delays below, 24 clients that write
 /// one counter all get through.
 const ATTEMPTS: u32 = 10;
 
-/// Tries until nobody else is in the way. Returns the places of the writes that were refused; none where all is written.
+/// Retries until there is no contention. Returns the positions of the writes whose conditions failed, none if all was
+/// written.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
     for attempt in 0..ATTEMPTS {
-        // Each call makes its own idempotency token and keeps it over the SDK's retries, so that an answer that
-        // got lost does not turn a success into a conflict with itself.
+        // The SDK creates one idempotency token per call and keeps it over its own retries, so that a lost response
+        // does not turn a success into a conflict with itself.
         let sent = dynamodb.transact_write_items().set_transact_items(Some(writes.to_vec())).send().await;
         let Err(error) = sent else { return Ok(Vec::new()) };
         let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
@@ -121,23 +122,23 @@ async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static
         }
         tokio::time::sleep(backoff(attempt, random::fraction())).await;
     }
-    tracing::warn!(doing, "other transactions on the same items did not end");
+    tracing::warn!(doing, "gave up after contention with other transactions");
     Err(Error::Busy)
 }
 
 /// Why DynamoDB cancelled a transaction.
 #[derive(Debug, PartialEq, Eq)]
 enum Cancelled {
-    /// The conditions of the writes at these places failed.
+    /// The conditions of the writes at these positions failed.
     Refused(Vec<usize>),
-    /// Other calls were in the way: the same transaction may commit later.
+    /// Other calls touched the same items: the same transaction may succeed later.
     Contended,
-    /// Anything else.
+    /// Any other reason.
     Broken,
 }
 
-/// Reads the codes of the reasons, one for each write. As long as any write was in another's way, the conditions
-/// that failed are not all there are: the transaction is tried again before anyone is told which it was.
+/// Reads the codes of the cancellation reasons, one for each write. As long as any write met contention, the list of
+/// failed conditions may be incomplete, so the transaction is retried before a conflict is reported.
 fn read_reasons<'a>(codes: impl Iterator<Item = &'a str> + Clone) -> Cancelled {
     let contended = |code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded");
     let refused = |(place, code)| (code == "ConditionalCheckFailed").then_some(place);
@@ -151,7 +152,7 @@ fn read_reasons<'a>(codes: impl Iterator<Item = &'a str> + Clone) -> Cancelled {
     }
 }
 
-/// "Full jitter": anywhere between nothing and twice as long as the last time, at most 640 ms.
+/// "Full jitter": a random delay up to a limit that doubles each time, at most 640 ms.
 fn backoff(attempt: u32, jitter: f64) -> Duration {
     Duration::from_millis(20 << attempt.min(5)).mul_f64(jitter)
 }
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contention_is_waited_for_before_a_refusal_is_told() {
+    fn contention_is_retried_before_a_refusal_is_reported() {
         let read = |codes: &[&str]| read_reasons(codes.iter().copied());
         assert_eq!(read(&["None", "ConditionalCheckFailed", "ConditionalCheckFailed"]), Cancelled::Refused(vec![1, 2]));
         assert_eq!(read(&["TransactionConflict", "ConditionalCheckFailed"]), Cancelled::Contended);

@@ -1,4 +1,4 @@
-//! Who calls: by an API key, by a session's cookie, or anybody.
+//! Authentication: by API key, by session cookie, or none.
 
 use crate::{
     accounts::{
@@ -12,33 +12,33 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Who may call a route of an app `A`, and who does.
+/// Who may call a route of an app `A`.
 pub trait Access<A>: Send + 'static {
-    /// What the handler gets to know of the caller.
+    /// What the handler learns about the caller.
     type Caller: Send;
 
-    /// What the credentials are called in descriptions.
+    /// The accepted credentials, for the description of the API.
     const CREDENTIALS: &'static [Credential];
 
-    /// The caller, if there is one who may call.
+    /// Identifies the caller, and refuses one who may not call.
     fn identify(app: &A, call: &Call<()>) -> impl Future<Output = Result<Self::Caller>> + Send;
 
-    /// Whose data the call is about, for the log.
+    /// The tenant whose data the call concerns, for the log.
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
 }
 
-/// What a caller shows.
+/// A kind of credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// The `x-api-key` header.
     Key,
     /// The session cookie.
     Session,
-    /// Nothing: the route can be called without any credential.
+    /// None: the route can be called without a credential.
     None,
 }
 
-/// Anybody.
+/// Open to everybody.
 pub struct Public;
 
 impl<A: Sync> Access<A> for Public {
@@ -54,7 +54,7 @@ impl<A: Sync> Access<A> for Public {
     }
 }
 
-/// Who holds an API key. A missing, malformed, unknown and revoked key get the same answer.
+/// Holders of an API key. A missing, malformed, unknown or revoked key all give the same answer.
 pub struct Key;
 
 impl<A: AsRef<ApiKeys> + Sync> Access<A> for Key {
@@ -74,23 +74,23 @@ impl<A: AsRef<ApiKeys> + Sync> Access<A> for Key {
     }
 }
 
-/// A user, and how they called.
+/// A user, and the credential they called with.
 pub struct Caller {
-    /// Who.
+    /// The user.
     pub user: User,
-    /// How.
+    /// The credential.
     pub by: By,
 }
 
-/// What a user called with.
+/// The credential a user called with.
 pub enum By {
-    /// The cookie of this session.
+    /// A session cookie.
     Session(Stored),
-    /// A key, which acts for the user who issued it.
+    /// An API key, which acts for the user who issued it.
     Key(KeyHolder),
 }
 
-/// A user by a key or a session, or nobody that we know.
+/// A user with a key or a session, or an anonymous caller.
 pub struct AnyCaller;
 
 impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for AnyCaller {
@@ -98,7 +98,7 @@ impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for An
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session, Credential::None];
 
     async fn identify(app: &A, call: &Call<()>) -> Result<Option<Caller>> {
-        // A key goes before a cookie: who sends one means it.
+        // A key takes precedence over a cookie: browsers add cookies by themselves, but a key is sent on purpose.
         let by = match call.header("x-api-key") {
             Some(key) => match ApiKey::parse(key) {
                 Some(key) => AsRef::<ApiKeys>::as_ref(app).holder(&key).await?.map(By::Key),
@@ -123,7 +123,7 @@ impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for An
     }
 }
 
-/// A user by a key or a session.
+/// A user with a key or a session.
 pub struct KeyOrSession;
 
 impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for KeyOrSession {
@@ -139,7 +139,7 @@ impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for Ke
     }
 }
 
-/// A user who is signed in. A key will not do: one that leaked must not be able to issue others that outlive it.
+/// A signed-in user. Keys are not accepted: a leaked key must not be able to issue others that outlive it.
 pub struct Session;
 
 impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for Session {

@@ -1,12 +1,12 @@
-//! The cookie that says who is signed in.
+//! The session cookie.
 
 use crate::{
     accounts::{sessions::SESSION_SECONDS, token::Token},
     base_url::BaseUrl,
 };
 
-/// The name of the session cookie. With the prefix, browsers take it over https only, and from nobody but this very host:
-/// not from another one of its domain (RFC 6265bis, 4.1.3.2).
+/// The name of the session cookie. Because of the prefix, browsers accept it over https only, and only from this exact
+/// host, not from others in its domain (RFC 6265bis, 4.1.3.2).
 fn cookie_name(base: &BaseUrl) -> &'static str {
     if base.is_https() { "__Host-session_token" } else { "session_token" }
 }
@@ -22,7 +22,7 @@ fn set_cookie(base: &BaseUrl, value: &str, max_age: i64) -> String {
     format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", cookie_name(base))
 }
 
-/// The session token in the cookies of a request: the values of its `cookie` headers.
+/// Finds the session token among the cookies of a request, given the values of its `cookie` headers.
 pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));
     let mut values = pairs.filter_map(|pair| pair.trim().strip_prefix(cookie_name(base))?.strip_prefix('='));
@@ -78,7 +78,7 @@ mod tests {
             token_in_cookies(&base("https://api.example.com"), [cookie.as_str()]).map(|found| found.hash())
         };
         assert_eq!(find("__Host-session_token"), Some(token.hash()));
-        // Another host of the domain can set these.
+        // Another host in the domain can set these.
         assert_eq!((find("session_token"), find("__Secure-session_token")), (None, None));
     }
 }

@@ -1,8 +1,8 @@
-//! What comes in and goes out: events and answers of API Gateway's HTTP API, payload version 2.0
+//! The events and responses of API Gateway's HTTP API, payload version 2.0
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html>).
 //!
-//! `lambda_http` has a conversion of its own. It panics at a `Host`, a query or a body that it cannot read (1.3), and
-//! builds a URL that nobody here needs.
+//! `lambda_http` has a conversion of its own, but it panics on a `Host`, query or body that it cannot read (1.3), and
+//! builds a URL that nothing here needs.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::{
@@ -17,8 +17,8 @@ use url::Url;
 use super::{Failure, Response};
 use crate::base_url::BaseUrl;
 
-/// An event as Lambda hands it over. One that cannot be read is no error of the invocation: whoever sent the request
-/// gets an answer that says so.
+/// An event as Lambda delivers it. An unreadable one does not fail the invocation: the sender of the request gets a
+/// response that says so.
 pub struct Event(Result<ApiGatewayV2httpRequest, serde_json::Error>);
 
 impl<'de> Deserialize<'de> for Event {
@@ -28,13 +28,13 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// A request, with as much of it as the routes use.
+/// A request: the parts of it that the routes use.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// Each as in a `cookie` header: one or more pairs with semicolons between them.
+    /// Each as in a `cookie` header: one or more pairs, separated by semicolons.
     pub(super) cookies: Vec<String>,
     pub(super) body: Vec<u8>,
     pub(super) source_ip: Option<String>,
@@ -42,7 +42,7 @@ pub(super) struct Request {
 }
 
 impl Event {
-    /// The request in it, if it is one by the rules of HTTP.
+    /// The request, if it is valid HTTP.
     pub(super) fn request(self) -> Result<Request, Failure> {
         let event = self.0.map_err(|_unreadable| Failure::Unreadable)?;
         let query = event.raw_query_string.unwrap_or_default();
@@ -75,19 +75,19 @@ impl Request {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The configured base URL, else the domain that the request came to. API Gateway puts only a domain there that is
-    /// mapped to this API, whatever the `Host` header says.
+    /// The configured base URL, or else the domain that the request came to. API Gateway only puts a domain there that
+    /// is mapped to this API, whatever the `Host` header says.
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {
         configured.cloned().unwrap_or_else(|| BaseUrl::of_domain(self.domain.as_deref().unwrap_or("localhost")))
     }
 }
 
-/// Whether `text` is what a `Host` header may be: a server must refuse another one with 400 (RFC 9112, 3.2).
+/// Whether `text` is a valid `Host` header: a server must refuse an invalid one with 400 (RFC 9112, 3.2).
 fn is_host(text: &str) -> bool {
     Url::parse(&format!("http://{text}")).is_ok_and(|url| url.username().is_empty() && url.path() == "/")
 }
 
-/// The answer, as API Gateway takes it: cookies apart from the other headers.
+/// The response in API Gateway's format, which keeps cookies apart from the other headers.
 pub(super) fn response(response: Response) -> ApiGatewayV2httpResponse {
     let (mut parts, body) = response.into_parts();
     let mut answer = ApiGatewayV2httpResponse::default();
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_taken_as_it_is() {
+    fn a_request_keeps_its_method_path_query_and_body() {
         let request = request(json!({"body": "aGk=", "isBase64Encoded": true})).expect("a request");
         assert_eq!((request.method, request.path.as_str()), (Method::POST, "/v1/webhooks/list"));
         assert_eq!((request.query.as_str(), request.body.as_slice()), ("a=b", b"hi".as_slice()));
     }
 
     #[test]
-    fn what_http_does_not_allow_cannot_be_read() {
+    fn invalid_http_is_refused() {
         for changes in [
             json!({"headers": {"host": "a b"}}),
             json!({"headers": {"host": "x:99999"}}),

@@ -1,5 +1,5 @@
-//! Reading the fields of an input. Every field is read before anything is refused, so the caller learns of all problems
-//! at once. The same reading, done without values, describes the fields.
+//! Reading the fields of an input. All fields are read before anything is refused, so that the caller learns of all
+//! issues at once. Run without values, the same code describes the fields.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
@@ -18,12 +18,12 @@ pub struct Fields {
     description: Option<super::openapi::FieldDescriptions>,
 }
 
-/// A field with an issue, which is noted in the [`Fields`] that it came from.
+/// A field with an issue. The issue itself is recorded in the [`Fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
 impl Fields {
-    /// The input that `read` makes of `values`.
+    /// Reads an input from `values`.
     pub(super) fn read<I>(
         values: Map<String, Value>,
         read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
@@ -48,17 +48,17 @@ impl Fields {
     ) -> super::openapi::FieldDescriptions {
         let description = Some(super::openapi::FieldDescriptions::new(std::mem::take(generator)));
         let mut fields = Self { values: Map::new(), issues: Vec::new(), description };
-        // Nothing has a value, so required fields are rejected; which ones were asked for is noted all the same.
+        // There are no values, so required fields are rejected, but every field that was asked for is recorded.
         let (Ok(_) | Err(Rejected)) = read(&mut fields);
         let mut description = fields.description.unwrap_or_default();
         *generator = std::mem::take(&mut description.generator);
         description
     }
 
-    /// A text that must be there.
+    /// Reads a required text.
     ///
     /// # Errors
-    /// It is missing, no text, or not what `parse` takes.
+    /// It is missing, not a string, or `parse` rejects it.
     pub fn text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -71,10 +71,10 @@ impl Fields {
         }
     }
 
-    /// A text that may be absent, but not `null`.
+    /// Reads a text that may be absent, but not `null`.
     ///
     /// # Errors
-    /// It is no text, or not what `parse` takes.
+    /// It is not a string, or `parse` rejects it.
     pub fn optional_text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -84,10 +84,10 @@ impl Fields {
         self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
     }
 
-    /// A text that may be absent (keep what is there) or `null` (clear it).
+    /// Reads a text that may be absent (keep the current value) or `null` (clear it).
     ///
     /// # Errors
-    /// It is neither `null` nor a text, or not what `parse` takes.
+    /// It is neither `null` nor a string, or `parse` rejects it.
     pub fn nullable_text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -101,10 +101,10 @@ impl Fields {
         }
     }
 
-    /// A boolean that may be absent, but not `null`.
+    /// Reads a boolean that may be absent, but not `null`.
     ///
     /// # Errors
-    /// It is no boolean.
+    /// It is not a boolean.
     pub fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
         self.note::<bool>(name, Presence::Optional);
         match self.values.remove(name) {
@@ -137,8 +137,8 @@ impl Fields {
         Rejected
     }
 
-    /// Notes a field for the description, where one is made.
-    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description has notes"))]
+    /// Records a field for the description, when one is being made.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     fn note<T: JsonSchema>(&mut self, _name: &'static str, _presence: Presence) {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -147,12 +147,12 @@ impl Fields {
     }
 }
 
-/// Whether a field has to be there.
+/// Whether a field is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Required,
     Optional,
-    /// It may be absent, and it may be `null`.
+    /// It may be absent or `null`.
     Nullable,
 }
 

@@ -1,5 +1,5 @@
-//! The description of the API in OpenAPI 3.1 (<https://spec.openapis.org/oas/v3.1.1.html>), from the routes themselves.
-//! Only the local runner and the tests build this in: a deployed function has none of it.
+//! The OpenAPI 3.1 description of the API (<https://spec.openapis.org/oas/v3.1.1.html>), generated from the routes.
+//! Only the local runner and the tests build this module: no deployed function contains it.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Fault, Function, RouteInfo, Takes, Wire, auth::Credential, fields::Presence, route::BoundRoute};
 
-/// What goes in and out of a route.
+/// The schemas of a route's input and output.
 pub struct Shapes {
     pub(super) input: FieldDescriptions,
-    /// None for a page.
+    /// `None` for a page.
     pub(super) output: Option<Schema>,
 }
 
@@ -39,7 +39,7 @@ impl FieldDescriptions {
         self.fields.iter().filter(|(_, presence, _)| *presence == Presence::Required).map(|(name, ..)| *name).collect()
     }
 
-    /// Fields that are not named here are ignored, so they are allowed.
+    /// Additional properties stay allowed: unknown fields are ignored.
     fn schema(&self) -> Value {
         let properties: Map<String, Value> =
             self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();
@@ -47,7 +47,7 @@ impl FieldDescriptions {
     }
 }
 
-/// The description of the API that `functions` serve. `webhooks` are the requests that we make to receivers.
+/// The description of the API that `functions` serve. `webhooks` are the requests that we send to receivers.
 pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str, webhooks: Value) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -87,7 +87,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
                 "session": {
                     "type": "apiKey", "in": "cookie", "name": "__Host-session_token",
                     "description": "The session cookie; `session_token` where the API is reached over plain http. A \
-                                    `POST` with a cookie needs an `Origin` header that is trusted.",
+                                    `POST` with a cookie needs a trusted `Origin` header.",
                 },
             },
         },
@@ -138,7 +138,7 @@ fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) ->
     operation
 }
 
-/// `webhooksCreate`, `getVerifyEmail`: the words of the path, with the method where the paths alone are not unique.
+/// `webhooksCreate`, `getVerifyEmail`: the words of the path, with the method where paths alone are not unique.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let words = info.path.split(['/', '-']).filter(|word| !matches!(*word, "" | "v1" | "api"));
     let mut id = match wire {
@@ -183,7 +183,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes) -> Value {
         (None, takes) => {
             add(200, page("A page."));
             if takes == Takes::Form {
-                add(303, json!({ "description": "Done: on to the `callbackURL`, where that is trusted." }));
+                add(303, json!({ "description": "Done: redirects to the `callbackURL`, if that is trusted." }));
             }
         }
     }
@@ -203,7 +203,7 @@ fn page(description: &str) -> Value {
     json!({ "description": description, "content": { "text/html": { "schema": { "type": "string" } } } })
 }
 
-/// Status, code and, for a conflict, reason of every way in which a route may refuse.
+/// Status, code and, for a conflict, reason of every error that a route can return.
 fn errors(info: &RouteInfo, wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'static str>)>> {
     let plain = wire == Wire::Plain;
     let mut errors: BTreeMap<u16, Vec<(String, Option<&'static str>)>> = BTreeMap::new();
@@ -238,18 +238,18 @@ fn describe(status: u16, codes: &[&str], reasons: &[&str]) -> String {
         400 => "The request is malformed, or the issues say what is wrong with its fields.",
         401 => "The credential is missing or not valid.",
         403 => "The caller may not do this.",
-        404 => "There is no such thing, or it is another tenant's.",
-        409 => "What is stored contradicts the request.",
+        404 => "It does not exist, or it belongs to another tenant.",
+        409 => "The request conflicts with what is stored.",
         413 => "The body has more than 64 KiB.",
-        429 => "Too many attempts; `Retry-After` has the seconds to wait.",
+        429 => "Too many attempts; `Retry-After` gives the seconds to wait.",
         503 => "Contention or throttling that outlasted the retries: try again.",
-        _ => "A failure of ours; the cause is in the log.",
+        _ => "An internal error; the cause is in the log.",
     };
     let names = if reasons.is_empty() { codes } else { reasons };
     format!("{why} {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
 }
 
-/// An error as it goes over the wire.
+/// The schema of an error response.
 fn error_schema(wire: Wire, status: u16, codes: &[&str], reasons: &[&str]) -> Value {
     let text = json!({ "type": "string" });
     let issues = json!({ "type": "array", "items": {
@@ -298,7 +298,7 @@ fn error_schema(wire: Wire, status: u16, codes: &[&str], reasons: &[&str]) -> Va
     }
 }
 
-/// Gives every body of JSON an example, made of the examples of its parts.
+/// Adds an example to every JSON body, composed of the examples of its parts.
 fn add_examples(document: &mut Value) {
     let schemas = document["components"]["schemas"].clone();
     let Some(paths) = document["paths"].as_object_mut() else { return };
@@ -321,7 +321,7 @@ fn add_example(content: &mut Value, schemas: &Value) {
     }
 }
 
-/// The first thing that a schema allows and that says something.
+/// An example of `schema`: the first alternative that has a meaningful value.
 fn example(schema: &Value, schemas: &Value) -> Value {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return example(&schemas[name], schemas);

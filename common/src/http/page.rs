@@ -1,4 +1,4 @@
-//! Pages for people.
+//! HTML pages for people.
 
 use std::borrow::Cow;
 
@@ -7,32 +7,32 @@ use lambda_http::http::{HeaderValue, StatusCode, header};
 
 use super::Response;
 
-/// A page that shows a person how something went.
+/// A page that tells a person how something went.
 pub struct Page {
-    /// Whether it went well: 200, else 400.
+    /// Whether it succeeded: status 200, else 400.
     pub good: bool,
-    /// What it says first.
+    /// The heading.
     pub title: &'static str,
-    /// What it says then.
+    /// The paragraph below it.
     pub text: Cow<'static, str>,
-    /// A command to copy, if there is one.
+    /// A command to copy, if any.
     pub command: Option<String>,
-    /// A button to press, if there is one.
+    /// A button to press, if any.
     pub form: Option<Form>,
 }
 
 /// A button that posts hidden fields to the page's own path.
 pub struct Form {
-    /// What the button says.
+    /// The label of the button.
     pub button: &'static str,
-    /// Names and values.
+    /// Names and values of the hidden fields.
     pub fields: Vec<(&'static str, String)>,
-    /// Where the answer may redirect to, beside our own origin: browsers check that too.
+    /// Where the response may redirect to, other than our own origin: browsers check redirects of forms too.
     pub redirects_to: Option<String>,
 }
 
-/// Not in a frame, no guessing of types, and the address (with its token) named to nobody else. It is named to us: a
-/// browser that withholds it sends `Origin: null` with a form.
+/// No framing, no content sniffing, and no referrer for other sites, since the address contains a token. Our own site
+/// does get it: a browser that withholds the referrer sends `Origin: null` with a form.
 const PAGE_HEADERS: [(header::HeaderName, &str); 3] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::REFERRER_POLICY, "same-origin"),
@@ -62,7 +62,7 @@ impl Page {
         response
     }
 
-    /// No script, nothing from elsewhere, and forms only where the page has one.
+    /// No scripts, nothing from other sites, and forms only if the page has one.
     fn content_security_policy(&self) -> String {
         let form_action = match &self.form {
             None => "'none'".to_owned(),
@@ -77,7 +77,7 @@ impl Page {
 }
 
 impl Form {
-    /// Without an `action` it would post to the address of the page, query and all.
+    /// Without an `action`, the form would post to the address of the page, query included.
     fn html(&self) -> String {
         let field = |(name, value): &(&str, String)| {
             format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">\n", encode_safe(value))
@@ -87,7 +87,7 @@ impl Form {
     }
 }
 
-/// Readable on a phone, by day and by night.
+/// Readable on a phone, in light and dark mode.
 const STYLE: &str = "\
 :root { color-scheme: light dark; }
 body { font: 1.125rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 20vh auto 0; padding: 0 1.5rem 3rem;

@@ -1,4 +1,4 @@
-//! What a handler answers.
+//! What handlers return.
 
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
@@ -8,32 +8,32 @@ use url::Url;
 use super::{Page, Response, Result, Wire};
 use crate::error::Error;
 
-/// An answer, before it gets the headers that every answer has.
+/// A response, before the headers that every response has.
 pub enum Reply {
     /// 200 and JSON, with these `Set-Cookie` values.
     Json {
-        /// The JSON.
+        /// The JSON text.
         body: String,
-        /// The cookies.
+        /// The `Set-Cookie` values.
         cookies: Vec<String>,
     },
-    /// A page, for a browser.
+    /// An HTML page.
     Page(Page),
-    /// 303 to this URL: what it answers is to be fetched with `GET`.
+    /// 303 to this URL, which the browser fetches with `GET`.
     Redirect(Url),
-    /// 204, to a browser that asks what it may do: API Gateway adds the headers that say it.
+    /// 204 to a CORS preflight: API Gateway adds the headers that answer it.
     Preflight,
 }
 
-/// What a handler returns: anything that can be written as JSON, or a page.
+/// What a handler can return: anything that serialises to JSON, or a page.
 pub trait Output: Send {
-    /// The answer.
+    /// Converts it to a response.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be serialised.
     fn reply(self, wire: Wire) -> Result<Reply>;
 
-    /// The JSON Schema of the answer; none for a page.
+    /// The JSON Schema of the response; `None` for a page.
     #[cfg(feature = "openapi")]
     fn schema(generator: &mut schemars::SchemaGenerator) -> Option<schemars::Schema>;
 }
@@ -49,9 +49,9 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
     }
 }
 
-/// JSON, and cookies that go out with it.
+/// JSON, and cookies to set with it.
 pub struct WithCookies<T> {
-    /// What is written as JSON.
+    /// The value to serialise.
     pub body: T,
     /// The `Set-Cookie` values.
     pub cookies: Vec<String>,
@@ -79,7 +79,7 @@ impl Output for Page {
     }
 }
 
-/// For a handler that answers a page or a redirect.
+/// For handlers that return a page or a redirect.
 impl Output for Reply {
     fn reply(self, _: Wire) -> Result<Reply> {
         Ok(self)
@@ -104,7 +104,7 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
     .map_err(Error::internal("writing the answer"))
 }
 
-/// The answer of a route that has nothing to report but that it is done.
+/// A plain confirmation, for routes with nothing else to return.
 #[derive(Serialize, JsonSchema)]
 pub struct Done {
     success: bool,
@@ -112,7 +112,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Says `message`.
+    /// Confirms success with `message`.
     #[must_use]
     pub fn new(message: &'static str) -> Self {
         Self { success: true, message }

@@ -1,5 +1,5 @@
-//! A route is one value: where it is, who may call it, what it takes, what it does and how it may refuse. The router, the
-//! log line, the description and the checks against the template all come from it.
+//! A route is one value: its method and path, who may call it, its input, its handler, and the errors it can return.
+//! The router, the log line, the description and the checks against the template all come from it.
 
 use std::sync::Arc;
 
@@ -30,67 +30,67 @@ type Handler<A> = Box<dyn Fn(Arc<A>, Call<()>, Wire) -> BoxFuture<'static, Outco
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut schemars::SchemaGenerator) -> super::openapi::Shapes + Send + Sync>;
 
-/// What there is to know of a route before anybody calls it.
+/// What is known about a route without calling it.
 #[derive(Debug)]
 pub struct RouteInfo {
-    /// `GET` or `POST`. Whatever changes something is a `POST`.
+    /// `GET` or `POST`. Everything that changes state is a `POST`.
     pub method: Method,
-    /// The whole path.
+    /// The full path.
     pub path: &'static str,
-    /// What a caller may show.
+    /// The credentials it accepts.
     pub credentials: &'static [Credential],
-    /// Where the input is.
+    /// Where its input comes from.
     pub takes: Takes,
-    /// What it does, in a sentence.
+    /// What it does, in one sentence.
     pub summary: &'static str,
-    /// How it may refuse, beside what every route of its kind may answer.
+    /// The errors it can return, beyond those of every route of its kind.
     pub faults: &'static [Fault],
 }
 
-/// Where a route finds its input.
+/// Where a route's input comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// In the query.
+    /// The query string.
     Query,
-    /// In a JSON body.
+    /// A JSON body.
     Json,
-    /// In the body, as a browser sends a form.
+    /// A URL-encoded body, as browsers send forms.
     Form,
 }
 
-/// A refusal that only some routes know.
+/// An error that only some routes return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// 401: email and password do not belong together.
+    /// 401: the email or the password is wrong.
     WrongPassword,
     /// 403: the email is not verified yet.
     EmailNotVerified,
-    /// 403: only an owner may.
+    /// 403: only owners may do this.
     OwnersOnly,
     /// 404: what the request names does not exist.
     NotFound,
     /// 409, with this reason.
     Conflict(&'static str),
-    /// 429: too often.
+    /// 429: too many attempts.
     TooMany,
 }
 
-/// A request on its way to a handler, and who sent it.
+/// A request on its way to a handler, with its caller.
 pub struct Call<C> {
-    /// Who calls.
+    /// The caller, as identified by the route's [`Access`].
     pub caller: C,
-    /// Where the API is reached.
+    /// The public address of the API.
     pub base: BaseUrl,
-    /// Where the call comes from, as API Gateway saw it: anybody can say anything in `X-Forwarded-For`.
+    /// Where the call comes from, as API Gateway saw it: `X-Forwarded-For` can be forged.
     pub client: ClientAddress,
     origins: Arc<Origins>,
     request: Request,
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(super) struct Outcome {
     pub(super) reply: Result<Reply, Failure>,
-    /// Whose data it was about.
+    /// The tenant whose data it concerned.
     pub(super) tenant: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl<E: Into<Failure>> From<E> for Outcome {
     }
 }
 
-/// A route together with its app.
+/// A route bound to its app.
 pub(super) struct BoundRoute {
     pub(super) info: RouteInfo,
     pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Outcome> + Send + Sync>,
@@ -109,7 +109,7 @@ pub(super) struct BoundRoute {
 }
 
 impl<A: Send + Sync + 'static> Route<A> {
-    /// A `POST` that takes JSON.
+    /// A `POST` with a JSON body.
     pub fn post<C, I, O, F>(
         path: &'static str,
         access: C,
@@ -125,7 +125,7 @@ impl<A: Send + Sync + 'static> Route<A> {
         Self::new((Method::POST, Takes::Json, path), access, input, handle)
     }
 
-    /// A `POST` that takes a form.
+    /// A `POST` with a form.
     pub fn post_form<C, I, O, F>(
         path: &'static str,
         access: C,
@@ -198,14 +198,14 @@ impl<A: Send + Sync + 'static> Route<A> {
         }
     }
 
-    /// What it does, in a sentence.
+    /// Adds the summary, one sentence.
     #[must_use]
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.info.summary = summary;
         self
     }
 
-    /// How it may refuse.
+    /// Adds the errors that it can return.
     #[must_use]
     pub fn faults(mut self, faults: &'static [Fault]) -> Self {
         self.info.faults = faults;
@@ -246,9 +246,9 @@ impl Call<()> {
         }
     }
 
-    /// Refuses a call from a page that is not ours, which would act with what the browser knows (cross-site request
-    /// forgery) or sign the browser in to somebody else's account (login CSRF). A browser names the origin of every
-    /// such call. A call without one comes from no browser, unless it has a cookie.
+    /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
+    /// forgery) or sign the browser in to somebody else's account (login CSRF). Browsers send the origin with every
+    /// such call. A call without one does not come from a browser, unless it has a cookie.
     fn check_origin(&self) -> Result<()> {
         let origin = self.request.headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
         let trusted = match origin {
@@ -260,7 +260,7 @@ impl Call<()> {
 }
 
 impl<C> Call<C> {
-    /// The session token in the cookie, if there is one.
+    /// The session token in the cookie, if any.
     #[must_use]
     pub fn session(&self) -> Option<Token> {
         token_in_cookies(&self.base, self.request.cookies.iter().map(String::as_str))
@@ -272,14 +272,14 @@ impl<C> Call<C> {
         self.request.header(name)
     }
 
-    /// `url` as it was understood, if it is of our origin or of a trusted one.
+    /// `url`, parsed, if its origin is ours or trusted.
     #[must_use]
     pub fn trusted_url(&self, url: &str) -> Option<Url> {
         self.origins.trusted_url(&self.base, url)
     }
 }
 
-/// The parameters of a query or a form; of those with one name the first.
+/// The parameters of a query or form; of duplicates, the first.
 fn parameters(encoded: &[u8]) -> Map<String, Value> {
     let mut parameters = Map::new();
     for (name, value) in form_urlencoded::parse(encoded) {

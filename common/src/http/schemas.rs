@@ -1,4 +1,4 @@
-//! What the domain's values look like as JSON. Only the description of the API uses it.
+//! The JSON schemas of the domain's values, for the description of the API only.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What both sign-ups answer.
+//! The response of both sign-up routes.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub struct SignedUp {
     email_verified: bool,
 }
 
-/// Sends the verification mail and answers.
+/// Sends the verification mail and builds the response.
 pub async fn welcome(mailer: &Mailer, base: &BaseUrl, new: NewUser, organization_slug: Slug) -> WithCookies<SignedUp> {
     let NewUser { user, session_token, verification_token, .. } = new;
     let mail = verification_mail(base, &user.name, &verification_token);

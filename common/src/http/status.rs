@@ -1,20 +1,20 @@
-//! What a failure is called over HTTP.
+//! How failures map to HTTP.
 
 use lambda_http::http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::error::{Conflict, Error, Refusal};
 
-/// A failure as HTTP knows it: the domain's, or one that only HTTP can have.
+/// A failure, of the domain or of HTTP itself.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something that the domain says.
+    /// An error of the domain.
     Domain(Error),
-    /// A request that HTTP does not allow.
+    /// A request that is not valid HTTP.
     Unreadable,
-    /// A method that no route has.
+    /// No route at this path has this method.
     Method,
-    /// A body that is too long.
+    /// The body is too large.
     TooLarge,
 }
 
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// The `code`, as oRPC names it.
+    /// The error's `code`, with the names that oRPC uses.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Unreadable => "BAD_REQUEST",
@@ -93,7 +93,7 @@ impl Failure {
         }
     }
 
-    /// The `data`, where it says something.
+    /// The `data`, if there is any.
     pub(super) fn data(&self) -> Option<Value> {
         match self {
             Self::Domain(Error::Invalid(issues)) => Some(json!({ "issues": issues })),
@@ -103,7 +103,7 @@ impl Failure {
     }
 }
 
-/// The code of the command-line flow, which says more than the status where that has many reasons.
+/// The code in the command-line flow, more specific than the status where one status has many causes.
 pub(super) fn flow_code(failure: &Failure) -> String {
     match failure {
         Failure::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
@@ -114,7 +114,7 @@ pub(super) fn flow_code(failure: &Failure) -> String {
     }
 }
 
-/// The message of the command-line flow, whose clients print nothing else: it names the first issue.
+/// The message in the command-line flow. Its clients print nothing else, so it includes the first issue.
 pub(super) fn flow_message(failure: &Failure) -> String {
     match failure {
         Failure::Domain(Error::Malformed) => "The body must be a JSON object".to_owned(),

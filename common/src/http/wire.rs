@@ -1,4 +1,4 @@
-//! The two forms that JSON takes on its way in and out.
+//! The two JSON formats of requests and responses.
 
 use serde_json::{Map, Value, json};
 
@@ -13,18 +13,18 @@ use crate::{
     issue::{Issue, IssueCode},
 };
 
-/// How the routes of a function speak.
+/// The format that the routes of a function use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// `{"json": {...}}` in and out, the JSON half of oRPC's "RPC protocol"
+    /// `{"json": {...}}` both ways, the JSON part of oRPC's "RPC protocol"
     /// (<https://orpc.unnoq.com/docs/advanced/rpc-protocol>): the routes under `/v1`.
     Envelope,
-    /// JSON as it is, forms and pages: the routes under `/api/auth`.
+    /// Plain JSON, forms and pages: the routes under `/api/auth`.
     Plain,
 }
 
 impl Wire {
-    /// The fields in a JSON body. An empty body means none, and so does a client's "undefined", `null`.
+    /// The fields in a JSON body. An empty body has none, and so has `null`, which is how some clients send `undefined`.
     pub(super) fn fields(self, body: &[u8]) -> Result<Map<String, Value>> {
         if body.is_empty() {
             return Ok(Map::new());
@@ -46,7 +46,7 @@ impl Wire {
         }
     }
 
-    /// The answer that reports a failure.
+    /// The response for a failure.
     pub(super) fn refusal(self, failure: &Failure) -> Response {
         let body = match self {
             Self::Envelope => json!({ "json": error(failure) }),
@@ -56,7 +56,7 @@ impl Wire {
     }
 }
 
-/// Checks the size before anything is parsed, or anybody is looked up.
+/// Checks the size before anything is parsed and anybody is looked up.
 pub(super) fn check_size(request: &Request) -> Result<(), Failure> {
     if request.body.len() > MAX_BODY_BYTES { Err(Failure::TooLarge) } else { Ok(()) }
 }
@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_means_no_fields() {
+    fn an_empty_body_has_no_fields() {
         for body in ["", "{}", r#"{"json":{}}"#, r#"{"json":null}"#, r#"{"meta":[]}"#, r#" {"json":{},"meta":1} "#] {
             assert!(Wire::Envelope.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
         }
     }
 
     #[test]
-    fn what_is_not_the_envelope_is_malformed() {
+    fn a_body_that_is_not_the_envelope_is_malformed() {
         let deep = format!("{}1{}", "[".repeat(30_000), "]".repeat(30_000));
         let deep_inside = format!(r#"{{"json":{deep}}}"#);
         let bodies: [&[u8]; 8] =

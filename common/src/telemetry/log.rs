@@ -1,4 +1,4 @@
-//! The log of a function: one JSON object a line on standard output, where Lambda takes it to CloudWatch.
+//! The log of a function: one JSON object per line on standard output, which Lambda forwards to CloudWatch.
 
 use std::{fmt, io, panic};
 
@@ -19,16 +19,16 @@ use tracing_subscriber::{
 
 use crate::{config::Env, telemetry::metrics, timestamp::Timestamp};
 
-/// Starts logging, panics too. The level is in `AWS_LAMBDA_LOG_LEVEL`, as Lambda's own logging controls set it; without it,
-/// `INFO`.
+/// Sets up logging, including of panics. The level comes from `AWS_LAMBDA_LOG_LEVEL`, which Lambda's logging controls
+/// set, and defaults to `INFO`.
 pub fn init(env: &Env) {
     let level = env.optional("AWS_LAMBDA_LOG_LEVEL").and_then(|level| level.parse().ok());
     subscriber(level.unwrap_or(LevelFilter::INFO), io::stdout).init();
     panic::set_hook(Box::new(|panic| tracing::error!(%panic, "panic")));
 }
 
-/// What writes the log to `writer`. A `level` below `INFO` is for our own code: what the libraries tell there
-/// has whole requests in it, secrets included.
+/// A subscriber that writes the log to `writer`. A `level` below `INFO` only applies to our own code: what the
+/// libraries log there includes whole requests, secrets and all.
 pub fn subscriber<W>(level: LevelFilter, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -37,13 +37,13 @@ where
     tracing_subscriber::registry().with(level).with(filter_fn(is_harmless)).with(lines)
 }
 
-/// No span is written, so none is recorded: the libraries open several in each call of AWS.
+/// Spans are never written, so none are recorded: the libraries open several in each AWS call.
 fn is_harmless(metadata: &Metadata<'_>) -> bool {
     let ours = ["common", "auth_", "webhooks_"].iter().any(|name| metadata.target().starts_with(name));
     metadata.is_event() && (ours || *metadata.level() <= Level::INFO)
 }
 
-/// Writes an event as one object. It is serialised at once: piece by piece, as the subscriber's own format does it, it
+/// Writes an event as one JSON object, serialised in one go: doing it piece by piece, like the subscriber's own format,
 /// takes twice as long.
 struct Lines;
 
@@ -64,7 +64,7 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
         if metadata.target() == metrics::TARGET {
-            // CloudWatch takes a metric from a line that is its JSON alone.
+            // CloudWatch recognises a metric only in a line that is nothing but its JSON.
             let mut message = Message(String::new());
             event.record(&mut message);
             return writeln!(writer, "{}", message.0);

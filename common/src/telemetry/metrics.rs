@@ -1,5 +1,5 @@
-//! CloudWatch metrics in embedded metric format: log lines that CloudWatch turns into metrics, so that counting
-//! costs no call.
+//! CloudWatch metrics in embedded metric format: log lines that CloudWatch turns into metrics, so that counting needs
+//! no API call.
 //!
 //! <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>
 
@@ -9,16 +9,16 @@ use crate::timestamp::Timestamp;
 
 /// The namespace of all our metrics.
 pub const NAMESPACE: &str = "Webhooks";
-/// The target of the events that carry a metric. [`crate::log`] writes their message as it is.
+/// The target of events that carry a metric. [`crate::telemetry::log`] writes their message verbatim.
 pub const TARGET: &str = "emf";
 
-/// The values that one document may have of one metric.
+/// How many values of one metric a document may have.
 const MAX_VALUES: usize = 100;
 
-/// Values of one metric.
+/// The values of one metric.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// Its name.
+    /// The metric's name.
     pub name: &'static str,
     /// Its unit, as CloudWatch names it: `Count`, `Milliseconds`.
     pub unit: &'static str,
@@ -26,12 +26,12 @@ pub struct Metric {
     pub values: Vec<f64>,
 }
 
-/// Counts one of `name`.
+/// Adds one to the metric `name`.
 pub fn count(name: &'static str) {
     emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
 }
 
-/// Emits `metrics`, in total and, if there are `dimensions`, also by those.
+/// Emits `metrics` as totals and, if there are `dimensions`, also by those.
 pub fn emit(metrics: &[Metric], dimensions: &[(&'static str, &str)]) {
     let now = Timestamp::now().as_millisecond();
     for line in documents(metrics, dimensions, now) {
@@ -39,7 +39,7 @@ pub fn emit(metrics: &[Metric], dimensions: &[(&'static str, &str)]) {
     }
 }
 
-/// As many documents as the longest metric needs.
+/// Splits the values over as many documents as the longest metric needs.
 fn documents(metrics: &[Metric], dimensions: &[(&'static str, &str)], now_ms: i64) -> Vec<Value> {
     let longest = metrics.iter().map(|metric| metric.values.len()).max().unwrap_or_default();
     (0..longest.div_ceil(MAX_VALUES)).map(|part| document(metrics, part, dimensions, now_ms)).collect()

@@ -1,7 +1,7 @@
-//! Where a delivery may go: the guard against server-side request forgery.
+//! Where deliveries may go: the guard against server-side request forgery.
 //!
-//! One policy, asked twice: when an endpoint is stored (a literal address is refused at once) and for every
-//! address that is about to be dialled, literal or resolved.
+//! One policy, applied twice: when an endpoint is stored (a literal address is refused at once), and to every address
+//! before it is dialled, literal or resolved.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use url::{Host, Url};
 
 use crate::config::{ConfigError, Env};
 
-/// What the deployment lets through beside TLS to the public internet.
+/// What the deployment allows beyond TLS to the public internet.
 #[derive(Clone, Debug, Default)]
 pub struct DestinationPolicy {
     allow_http: bool,
@@ -23,7 +23,7 @@ pub struct DestinationPolicy {
 /// Why a destination is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Plain http, where only TLS is allowed.
+    /// Plain http, where only https is allowed.
     PlainHttp,
     /// An address that is not on the public internet.
     NotPublic,
@@ -41,13 +41,13 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl DestinationPolicy {
-    /// A policy that lets the ranges `allowed` through, and plain http if `allow_http`.
+    /// Allows the ranges `allowed`, and plain http if `allow_http`.
     #[must_use]
     pub fn new(allow_http: bool, allowed: Vec<IpNet>) -> Self {
         Self { allow_http, allowed }
     }
 
-    /// The policy in `ALLOW_HTTP_DESTINATIONS` and `ALLOWED_DESTINATIONS`.
+    /// Reads the policy from `ALLOW_HTTP_DESTINATIONS` and `ALLOWED_DESTINATIONS`.
     ///
     /// # Errors
     /// A variable is missing or does not parse.
@@ -55,9 +55,9 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// Everything against a URL that it alone can tell: its scheme, and its host where that is an address. The URL
-    /// parser has already turned every spelling of an address (decimal, octal, hexadecimal, short,
-    /// percent-encoded, full-width digits) into that address (WHATWG URL, "host parsing").
+    /// Everything wrong with a URL that can be seen from it alone: its scheme, and its host if that is an address. The
+    /// URL parser has already turned every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded,
+    /// full-width digits) into that address (WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
         let address = match url.host() {
@@ -81,14 +81,14 @@ impl DestinationPolicy {
     }
 }
 
-/// RFC 6761, section 6.3: these names are the loopback address, whatever a resolver says.
+/// RFC 6761, section 6.3: these names mean the loopback address, whatever a resolver says.
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The IPv4 address that is really reached through an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address, else
-/// the address itself. The other forms that embed one (compatible, 6to4, Teredo) are refused whole.
+/// The IPv4 address that an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address really reaches, else the address itself.
+/// The other forms that embed one (compatible, 6to4, Teredo) are refused altogether.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -115,8 +115,8 @@ const fn v6(a: u16, b: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// The IANA IPv4 special-purpose address registry (RFC 6890 and its updates), multicast and reserved space, and
-/// the addresses at which clouds serve metadata and platform services outside those ranges.
+/// The IANA IPv4 special-purpose address registry (RFC 6890 and its updates), multicast and reserved space, and the
+/// addresses outside those ranges at which clouds serve metadata and platform services.
 const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
     v4(0, 0, 0, 0, 8),
     v4(10, 0, 0, 0, 8),
@@ -124,7 +124,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
     v4(100, 100, 100, 200, 32), // Alibaba Cloud's metadata service
     v4(127, 0, 0, 0, 8),
     v4(168, 63, 129, 16, 32), // Azure's platform service
-    v4(169, 254, 0, 0, 16),   // link-local, the metadata service of AWS and most others
+    v4(169, 254, 0, 0, 16),   // link-local, with the metadata service of AWS and most others
     v4(172, 16, 0, 0, 12),
     v4(192, 0, 0, 0, 24),
     v4(192, 0, 2, 0, 24),
@@ -140,10 +140,10 @@ const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
     v4(240, 0, 0, 0, 4),
 ];
 
-/// The only IPv6 space that is handed out for the public internet (IANA IPv6 address space registry).
+/// The only IPv6 space allocated for the public internet (IANA IPv6 address space registry).
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-/// Inside it: protocol assignments with Teredo, documentation, 6to4, documentation again.
+/// Within it: protocol assignments with Teredo, documentation, 6to4, documentation again.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
         EndpointUrl::parse_permitted(url, policy).is_ok()
     }
 
-    /// The hosts of section 7 of the contract, in every spelling that somebody might hope to get through.
+    /// Hosts that must be refused, in every spelling that an attacker might try.
     const HOSTILE: &[&str] = &[
         // Each range of the registry, at its edges.
         "0.0.0.0",
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_the_host_gains_nothing() {
+    fn urls_that_hide_the_host_are_refused() {
         let policy = DestinationPolicy::default();
         for url in [
             "https://example.com@127.0.0.1/",

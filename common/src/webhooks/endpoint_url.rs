@@ -9,8 +9,8 @@ use crate::{issue::Problem, webhooks::destination::DestinationPolicy};
 
 const MAX_LENGTH: usize = 2048;
 
-/// An absolute http or https URL with a host, at most 2048 characters, without user info and fragment. Whether
-/// the deployment lets anything be sent there is for a [`DestinationPolicy`] to say.
+/// An absolute http or https URL with a host, at most 2048 characters, without user info or fragment. Whether the
+/// deployment allows sending there is up to the [`DestinationPolicy`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl {
     given: String,
@@ -18,7 +18,7 @@ pub struct EndpointUrl {
 }
 
 impl EndpointUrl {
-    /// Parses a URL that is to be delivered to, wherever it leads.
+    /// Parses a URL to deliver to, without applying a policy.
     ///
     /// # Errors
     /// Every rule that `text` breaks.
@@ -26,7 +26,7 @@ impl EndpointUrl {
         Self::parse_and(text, |_| Vec::new())
     }
 
-    /// Parses a URL that is to be stored, and refuses at once what `policy` would refuse at every delivery.
+    /// Parses a URL to store, and refuses at once what `policy` would refuse at every delivery.
     ///
     /// # Errors
     /// Every rule that `text` breaks.
@@ -36,9 +36,9 @@ impl EndpointUrl {
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
-        // The parser drops these silently; what is stored must be what is dialled.
+        // The parser silently drops these, but the stored URL must be the one that is dialled.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            problems.push(Problem::format("Must not contain blanks or control characters"));
+            problems.push(Problem::format("Must not contain whitespace or control characters"));
         }
         let Some(url) = Url::parse(text).ok().filter(is_requestable) else {
             problems.push(Problem::format("Must be an absolute https URL"));
@@ -54,32 +54,32 @@ impl EndpointUrl {
         if problems.is_empty() { Ok(Self { given: text.to_owned(), url }) } else { Err(problems) }
     }
 
-    /// The text, as it was given.
+    /// The text as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.given
     }
 
-    /// The URL that is requested.
+    /// The parsed URL, which is the one requested.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 }
 
-/// Whether a request can be made of it: the URL standard allows characters in a host that HTTP does not.
+/// Whether HTTP can request it: the URL standard allows characters in a host that HTTP does not.
 fn is_requestable(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host() && url.as_str().parse::<Uri>().is_ok()
 }
 
-/// The parser drops an empty user name, so its `@` is looked for too.
+/// The parser drops an empty user name, so this also looks for its `@`.
 fn has_user_info(text: &str, url: &Url) -> bool {
     let authority = text.split(['/', '\\']).find(|part| !part.is_empty() && !part.ends_with(':'));
     let at = authority.and_then(|part| part.split(['?', '#']).next()).is_some_and(|part| part.contains('@'));
     at || !url.username().is_empty() || url.password().is_some()
 }
 
-/// A query often holds a secret, so only the origin is printed.
+/// A query often contains a secret, so only the origin is printed.
 impl fmt::Debug for EndpointUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EndpointUrl({})", self.url.origin().ascii_serialization())
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_an_endpoint_url_is_refused() {
+    fn invalid_endpoint_urls_are_refused() {
         let long = format!("https://example.com/{}", "a".repeat(2048));
         for text in [
             "",
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_that_a_url_breaks_is_told() {
+    fn every_rule_that_a_url_breaks_is_reported() {
         let default = DestinationPolicy::default();
         assert_eq!(EndpointUrl::parse_permitted("http://user@10.0.0.1/#x", &default).expect_err("four rules").len(), 4);
         assert_eq!(EndpointUrl::parse("https://user:pass@example.com/ #a").expect_err("three rules").len(), 3);

@@ -22,61 +22,61 @@ use crate::{
     webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
 };
 
-/// Where a tenant wants its events: an endpoint as it is created.
+/// A new endpoint, where a tenant receives its events.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// Which one; ids grow with time, so their order is the order of creation.
+    /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
     /// Where to deliver.
     pub url: EndpointUrl,
-    /// What to sign with.
+    /// The secret to sign deliveries with.
     pub signing_secret: SigningSecret,
-    /// What the tenant says about it.
+    /// The tenant's own note.
     pub description: Option<Description>,
-    /// Whether events go there.
-    pub active: bool,
-    /// When.
-    pub created_at: Timestamp,
-}
-
-/// An endpoint as its tenant sees it. The secret is not even read for it.
-#[derive(Debug)]
-pub struct EndpointView {
-    /// Which one.
-    pub id: EndpointId,
-    /// Where to deliver: the text as it is stored, so that its owner sees one that is broken.
-    pub url: String,
-    /// What the tenant says about it.
-    pub description: Option<Description>,
-    /// Whether events go there.
+    /// Whether events are delivered to it.
     pub active: bool,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it was changed.
+}
+
+/// An endpoint as its tenant sees it. Its secret is not even read.
+#[derive(Debug)]
+pub struct EndpointView {
+    /// The endpoint's id; ids sort by creation time.
+    pub id: EndpointId,
+    /// Where to deliver: the stored text, so that the owner can see a broken one too.
+    pub url: String,
+    /// The tenant's own note.
+    pub description: Option<Description>,
+    /// Whether events are delivered to it.
+    pub active: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was last changed.
     pub updated_at: Timestamp,
 }
 
-/// An active endpoint, as much of it as a delivery needs.
+/// An active endpoint, reduced to what a delivery needs.
 #[derive(Debug)]
 pub struct Receiver {
-    /// Which one.
+    /// The endpoint's id.
     pub id: EndpointId,
     /// Where to deliver.
     pub url: EndpointUrl,
-    /// What to sign with.
+    /// The secret to sign deliveries with.
     pub signing_secret: SigningSecret,
 }
 
-/// What to change of an endpoint; `None` leaves a field as it is.
+/// A change to an endpoint; `None` leaves a field unchanged.
 #[derive(Debug, Default)]
 pub struct Change {
     /// The new URL.
     pub url: Option<EndpointUrl>,
-    /// The new secret.
+    /// The new signing secret.
     pub signing_secret: Option<SigningSecret>,
     /// The new description.
     pub description: Patch<Description>,
-    /// Whether events go there from now on.
+    /// Whether to deliver events to it.
     pub active: Option<bool>,
 }
 
@@ -86,21 +86,21 @@ impl Change {
     }
 }
 
-/// The table of endpoints. Beside its endpoints each tenant has one item that counts them: the limit must hold
-/// under concurrent creates, and DynamoDB can only check a condition on an item, not on a number of items.
+/// The table of endpoints. Each tenant also has one item that counts its endpoints: the limit must hold under
+/// concurrent creates, and a DynamoDB condition can check an item, but not count items.
 #[derive(Clone)]
 pub struct Endpoints {
     dynamodb: Client,
     table: String,
 }
 
-/// The most endpoints that a deployment may let a tenant have. Lambda takes an answer of 6,291,556 bytes at most, and the
-/// list stands in it as JSON inside a JSON string. There an entry has up to 11,898 bytes: a URL of 2,048 characters of four
-/// bytes each, a description of 500 of seven (a control character, escaped twice), and 206 for the rest. 528 of them fit.
+/// The largest endpoint limit a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains the
+/// list as JSON inside a JSON string. There an entry takes up to 11,898 bytes: a URL of 2,048 characters of four bytes
+/// each, a description of 500 of seven (a control character, escaped twice), and 206 for the rest. 528 of them fit.
 pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
-/// What is read for a [`Receiver`]. "url" is a reserved word of DynamoDB's expressions.
+/// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret";
 const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found");
 
@@ -130,7 +130,7 @@ impl Endpoints {
             .await
     }
 
-    /// All endpoints of `tenant`, oldest first, as they stand at this moment.
+    /// All endpoints of `tenant`, oldest first, read consistently.
     ///
     /// # Errors
     /// The read fails.
@@ -140,7 +140,7 @@ impl Endpoints {
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
 
-    /// The endpoints of `tenant` that are active at this moment.
+    /// The active endpoints of `tenant`, read consistently.
     ///
     /// # Errors
     /// The read fails.
@@ -163,7 +163,7 @@ impl Endpoints {
         query_all(query, "listing endpoints").await
     }
 
-    /// The endpoint `id` of `tenant`, if there is one and it is active at this moment.
+    /// The endpoint `id` of `tenant`, if it exists and is active, read consistently.
     ///
     /// # Errors
     /// The read fails.
@@ -179,7 +179,7 @@ impl Endpoints {
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
-    /// Changes what `change` names; without any change, `updated_at` stays too.
+    /// Applies `change`. An empty change leaves even `updated_at` alone.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or a call fails.
@@ -220,7 +220,7 @@ impl Endpoints {
         }
     }
 
-    /// Deletes the endpoint and counts it off.
+    /// Deletes an endpoint and decrements the count.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or the write fails.
@@ -242,7 +242,7 @@ impl Endpoints {
     }
 }
 
-/// One endpoint that cannot be read must not hold up the others of its tenant; but somebody has to know.
+/// An endpoint that cannot be read must not stop deliveries to the tenant's others, but operators need to know.
 fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text("webhook_endpoint_id");
     let unreadable = |error: &Error| {
@@ -291,7 +291,7 @@ impl EndpointView {
 }
 
 impl Receiver {
-    /// `None` is an endpoint that is not active.
+    /// `None` if the endpoint is not active.
     fn from_item(item: &Item) -> Result<Option<Self>> {
         let record = record(item);
         if !record.boolean("active")? {

@@ -1,4 +1,4 @@
-//! The signatures of a delivery, both over the exact bytes that are sent.
+//! The two signatures of a delivery, both over the exact bytes that are sent.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -12,8 +12,8 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
     hex::encode(hmac(secret, &[body]))
 }
 
-/// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as Standard Webhooks
-/// has it (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay.
+/// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
+/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay.
 #[must_use]
 pub fn standard_signature(secret: &SigningSecret, id: &str, timestamp: i64, body: &[u8]) -> String {
     let head = format!("{id}.{timestamp}.");
@@ -21,7 +21,7 @@ pub fn standard_signature(secret: &SigningSecret, id: &str, timestamp: i64, body
 }
 
 fn hmac(secret: &SigningSecret, parts: &[&[u8]]) -> [u8; 32] {
-    #[expect(clippy::expect_used, reason = "HMAC takes a key of any length (RFC 2104)")]
+    #[expect(clippy::expect_used, reason = "HMAC accepts a key of any length (RFC 2104)")]
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).expect("a key of any length");
     for part in parts {
         mac.update(part);

@@ -1,4 +1,4 @@
-//! The secret that a webhook's receiver shares with us.
+//! The secret that a tenant's receiver shares with us.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use zeroize::Zeroizing;
 
 use crate::issue::Problem;
 
-/// 1 to 256 characters, not blank. The HMAC key is its UTF-8 bytes, whatever they look like: a `whsec_` prefix
-/// is not taken off and base64 is not decoded.
+/// 1 to 256 characters, not blank. Its UTF-8 bytes are the HMAC key, whatever they look like: a `whsec_` prefix is not
+/// removed and base64 is not decoded.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
 impl SigningSecret {
-    /// Checks.
+    /// Validates.
     ///
     /// # Errors
     /// Every rule that `text` breaks.
@@ -24,7 +24,7 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// The secret itself: for the table, a queue message and the signature.
+    /// The secret itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -20,7 +20,7 @@ use crate::{App, Success};
 
 pub(crate) fn create() -> Route<App> {
     Route::post("/api/auth/api-key/create", Session, New::read, issue)
-        .summary("Issues a key for the caller's organization, and shows it this once.")
+        .summary("Issues a key for the caller's organization. The key itself is shown only once.")
         .faults(&[Fault::EmailNotVerified])
 }
 
@@ -55,7 +55,7 @@ impl Which {
     }
 }
 
-/// A key, as it may be shown.
+/// A key, without its secret.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ApiKey")]
@@ -68,7 +68,7 @@ struct View {
     created_at: Timestamp,
 }
 
-/// A key that was just issued, with its secret.
+/// A newly issued key, with its secret.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "IssuedApiKey")]

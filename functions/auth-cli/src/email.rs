@@ -36,13 +36,13 @@ const BAD_LINK: Page = Page {
 /// The link in the mail. Mail programs and scanners open links on their own, so it only leads to a button.
 pub(crate) fn ask_to_verify() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, Link::read, ask)
-        .summary("The link in the verification mail: a page with a button, and no change.")
+        .summary("The link in the verification mail: a page with a button; it changes nothing.")
 }
 
 /// The button of that page.
 pub(crate) fn verify() -> Route<App> {
     Route::post_form("/api/auth/verify-email", Public, Link::read, confirm)
-        .summary("The button of that page: marks the email as verified, once.")
+        .summary("The button of that page: marks the email as verified. A link works once.")
 }
 
 pub(crate) fn send_verification() -> Route<App> {

@@ -65,7 +65,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     Ok(Function::new(Wire::Plain, app, Origins::from_env(env)?, routes))
 }
 
-/// The answer of a route that has nothing to report but that it is done.
+/// A plain confirmation, for routes with nothing else to return.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Success {

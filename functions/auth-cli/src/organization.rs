@@ -17,7 +17,7 @@ use crate::App;
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list", KeyOrSession, |_, _| Ok(()), own)
-        .summary("Answers the caller's organization; a user has exactly one.")
+        .summary("Returns the caller's organization; a user has exactly one.")
 }
 
 /// Only for owners, and only with a verified email: otherwise anyone could have us send mail to anyone.
@@ -36,10 +36,10 @@ pub(crate) fn invite() -> Route<App> {
 /// Mail programs open links on their own, so the page only says how to accept.
 pub(crate) fn show_invitation() -> Route<App> {
     Route::get("/api/auth/organization/invitation", Public, Link::read, show)
-        .summary("The link in the invitation mail: a page that says how to accept, and no change.")
+        .summary("The link in the invitation mail: a page that says how to accept; it changes nothing.")
 }
 
-/// The organization, as its members see it.
+/// An organization, as its members see it.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Organization")]

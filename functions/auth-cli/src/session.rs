@@ -27,13 +27,13 @@ use crate::{App, Success};
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
-        .summary("Starts a session. Whatever is wrong gets one answer, after the same work.")
+        .summary("Starts a session. All wrong credentials get the same answer, after the same work.")
         .faults(&[Fault::WrongPassword, Fault::TooMany])
 }
 
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
-        .summary("Answers who calls, or null. A key does not expire, so `expiresAt` is null for one.")
+        .summary("Returns the caller and their session, or null. A key does not expire, so its `expiresAt` is null.")
 }
 
 /// The session alone counts here: a key is no session, and goes on.
@@ -127,7 +127,7 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
 /// What comes with a sign-in and is no part of it: if it fails, somebody must know, and the person is signed in.
 fn optional(outcome: Result<()>) {
     if let Err(error) = outcome {
-        tracing::error!(?error, "what comes with a sign-in failed");
+        tracing::error!(?error, "a secondary step of a sign-in failed");
         metrics::count("UpkeepFailed");
     }
 }

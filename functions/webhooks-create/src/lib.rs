@@ -79,7 +79,7 @@ impl Input {
     }
 }
 
-/// The answer.
+/// The id of the new endpoint.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

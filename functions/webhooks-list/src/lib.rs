@@ -42,7 +42,7 @@ fn route() -> Route<App> {
     Route::post("/v1/webhooks/list", Key, |_, _| Ok(()), handle).summary("Lists the webhook endpoints, oldest first.")
 }
 
-/// The answer.
+/// The endpoints of the tenant, oldest first.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

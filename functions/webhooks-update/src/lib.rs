@@ -48,7 +48,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post("/v1/webhooks/update", Key, Input::read, handle)
-        .summary("Changes what is given of a webhook endpoint.")
+        .summary("Changes the given fields of a webhook endpoint.")
         .faults(&[Fault::NotFound])
 }
 
