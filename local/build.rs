@@ -1,4 +1,4 @@
-//! Finds the functions: every folder of `functions/` is a crate with `function(&Env)`, named as the folder is.
+//! Lists the functions: every folder in `functions/` is a crate of the same name with a `function(&Env)`.
 
 use std::{env, error::Error, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! The story of the service, told over HTTP: from sign-up to a signed delivery that is verified.
+//! The demo: the service in use over HTTP, from sign-up to a verified signed delivery.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use tokio::{net::TcpListener, sync::mpsc};
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SIGNING_SECRET: &str = "correct-horse-battery-staple";
 
-/// What reached the receiver.
+/// The headers and body that reached the receiver.
 type Delivery = (HeaderMap, Bytes);
 
-/// Tells the whole story, or fails at the first step that does not go as it should.
+/// Runs the demo, and fails at the first step that does not go as expected.
 pub(crate) async fn run() -> Result<()> {
     let stack = Stack::start(Options::default()).await?;
-    let told = tokio::time::timeout(TIME_LIMIT, tell(&stack)).await.context("the story took too long");
+    let told = tokio::time::timeout(TIME_LIMIT, tell(&stack)).await.context("the demo took too long");
     stack.stop().await;
     told?
 }
@@ -70,7 +70,7 @@ async fn tell(stack: &Stack) -> Result<()> {
     send_job_event(stack, tenant).await?;
 
     say("6. The webhook arrives, signed.");
-    let (headers, body) = deliveries.recv().await.context("the receiver ended")?;
+    let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
     show_delivery(&url, &headers, &body)?;
     verify(&headers, &body)?;
     say("Both signatures are right.");
@@ -92,7 +92,7 @@ async fn send_job_event(stack: &Stack, tenant: &str) -> Result<()> {
     Ok(())
 }
 
-/// A webhook receiver as a customer would run one. Returns its URL and what reaches it.
+/// A webhook receiver as a customer might run it. Returns its URL and a channel with what it receives.
 async fn receiver() -> Result<(String, mpsc::Receiver<Delivery>)> {
     let (sender, deliveries) = mpsc::channel(1);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -109,7 +109,7 @@ async fn receive(State(sender): State<mpsc::Sender<Delivery>>, headers: HeaderMa
     }
 }
 
-/// Checks both signatures from their definitions, with none of the service's own code.
+/// Verifies both signatures from their specification, without using the service's own code.
 fn verify(headers: &HeaderMap, body: &[u8]) -> Result<()> {
     let hexadecimal = hex::encode(hmac(&[body])?);
     ensure!(header(headers, "x-webhook-signature")? == hexadecimal, "x-webhook-signature is wrong");
@@ -144,7 +144,7 @@ async fn post_json(request: RequestBuilder, body: &Value) -> Result<Value> {
     Ok(serde_json::from_str(&shown(request.json(body)).await?)?)
 }
 
-/// Sends `request`, shows it and the answer, and returns the answer's body.
+/// Sends `request`, prints it and the response, and returns the response's body.
 async fn shown(request: RequestBuilder) -> Result<String> {
     let (client, request) = request.build_split();
     let request = request?;
@@ -175,7 +175,7 @@ fn find_link<'a>(mail: &'a str, api: &str) -> Option<&'a str> {
     mail.split_whitespace().find(|word| word.starts_with(api))
 }
 
-#[expect(clippy::print_stdout, reason = "the story is what this prints")]
+#[expect(clippy::print_stdout, reason = "printing is what the demo is for")]
 fn say(text: &str) {
     println!("{text}");
 }

@@ -1,4 +1,4 @@
-//! The functions, invoked as Lambda invokes them: with JSON, a context and a deadline.
+//! The functions, invoked as Lambda does it: with JSON, a context and a deadline.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::template;
 
-/// A function of the template.
+/// A function from the template.
 pub(crate) struct Function {
     pub(crate) variables: HashMap<String, String>,
     arn: String,
@@ -23,12 +23,12 @@ pub(crate) struct Function {
     pub(crate) handler: Handler,
 }
 
-/// What is behind a function: its crate.
+/// The handler of a function, from its crate.
 #[derive(Clone)]
 pub enum Handler {
-    /// It answers HTTP.
+    /// Answers HTTP requests.
     Http(common::http::Function),
-    /// It takes records from queues.
+    /// Processes records from queues.
     Deliver(webhooks_deliver::Deliver),
 }
 
@@ -44,7 +44,7 @@ impl From<webhooks_deliver::Deliver> for Handler {
     }
 }
 
-/// Starts a function with its settings.
+/// Builds a function from its settings.
 type Start = fn(&Env) -> Result<Handler, ConfigError>;
 
 /// The crates in `functions/`, by name.
@@ -56,7 +56,7 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Handler {
-    /// Starts the crate of the function `name`.
+    /// Builds the handler of the function `name`.
     ///
     /// # Errors
     /// There is no such crate, or a setting is missing or does not parse.
@@ -65,7 +65,7 @@ impl Handler {
         Ok(start(env)?)
     }
 
-    /// The routes, as `METHOD /path`. A function that reads queues has none.
+    /// The routes, as `METHOD /path`; empty for a function that reads queues.
     #[must_use]
     pub fn routes(&self) -> Vec<String> {
         match self {
@@ -90,8 +90,8 @@ impl Handler {
 }
 
 impl Function {
-    /// The function `name`, as the template has it. It sees the variables that the template gives it and `lambda`,
-    /// what Lambda itself sets, with the values of `overrides` where it has some; nothing else.
+    /// The function `name` as the template describes it. It sees only the variables that the template gives it and
+    /// those in `lambda`, which Lambda itself sets. `overrides` replaces values of these, but adds none.
     pub(crate) fn new(
         name: &str,
         properties: &template::Function,
@@ -100,7 +100,7 @@ impl Function {
         lambda: &HashMap<String, String>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
-        // As with Lambda, every function calls AWS under a name of its own: so whoever is called can tell who calls.
+        // Every function calls AWS with credentials of its own, as in Lambda, so that the callee can tell who calls.
         variables.insert("AWS_ACCESS_KEY_ID".to_owned(), name.to_owned());
         variables.extend(properties.variables());
         for (name, value) in &mut variables {
@@ -122,10 +122,9 @@ impl Function {
         Ok(Self { variables, arn, timeout: properties.timeout(), config: Arc::new(config), handler })
     }
 
-    /// One invocation: the JSON that Lambda would hand over, and the JSON that it would get back.
+    /// Invokes the function with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
     ///
-    /// It runs to its end, or to the function's timeout, also where the caller goes away before: Lambda does not
-    /// notice that either.
+    /// It runs to its end or its timeout even if the caller goes away: Lambda does not notice that either.
     pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
         let handler = self.handler.clone();
         let call = tokio::time::timeout(self.timeout, handler.call(event, self.context()?));

@@ -1,5 +1,5 @@
-//! API Gateway's HTTP API: HTTP in, an event of payload version 2.0 to the function that the path is mapped to, and
-//! the function's answer out again as HTTP.
+//! API Gateway's HTTP API: turns HTTP requests into events of payload version 2.0 for the function that the path is
+//! mapped to, and the function's responses back into HTTP.
 
 mod cors;
 
@@ -24,17 +24,17 @@ use crate::{functions::Function, template::Route};
 /// API Gateway's own limit.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 
-/// The routes of the API, the function behind each, and who else's pages may call them.
+/// The routes of the API with their functions, and which other origins may call them.
 pub(crate) struct Gateway {
     pub(crate) account: String,
     pub(crate) routes: Vec<(Route, Arc<Function>)>,
     pub(crate) cors: Option<Cors>,
 }
 
-/// The route of a request, its function, and what the path's variables stand for.
+/// The route of a request, its function, and the values of the path's variables.
 type Found<'a> = (&'a Route, &'a Function, BTreeMap<&'a str, &'a str>);
 
-/// A request on its way to a function.
+/// A request, ready to be turned into an event.
 struct Incoming<'a> {
     id: String,
     method: &'a Method,
@@ -44,7 +44,7 @@ struct Incoming<'a> {
 }
 
 impl Gateway {
-    /// The API, to be served.
+    /// The API as an axum router.
     pub(crate) fn router(self) -> Router {
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
@@ -58,7 +58,7 @@ impl Gateway {
 
     async fn answer(&self, parts: &Parts, body: Body) -> Response {
         let Some((route, function, variables)) = self.find(&parts.method, parts.uri.path()) else {
-            // With CORS, an OPTIONS that no route takes is the gateway's own to answer.
+            // With CORS enabled, the gateway itself answers an OPTIONS request that no route accepts.
             let ours = self.cors.is_some() && parts.method == Method::OPTIONS;
             return if ours {
                 StatusCode::NO_CONTENT.into_response()
@@ -75,7 +75,7 @@ impl Gateway {
         match function.invoke(event).await.and_then(response) {
             Ok(response) => response,
             Err(error) => {
-                // Not the path: a mangled link has a token in it.
+                // The path is not logged: a mangled link may contain a token.
                 tracing::error!(route = route.path, error = format!("{error:#}"), "the function failed");
                 message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
             }
@@ -92,7 +92,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
     response
 }
 
-/// What the variables of `pattern` stand for, if `path` matches it. Only a greedy variable at the end is known.
+/// The values of the variables in `pattern`, if `path` matches it. Only a greedy variable at the end is supported.
 fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &'a str>> {
     match pattern.split_once('{') {
         None => (pattern == path).then(BTreeMap::new),
@@ -104,12 +104,13 @@ fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &
 }
 
 impl Incoming<'_> {
-    /// The event, as API Gateway makes it. A member that has nothing to say is left away.
+    /// The event that API Gateway would make. Members without a value are left out.
     fn event(&self, account: &str, route: &Route, variables: &BTreeMap<&str, &str>) -> Value {
         let now = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC);
         let route_key = format!("{} {}", route.method, route.path);
         let path = decoded(self.uri.path());
-        // What is no host and port is no domain of the API's either. The header itself goes on as it is.
+        // Something that is not a host and port cannot be a domain of the API either. The header itself is passed on
+        // unchanged.
         let authority = self.headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let domain = authority.as_ref().map_or("127.0.0.1", Authority::host);
         let port = authority.as_ref().and_then(Authority::port_u16).unwrap_or(80);
@@ -157,7 +158,7 @@ impl Incoming<'_> {
         event
     }
 
-    /// Lower-case names, several values of one name joined with commas, cookies elsewhere.
+    /// Header names in lower case and repeated headers joined with commas. Cookies go elsewhere.
     fn event_headers(&self, port: u16) -> BTreeMap<String, String> {
         let received = self.headers.iter().filter(|(name, _)| *name != header::COOKIE);
         let mut headers = joined(received.map(|(name, value)| (name.as_str(), text(value))));
@@ -170,7 +171,7 @@ impl Incoming<'_> {
     }
 }
 
-/// The function's answer, as HTTP.
+/// Turns the function's response into HTTP.
 fn response(answer: Value) -> Result<Response> {
     let answer: ApiGatewayV2httpResponse = serde_json::from_value(answer)?;
     let body = answer.body.as_deref().unwrap_or_default();
@@ -187,12 +188,12 @@ fn response(answer: Value) -> Result<Response> {
     Ok(response)
 }
 
-/// An answer of API Gateway itself.
+/// A response of API Gateway itself.
 fn message(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({ "message": message }))).into_response()
 }
 
-/// A path as an HTTP API hands it over, `rawPath` or not: with its escapes resolved.
+/// A path with its escapes decoded, as HTTP APIs pass it on, even in `rawPath`.
 fn decoded(path: &str) -> Cow<'_, str> {
     percent_decode_str(path).decode_utf8_lossy()
 }

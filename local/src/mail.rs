@@ -1,4 +1,4 @@
-//! The mail that was sent, for people and for programs; newest first.
+//! The sent mail, for people and for programs, newest first.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use html_escape::{encode_double_quoted_attribute, encode_text};
 use rustack_ses_core::retrospection::{EmailStore, SentEmail};
 use serde_json::{Value, json};
 
-/// `GET /` is a page, `GET /messages` the same as JSON.
+/// `GET /` returns a page, `GET /messages` the same as JSON.
 pub(crate) fn router(mail: Arc<EmailStore>) -> Router {
     Router::new().route("/", get(page)).route("/messages", get(messages)).with_state(mail)
 }
@@ -43,8 +43,8 @@ async fn page(State(mail): State<Arc<EmailStore>>) -> Html<String> {
     Html(page)
 }
 
-/// The HTML part goes into a frame that may open links but run nothing: it is as strange to this page as it is to a
-/// mail program.
+/// The HTML part goes into a frame that may open links but not run scripts: to this page it is untrusted content, as it
+/// is to a mail program.
 fn write_mail(page: &mut String, mail: &SentEmail) {
     let subject = mail.subject.as_deref().unwrap_or_default();
     let body = mail.body.as_ref();

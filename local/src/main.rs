@@ -1,4 +1,4 @@
-//! Runs the whole service on this machine until Ctrl-C or SIGTERM, or tells its story once (`demo`).
+//! Runs the whole service on this machine until Ctrl-C or SIGTERM, or runs a demo of it (`demo`).
 
 mod demo;
 
@@ -10,9 +10,9 @@ use local::{Data, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// The whole service on this machine, on loopback only. A port of 0 is any free one.
+/// The whole service on this machine, on loopback only. Port 0 picks a free port.
 ///
-/// A variable of the environment that template.yaml also sets wins over the value there.
+/// Environment variables override the values of the same name in template.yaml.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -21,16 +21,16 @@ struct Arguments {
     /// Port of the HTTP API.
     #[arg(long, default_value_t = 9000)]
     api: u16,
-    /// Port of the tables, for the AWS CLI and any DynamoDB tool.
+    /// Port of DynamoDB, for the AWS CLI and other tools.
     #[arg(long, default_value_t = 8000)]
     dynamodb: u16,
-    /// Port of the queues, the same.
+    /// Port of SQS.
     #[arg(long, default_value_t = 9324)]
     sqs: u16,
-    /// Port of the sent mail: a page for people, /messages for programs.
+    /// Port of the sent mail: a page at /, JSON at /messages.
     #[arg(long, default_value_t = 8025)]
     mail: u16,
-    /// Print where everything is as one JSON line.
+    /// Print all addresses as one line of JSON.
     #[arg(long)]
     json: bool,
     /// Keep the tables in memory instead of in .local/.
@@ -40,9 +40,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start one in memory, go from sign-up to a signed delivery, show what goes over the wire, and end.
+    /// Start in memory, go from sign-up to a signed delivery, show what goes over the wire, and exit.
     Demo,
-    /// Print the description of the API in OpenAPI 3.1.
+    /// Print the OpenAPI 3.1 description of the API.
     Openapi,
 }
 
@@ -72,9 +72,9 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    // Not the caller's account: a developer's credentials and endpoints must never meet the services here.
+    // The caller's AWS variables are dropped: a developer's credentials and endpoints must never reach these services.
     let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
-    // Before anything answers: a signal that comes early must not be lost.
+    // Installed before anything is announced, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let stack = Stack::start(Options { data, ports, env, poll: true }).await?;
@@ -99,11 +99,11 @@ fn banner(stack: &Stack) -> String {
         format!("SQS       {}", stack.sqs()),
     ];
     lines.extend(stack.queues().iter().map(|(name, url)| format!("  {name:<16} {url}")));
-    lines.push("Ctrl-C ends it.".to_owned());
+    lines.push("Press Ctrl-C to stop.".to_owned());
     lines.join("\n")
 }
 
-#[expect(clippy::print_stdout, reason = "standard output is for where everything is; the log goes to standard error")]
+#[expect(clippy::print_stdout, reason = "standard output is for the addresses; the log goes to standard error")]
 fn say(text: &str) {
     println!("{text}");
 }

@@ -1,4 +1,4 @@
-//! The description of the API, from the routes of the functions as the template starts them.
+//! The OpenAPI description of the API, from the routes of the functions in the template.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,15 +11,15 @@ use crate::{
     stack,
 };
 
-/// The API in OpenAPI 3.1. `docs/openapi.json` holds it too.
+/// The API in OpenAPI 3.1, also stored in `docs/openapi.json`.
 ///
 /// # Errors
-/// The template and the functions do not fit together.
+/// The template and the functions do not match.
 pub fn openapi() -> Result<Value> {
     Ok(document(&stack::idle_functions()?))
 }
 
-/// The routes of `functions`, described.
+/// Describes the routes of `functions`.
 pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     let http = functions.values().filter_map(|function| match &function.handler {
         Handler::Http(function) => Some(function),

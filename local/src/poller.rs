@@ -1,5 +1,5 @@
-//! Lambda's event source mapping: receives batches from a queue, hands them to a function, and deletes what it is
-//! done with.
+//! Lambda's event source mapping: receives batches from a queue, passes them to a function, and deletes the messages
+//! that succeeded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{functions::Function, template::Mapping};
 
-/// What one machine should run at a time, whatever the template allows in the cloud.
+/// The most invocations at a time on one machine, however many the template allows in the cloud.
 const MAX_CONCURRENCY: usize = 16;
 
-/// How long a receive waits for a first message.
+/// How long a receive call waits for a first message.
 const WAIT_SECONDS: i32 = 1;
 
-/// A queue, and the function that gets what comes out of it.
+/// A queue and the function that processes its messages.
 pub(crate) struct Poller {
     pub(crate) mapping: Mapping,
     pub(crate) queue_url: String,
@@ -28,7 +28,7 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// Polls until `stop`, then waits for what is running.
+    /// Polls until `stop` is cancelled, then waits for running invocations.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let concurrency = self.mapping.scaling_config.maximum_concurrency.min(MAX_CONCURRENCY);
         let permits = Arc::new(Semaphore::new(concurrency));
@@ -48,7 +48,7 @@ impl Poller {
                 }
             }
         }
-        // All permits are back when nothing runs any more. It cannot fail: the semaphore is never closed.
+        // All permits are back once nothing is running. This cannot fail: the semaphore is never closed.
         drop(permits.acquire_many(u32::try_from(concurrency).unwrap_or(u32::MAX)).await);
     }
 
@@ -80,7 +80,7 @@ impl Poller {
         Ok(received.messages.unwrap_or_default())
     }
 
-    /// Where the function fails as a whole, all records stay: they come back after the visibility timeout.
+    /// If the function itself fails, no record is deleted, and all come back after the visibility timeout.
     async fn process_logged(&self, messages: &[Message]) {
         if let Err(error) = self.process(messages).await {
             tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "a batch failed");
@@ -128,8 +128,8 @@ impl Poller {
     }
 }
 
-/// The ids of the records that the function names as failed. An id that is not one of the batch's makes Lambda keep
-/// the whole batch.
+/// The ids of the records that the function reports as failed. Lambda keeps the whole batch if one of them is not in
+/// it.
 fn failures(answer: Value, messages: &[Message]) -> Result<Vec<String>> {
     let answer: SqsBatchResponse = serde_json::from_value(answer).context("not a batch response")?;
     let failed: Vec<_> = answer.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();

@@ -1,5 +1,5 @@
-//! The embedded SQS, and in front of it what clients see of the real one that it lacks: fair queues, limits, and errors
-//! by the names that the SDKs know. What is still missing is in the README.
+//! The embedded SQS, extended with what clients expect of the real one: fair queues, limits, and the error names that
+//! the SDKs know. docs/architecture.md lists what is still missing.
 
 mod limits;
 mod refusal;
@@ -43,21 +43,21 @@ type Response = axum::http::Response<SqsResponseBody>;
 #[derive(Clone)]
 pub(crate) struct Queues {
     sqs: Arc<RustackSqs>,
-    /// What is answered as it is.
+    /// Handles the operations that need no change.
     rest: Arc<RustackSqsHandler>,
     groups: Arc<RwLock<Groups>>,
 }
 
-/// The `MessageGroupId` of each message on a standard queue that has one, by the message's id: SQS takes it there to
-/// share the queue fairly, and tells it to who receives; the embedded one refuses it. (The order in which groups are
-/// served is no part of a queue's contract.)
+/// The `MessageGroupId` of each message that has one, by message id. On a standard queue, SQS uses it to share the
+/// queue fairly and returns it on receive; the embedded SQS rejects it. (The order in which groups are served is not
+/// part of a queue's contract.)
 ///
-/// A message may be received before its send is answered with the id. So whoever sends holds this shared until the
-/// group is noted, and whoever has received waits until nobody does.
+/// A message may be received before the response to its send arrives with the id. So senders hold this lock shared
+/// until they have recorded the group, and receivers wait until nobody holds it.
 #[derive(Default)]
 struct Groups(Mutex<HashMap<String, String>>);
 
-/// The HTTP service of queues whose addresses start with `http://127.0.0.1:port/account`.
+/// The HTTP service, for queues whose URLs start with `http://127.0.0.1:port/account`.
 pub(crate) fn service(region: &str, account: &str, port: u16) -> SqsHttpService<Queues> {
     let config = SqsConfig {
         default_region: region.to_owned(),
@@ -101,7 +101,7 @@ impl Queues {
             SqsOperation::GetQueueAttributes => answer(&self.attributes(read(&body)?).await?),
             SqsOperation::ListDeadLetterSourceQueues => {
                 let sources = self.sqs.list_dead_letter_source_queues(read(&body)?).await?;
-                // The one name in the protocol that starts with a small letter.
+                // The only name in the protocol that starts with a lower-case letter.
                 answer(&json!({ "queueUrls": sources.queue_urls }))
             }
             other => Ok(self.rest.handle_operation(other, body).await?),
@@ -236,7 +236,7 @@ fn is_fifo(queue_url: &str) -> bool {
     queue_url.ends_with(".fifo")
 }
 
-/// The id of the message that a receipt handle is for: here the handle begins with it, in base64.
+/// The id of the message that a receipt handle belongs to: here the handle starts with it, in base64.
 fn message_id(receipt_handle: &str) -> Result<String, Refusal> {
     let text = BASE64_STANDARD.decode(receipt_handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let id = text.as_deref().and_then(|text| text.split_once(':')).map(|(id, _)| id.to_owned());

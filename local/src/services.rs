@@ -1,4 +1,4 @@
-//! The services of AWS that the functions use, embedded: DynamoDB on SQLite, SQS and SES in memory.
+//! The AWS services that the functions use, embedded: DynamoDB on SQLite, SQS and SES in memory.
 
 use std::{collections::BTreeMap, convert::Infallible, error::Error, path::Path, sync::Arc, time::Duration};
 
@@ -29,18 +29,18 @@ use tokio::{
 
 use crate::template::text;
 
-/// How many clients may wait to be accepted.
+/// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How often items that outlived their TTL are removed. DynamoDB itself takes days.
+/// How often expired items are removed. DynamoDB itself takes days.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// A listener on loopback, and only there. `port` 0 takes a free one.
+/// Listens on loopback only. Port 0 picks a free port.
 pub(crate) fn listen(port: u16, flag: &str) -> Result<TcpListener> {
     let listen = || {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        // Accepted connections inherit this. Without it, small answers wait for the client's delayed acknowledgement.
+        // Accepted connections inherit this. Without it, small responses wait for the client's delayed acknowledgement.
         socket.set_nodelay(true)?;
         socket.bind(([127, 0, 0, 1], port).into())?;
         socket.listen(BACKLOG)
@@ -53,23 +53,23 @@ pub(crate) fn address(listener: &TcpListener) -> Result<String> {
     Ok(format!("http://{}", listener.local_addr()?))
 }
 
-/// The tables, in the file at `path` or in memory.
+/// Opens the tables, in the file at `path` or in memory.
 pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
     let Some(path) = path else { return Ok(Database::memory()?) };
     let path = path.to_str().context("the data directory's name is not UTF-8")?;
     Database::new(path).with_context(|| format!("cannot open {path}"))
 }
 
-/// Makes the tables that are not there yet, from their properties in the template.
+/// Creates missing tables, from their properties in the template.
 pub(crate) fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> Result<()> {
     for (name, properties) in tables {
         let mut request = properties.clone();
         if let Some(members) = request.as_object_mut() {
             members.insert("TableName".to_owned(), json!(name));
-            // Here a table is anyone's to delete.
+            // Here tables may be deleted freely.
             members.remove("DeletionProtectionEnabled");
         }
-        // The properties have the names and the shape of the request that creates a table.
+        // The properties have the names and structure of a CreateTable request.
         let request: CreateTableRequest = serde_json::from_value(request).with_context(|| name.clone())?;
         match database.create_table(request) {
             Ok(_) => {}
@@ -85,7 +85,7 @@ pub(crate) fn create_tables(database: &Database, tables: &BTreeMap<String, Value
     Ok(())
 }
 
-/// Makes the queues, from their properties in the template. Returns the URL of each, by name.
+/// Creates the queues, from their properties in the template. Returns the URL of each by name.
 pub(crate) async fn create_queues(
     client: &aws_sdk_sqs::Client,
     queues: &BTreeMap<String, Value>,
@@ -96,15 +96,15 @@ pub(crate) async fn create_queues(
         for (attribute, value) in properties.as_object().into_iter().flatten() {
             request = request.attributes(attribute.as_str().into(), text(value));
         }
-        let created = request.send().await.with_context(|| format!("cannot make the queue {name}"))?;
+        let created = request.send().await.with_context(|| format!("cannot create the queue {name}"))?;
         urls.insert(name.clone(), created.queue_url.context("a queue without a URL")?);
     }
     Ok(urls)
 }
 
-/// What serves the embedded services. Dropping it ends them.
+/// The running services. Dropping this stops them.
 pub(crate) struct Services {
-    /// Every mail that was sent.
+    /// All mail sent so far.
     pub(crate) mail: Arc<EmailStore>,
     _tasks: JoinSet<()>,
 }
@@ -124,7 +124,7 @@ impl Services {
         let queues = crate::queues::service(region, account, sqs.local_addr()?.port());
         tasks.spawn(serve(sqs, queues));
 
-        // It takes mail from any sender: verifying one is a step at AWS, not in this project.
+        // It accepts any sender: verifying one is a step at AWS, not in this project.
         let config = SesConfig { default_region: region.to_owned(), ..Default::default() };
         let outbox = Arc::new(RustackSes::new(config));
         let mail = outbox.email_store().clone();
@@ -134,7 +134,7 @@ impl Services {
     }
 }
 
-/// Answers every connection to `listener` with `service`.
+/// Serves `service` to every connection on `listener`.
 async fn serve<S, B>(listener: TcpListener, service: S)
 where
     S: hyper::service::Service<hyper::Request<Incoming>, Response = Response<B>, Error = Infallible>
@@ -149,7 +149,7 @@ where
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of file descriptors, mostly: the next connection that ends frees one.
+                // Usually out of file descriptors: the next connection that closes frees one.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

@@ -1,4 +1,4 @@
-//! The stack: everything that the template describes, started and wired.
+//! The stack: everything in the template, started and connected.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,42 +27,42 @@ use crate::{
 const REGION: &str = "eu-central-1";
 const ACCOUNT: &str = "123456789012";
 
-/// How long a stop waits for what is running: longer than a delivery takes at the most.
+/// How long stopping waits for running work: longer than a delivery can take.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How a stack is started.
+/// How to start a stack.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the tables are kept.
+    /// Where to keep the tables.
     pub data: Data,
-    /// Where it listens.
+    /// Where to listen.
     pub ports: Ports,
-    /// Environment variables that win over the template's values, and over Lambda's own. A variable that neither
-    /// gives to a function is not given to it here either. `TRUSTED_ORIGINS` adds to what is trusted here anyway.
+    /// Environment variables that override the values from the template and from Lambda. A function for which neither
+    /// sets a variable does not get it from here. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
     pub env: HashMap<String, String>,
-    /// Whether the queues are polled. Without this nothing leaves a queue until [`Stack::poll`] is called.
+    /// Whether to poll the queues. If not, messages stay in a queue until [`Stack::poll`] is called.
     pub poll: bool,
 }
 
-/// Where the tables are kept.
+/// Where to keep the tables.
 #[derive(Debug, Clone)]
 pub enum Data {
-    /// Gone when the stack stops.
+    /// In memory, until the stack stops.
     Memory,
     /// In a database file in this directory.
     Directory(PathBuf),
 }
 
-/// The loopback ports to listen on; 0 takes any free one.
+/// The loopback ports to listen on; 0 picks a free one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ports {
     /// The HTTP API.
     pub api: u16,
-    /// The tables.
+    /// DynamoDB.
     pub dynamodb: u16,
-    /// The queues.
+    /// SQS.
     pub sqs: u16,
-    /// The page of sent mail.
+    /// The page with the sent mail.
     pub mail: u16,
 }
 
@@ -73,7 +73,7 @@ impl Default for Options {
     }
 }
 
-/// The whole service, running.
+/// The whole running service.
 pub struct Stack {
     api: String,
     dynamodb: String,
@@ -91,10 +91,10 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything; when it returns, everything answers.
+    /// Starts everything. When it returns, everything is ready for requests.
     ///
     /// # Errors
-    /// A port is in use, the data cannot be opened, or the template and the functions do not fit together.
+    /// A port is in use, the data cannot be opened, or the template and the functions do not match.
     pub async fn start(options: Options) -> Result<Self> {
         let Options { data, ports, mut env, poll } = options;
         let api_listener = services::listen(ports.api, "--api")?;
@@ -150,25 +150,25 @@ impl Stack {
         })
     }
 
-    /// The HTTP API: `http://127.0.0.1:PORT`.
+    /// The URL of the HTTP API: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn api(&self) -> &str {
         &self.api
     }
 
-    /// The tables' endpoint.
+    /// The endpoint of DynamoDB.
     #[must_use]
     pub fn dynamodb(&self) -> &str {
         &self.dynamodb
     }
 
-    /// The queues' endpoint.
+    /// The endpoint of SQS.
     #[must_use]
     pub fn sqs(&self) -> &str {
         &self.sqs
     }
 
-    /// The page of sent mail.
+    /// The URL of the page with the sent mail.
     #[must_use]
     pub fn mail(&self) -> &str {
         &self.mail
@@ -180,50 +180,50 @@ impl Stack {
         &self.queues
     }
 
-    /// What each table is called, by its name in the template.
+    /// The name of each table, by its name in the template.
     #[must_use]
     pub fn tables(&self) -> &BTreeMap<String, String> {
         &self.tables
     }
 
-    /// The environment that a function sees: what the template gives it, and what Lambda itself sets. With it the
-    /// function's own binary can be run against this stack.
+    /// The environment of a function: the variables from the template and those that Lambda itself sets. With these,
+    /// the function's own binary can run against this stack.
     #[must_use]
     pub fn environment(&self, function: &str) -> Option<&HashMap<String, String>> {
         Some(&self.functions.get(function)?.variables)
     }
 
-    /// A client of the tables.
+    /// A DynamoDB client for this stack.
     #[must_use]
     pub fn dynamodb_client(&self) -> aws_sdk_dynamodb::Client {
         self.dynamodb_client.clone()
     }
 
-    /// A client of the queues.
+    /// An SQS client for this stack.
     #[must_use]
     pub fn sqs_client(&self) -> aws_sdk_sqs::Client {
         self.sqs_client.clone()
     }
 
-    /// Invokes a function with exactly the JSON that Lambda would hand to it; returns what Lambda would get back.
+    /// Invokes a function with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
     ///
     /// # Errors
-    /// There is no such function, it does not take this event, it fails, or it runs into its timeout.
+    /// There is no such function, it rejects the event, it fails, or it times out.
     pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
         self.functions.get(function).with_context(|| format!("there is no function {function}"))?.invoke(event).await
     }
 
-    /// One step of a queue: receives one batch, hands it to the queue's function, and deletes what succeeded. Waits
-    /// up to a second for a first record. Returns the number of records received.
+    /// Polls a queue once: receives a batch, passes it to the queue's function, and deletes the records that succeeded.
+    /// Waits up to a second for a first record. Returns the number of records received.
     ///
     /// # Errors
-    /// No function reads this queue, or the queue cannot be read. That the function fails is none: as with Lambda,
-    /// the records then stay in the queue.
+    /// No function reads this queue, or the queue cannot be read. A failing function is not an error here: as with
+    /// Lambda, its records stay in the queue.
     pub async fn poll(&self, queue: &str) -> Result<usize> {
         self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
     }
 
-    /// Where everything is, as one line for programs.
+    /// All addresses, as one line for programs.
     #[must_use]
     pub fn ready_line(&self) -> Value {
         json!({
@@ -236,33 +236,33 @@ impl Stack {
         })
     }
 
-    /// Takes nothing new in, waits for what is running, and ends.
+    /// Stops accepting work, waits for running work, and shuts down.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
-            tracing::warn!("stopped with work under way: what it took from a queue comes back");
+            tracing::warn!("stopped with work under way: its messages come back to their queues");
         }
     }
 }
 
-/// A stack that is dropped without [`Stack::stop`] ends as well, only not in order.
+/// Dropping a stack without [`Stack::stop`] also ends it, but not gracefully.
 impl Drop for Stack {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-/// The functions that read queues, and what polls these, over tables and queues that another process holds.
+/// The functions that read queues, and their pollers, over the tables and queues of another process.
 pub struct Worker {
     pollers: BTreeMap<String, Arc<Poller>>,
 }
 
 impl Worker {
-    /// A worker over the tables and queues of a stack with these addresses. `env` is that of [`Options`].
+    /// A worker for the stack at these addresses. `env` is as in [`Options`].
     ///
     /// # Errors
-    /// The template and the functions do not fit together.
+    /// The template and the functions do not match.
     pub fn new(dynamodb: &str, sqs: &str, env: &HashMap<String, String>) -> Result<Self> {
         let lambda = lambda_variables(dynamodb, sqs, dynamodb);
         let place =
@@ -274,7 +274,7 @@ impl Worker {
         Ok(Self { pollers: pollers(&template, &functions, &queues, &sqs_client)? })
     }
 
-    /// Polls until it is dropped.
+    /// Polls until the future is dropped.
     pub async fn run(self) {
         let mut polling = JoinSet::new();
         for poller in self.pollers.into_values() {
@@ -284,7 +284,7 @@ impl Worker {
     }
 }
 
-/// What a deployment on this machine would set. Plain http and loopback are allowed as destinations, because that is
+/// The parameters of a deployment on this machine. Plain http and loopback destinations are allowed, because that is
 /// where a developer's receiver is.
 fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
     [
@@ -297,8 +297,8 @@ fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a
     ]
 }
 
-/// The API by its other name, and the developer's `TRUSTED_ORIGINS` on top. They are a parameter of the template, since
-/// functions and CORS must agree about them.
+/// The origin of the API under its other name, and those of the developer's `TRUSTED_ORIGINS`. They are passed as a
+/// template parameter, so that functions and CORS agree on them.
 fn trusted_origins(api: &str, more: String) -> Result<String> {
     let localhost = api.replace("127.0.0.1", "localhost");
     let more = Env::new(move |_| Some(more.clone())).list::<BaseUrl>("TRUSTED_ORIGINS")?;
@@ -306,7 +306,7 @@ fn trusted_origins(api: &str, more: String) -> Result<String> {
     Ok(origins.collect::<Vec<_>>().join(","))
 }
 
-/// What Lambda itself sets, with the services' addresses on this machine.
+/// The variables that Lambda itself sets, with the addresses of the services on this machine.
 fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<String, String> {
     let variables = [
         ("AWS_REGION", REGION),
@@ -321,7 +321,7 @@ fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<String, Str
 
 fn database_file(data: &Data) -> Result<Option<PathBuf>> {
     let Data::Directory(directory) = data else { return Ok(None) };
-    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     Ok(Some(directory.join("dynamodb.sqlite")))
 }
 
@@ -331,7 +331,7 @@ fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client,
     Ok((aws.dynamodb(), aws.sqs()))
 }
 
-/// The functions as the template starts them, with nothing behind them.
+/// The functions as the template describes them, without any services behind them.
 pub(crate) fn idle_functions() -> Result<BTreeMap<String, Arc<Function>>> {
     let nowhere = "http://127.0.0.1:0";
     let place = Place { region: REGION.into(), account: ACCOUNT.into(), api: nowhere.into(), sqs: nowhere.into() };
@@ -388,6 +388,6 @@ fn pollers(
 async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let server = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
     if let Err(error) = server.await {
-        tracing::error!(%error, "a server ended");
+        tracing::error!(%error, "a server stopped");
     }
 }

@@ -1,4 +1,4 @@
-//! `template.yaml`, read as CloudFormation would read it.
+//! `template.yaml`, read as CloudFormation reads it.
 
 mod evaluate;
 mod yaml;
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 use evaluate::Scope;
 pub(crate) use evaluate::text;
 
-/// Compiled in, so that the binary runs from any folder.
+/// Embedded, so that the binary runs from any folder.
 const SOURCE: &str = include_str!("../../template.yaml");
 
-/// Where the resources of the template stand on this machine.
+/// Where the template's resources are on this machine.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) region: String,
@@ -24,11 +24,11 @@ pub(crate) struct Place {
     pub(crate) sqs: String,
 }
 
-/// What the template describes, every reference in it resolved.
+/// The contents of the template, with all references resolved.
 pub(crate) struct Template {
     /// By name.
     pub(crate) functions: BTreeMap<String, Function>,
-    /// Of the HTTP API, where it has one.
+    /// The configuration of the HTTP API, if it has one.
     pub(crate) cors: Option<CorsConfiguration>,
     /// The properties of each table, by name.
     pub(crate) tables: BTreeMap<String, Value>,
@@ -62,17 +62,17 @@ enum Event {
     Sqs(Mapping),
 }
 
-/// Which requests API Gateway hands to a function.
+/// The requests that API Gateway sends to a function.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Route {
-    /// `ANY` for all.
+    /// `ANY` for all methods.
     pub(crate) method: String,
     /// May end in a greedy variable, such as `{proxy+}`.
     pub(crate) path: String,
 }
 
-/// Whose pages may call the HTTP API from a browser, beside its own, and how.
+/// Which other origins may call the HTTP API from a browser, and how.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub(crate) struct CorsConfiguration {
@@ -85,7 +85,7 @@ pub(crate) struct CorsConfiguration {
     pub(crate) max_age: u32,
 }
 
-/// Which queue Lambda polls for a function, and how.
+/// The queue that Lambda polls for a function, and how.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Mapping {
@@ -97,7 +97,7 @@ pub(crate) struct Mapping {
     pub(crate) scaling_config: ScalingConfig,
 }
 
-/// How far a mapping scales.
+/// How far polling may scale.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct ScalingConfig {
@@ -105,7 +105,7 @@ pub(crate) struct ScalingConfig {
 }
 
 impl Template {
-    /// The project's template, deployed at `place` with `parameters`.
+    /// Loads the project's template as deployed at `place` with `parameters`.
     pub(crate) fn load(parameters: &[(&str, &str)], place: Place) -> Result<Self> {
         let root = yaml::parse(SOURCE)?;
         let scope = Scope::new(&root, parameters, place);
@@ -133,7 +133,7 @@ impl Template {
                 "AWS::SQS::Queue" => {
                     template.queues.insert(name, scope.evaluate(&properties).with_context(|| logical.clone())?);
                 }
-                // Nothing else exists on this machine.
+                // Other kinds of resources do not exist on this machine.
                 _ => {}
             }
         }
@@ -141,11 +141,11 @@ impl Template {
     }
 }
 
-/// The template with every reference resolved, as if it were deployed with `parameters`; without the resources and
-/// outputs whose condition does not hold.
+/// The template with all references resolved, as if deployed with `parameters`, and without the resources and outputs
+/// whose condition is false.
 ///
 /// # Errors
-/// The template cannot be read, or refers to something that is not there.
+/// The template cannot be read, or refers to something that does not exist.
 pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
     let mut root = yaml::parse(SOURCE)?;
     let scope = Scope::new(&root, parameters, Place::example());
@@ -164,7 +164,7 @@ pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
 }
 
 impl Function {
-    /// When Lambda ends it.
+    /// After this time Lambda ends the invocation.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
@@ -184,19 +184,18 @@ impl Function {
 }
 
 impl Mapping {
-    /// The queue's name: the last part of its ARN.
+    /// The name of the queue: the last part of its ARN.
     pub(crate) fn queue_name(&self) -> &str {
         self.queue.rsplit(':').next().unwrap_or_default()
     }
 
-    /// Whether the function's answer says which records failed. Without this, Lambda does not look at it.
+    /// Whether the function reports which records failed. If not, Lambda ignores its response.
     pub(crate) fn reports_item_failures(&self) -> bool {
         self.function_response_types.iter().any(|kind| kind == "ReportBatchItemFailures")
     }
 }
 
-/// What a resource without an explicit name is called here: its logical id without the suffix for its kind, in kebab
-/// case.
+/// The local name of a resource without an explicit one: its logical id without the suffix for its kind, in kebab case.
 pub(crate) fn local_name(logical: &str) -> String {
     let stem = ["Function", "Table", "Queue"].iter().find_map(|kind| logical.strip_suffix(kind)).unwrap_or(logical);
     let mut name = String::new();
@@ -209,7 +208,7 @@ pub(crate) fn local_name(logical: &str) -> String {
     name
 }
 
-/// A function's properties over those that SAM's `Globals` section gives to all of them.
+/// A function's properties, merged with those in SAM's `Globals` section.
 fn with_globals(root: &Value, properties: Value) -> Value {
     let mut merged = root.pointer("/Globals/Function").cloned().unwrap_or_default();
     match (&mut merged, properties) {

@@ -21,14 +21,14 @@ use common::{
     timestamp::Timestamp,
 };
 
-/// What the route needs.
+/// The dependencies of the route.
 pub struct App {
     invitations: Invitations,
     hasher: Hasher,
     mailer: Mailer,
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.
@@ -53,7 +53,7 @@ fn route() -> Route<App> {
         ])
 }
 
-/// Which invitation, and who accepts it.
+/// The invitation, and the person who accepts it.
 pub struct Input {
     invitation_id: InvitationId,
     tenant_slug: Slug,
@@ -71,8 +71,8 @@ impl Input {
     }
 }
 
-/// Says no quickly, hashes, writes everything in one transaction, and sends the verification mail: the inviter
-/// knows the invitation's id, so holding it proves nothing about the mailbox.
+/// Creates the user and sends a verification mail: the inviter knows the invitation's id too, so presenting it does not
+/// prove access to the mailbox.
 async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCookies<SignedUp>> {
     let now = Timestamp::now();
     let invitation = app.invitations.pending(input.invitation_id, &input.tenant_slug, now).await?;

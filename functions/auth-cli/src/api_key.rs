@@ -1,4 +1,4 @@
-//! API keys: an owner manages all of the organization's, a member their own.
+//! API keys. Owners manage all keys of the organization, members only their own.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ async fn managed(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<Vec<View>>
     Ok(keys.into_iter().filter(|key| manages(&user, key)).map(View::from).collect())
 }
 
-/// A key that somebody else manages is as unknown as any.
+/// Other people's keys are reported as unknown.
 async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Success> {
     let user = call.caller.user;
     let key = app.keys.find(&user.organization, input.key).await?;
@@ -116,7 +116,7 @@ async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Succe
     Ok(Success::DONE)
 }
 
-/// Whether `user` manages a key of their organization.
+/// Whether `user` may manage a key of their organization.
 fn manages(user: &User, key: &KeyRecord) -> bool {
     user.role == Role::Owner || key.user == user.id
 }

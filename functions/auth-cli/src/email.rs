@@ -33,13 +33,13 @@ const BAD_LINK: Page = Page {
     form: None,
 };
 
-/// The link in the mail. Mail programs and scanners open links on their own, so it only leads to a button.
+/// The link in the mail. Mail programs and scanners open links on their own, so it only shows a button.
 pub(crate) fn ask_to_verify() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, Link::read, ask)
         .summary("The link in the verification mail: a page with a button; it changes nothing.")
 }
 
-/// The button of that page.
+/// The form behind that button.
 pub(crate) fn verify() -> Route<App> {
     Route::post_form("/api/auth/verify-email", Public, Link::read, confirm)
         .summary("The button of that page: marks the email as verified. A link works once.")
@@ -51,7 +51,7 @@ pub(crate) fn send_verification() -> Route<App> {
         .faults(&[Fault::TooMany])
 }
 
-/// What a link carries. A bad one gets a page, not a list of issues, so any text is let through.
+/// The parameters of a link. Any text is accepted here, because a bad link should get a page and not a list of issues.
 struct Link {
     token: Option<String>,
     callback: Option<String>,
@@ -68,7 +68,7 @@ impl Link {
         self.token.as_deref().and_then(Token::parse)
     }
 
-    /// Where to go afterwards, if it is trusted.
+    /// Where to redirect afterwards, if it is trusted.
     fn callback(&self, call: &Call<()>) -> Option<Url> {
         self.callback.as_deref().and_then(|url| call.trusted_url(url))
     }

@@ -1,5 +1,5 @@
-//! The command-line authentication flow: what a client calls after sign-up, from verifying the email to
-//! inviting teammates. Plain JSON, a session cookie, one table of routes and a handler each.
+//! The command-line authentication flow: what a client calls after sign-up, from verifying the email to inviting
+//! teammates. Plain JSON and a session cookie, with one handler per route.
 
 use common::{
     accounts::{
@@ -18,7 +18,7 @@ mod email;
 mod organization;
 mod session;
 
-/// What the routes need.
+/// The dependencies of the routes.
 pub struct App {
     attempts: Attempts,
     hasher: Hasher,
@@ -31,7 +31,7 @@ pub struct App {
     verifications: Verifications,
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.

@@ -1,4 +1,4 @@
-//! The caller's organization, and inviting into it.
+//! The caller's organization, and invitations into it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) fn list() -> Route<App> {
         .summary("Returns the caller's organization; a user has exactly one.")
 }
 
-/// Only for owners, and only with a verified email: otherwise anyone could have us send mail to anyone.
+/// For owners with a verified email only: otherwise anybody could make us send mail to anybody.
 pub(crate) fn invite() -> Route<App> {
     Route::post("/api/auth/organization/invite-member", KeyOrSession, Invite::read, send)
         .summary("Invites an address that has no account yet. Owners only.")
@@ -33,7 +33,7 @@ pub(crate) fn invite() -> Route<App> {
         ])
 }
 
-/// Mail programs open links on their own, so the page only says how to accept.
+/// Mail programs open links on their own, so the page only explains how to accept.
 pub(crate) fn show_invitation() -> Route<App> {
     Route::get("/api/auth/organization/invitation", Public, Link::read, show)
         .summary("The link in the invitation mail: a page that says how to accept; it changes nothing.")
@@ -114,7 +114,7 @@ async fn send(app: Arc<App>, call: Call<Caller>, input: Invite) -> Result<Invite
     })
 }
 
-/// What a link carries. A bad one gets a page, not a list of issues, so any text is let through.
+/// The parameters of a link. Any text is accepted here, because a bad link should get a page and not a list of issues.
 struct Link {
     id: Option<String>,
     slug: Option<String>,

@@ -1,4 +1,4 @@
-//! Signing in and out, and who is signed in.
+//! Signing in, signing out, and the current session.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) fn get() -> Route<App> {
         .summary("Returns the caller and their session, or null. A key does not expire, so its `expiresAt` is null.")
 }
 
-/// The session alone counts here: a key is no session, and goes on.
+/// Only the session counts here: an API key cannot be signed out.
 pub(crate) fn sign_out() -> Route<App> {
     Route::post("/api/auth/sign-out", Public, |_, _| Ok(()), end)
         .summary("Ends the session of the cookie, everywhere and at once.")
@@ -97,7 +97,7 @@ impl From<User> for UserView {
 async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<SignedIn>> {
     let now = Timestamp::now();
     let email = Email::parse(&input.address).ok();
-    // Attempts with any spelling of an address count together.
+    // Attempts count together for all spellings of an address.
     let subject = email.as_ref().map_or(input.address.as_str(), Email::as_str);
     app.attempts.count_sign_in(subject, call.client, now).await?;
     let (user, hash) = app.users.credentials(email.as_ref()).await?.unzip();
@@ -124,10 +124,10 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
     Ok(WithCookies { body: SignedIn { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }
 
-/// What comes with a sign-in and is no part of it: if it fails, somebody must know, and the person is signed in.
+/// Reports a failure in the upkeep at sign-in. The sign-in itself succeeds all the same.
 fn optional(outcome: Result<()>) {
     if let Err(error) = outcome {
-        tracing::error!(?error, "a secondary step of a sign-in failed");
+        tracing::error!(?error, "upkeep at sign-in failed");
         metrics::count("UpkeepFailed");
     }
 }

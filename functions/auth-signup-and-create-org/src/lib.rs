@@ -1,4 +1,4 @@
-//! Signing up: creates a user and the organization that they own, in one call.
+//! Signing up: creates a user and an organization that they own, in one call.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use common::{
     timestamp::Timestamp,
 };
 
-/// What the route needs.
+/// The dependencies of the route.
 pub struct App {
     accounts: Accounts,
     hasher: Hasher,
     mailer: Mailer,
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.
@@ -50,7 +50,7 @@ fn route() -> Route<App> {
         .faults(&[Fault::Conflict("slug_taken"), Fault::Conflict("email_taken")])
 }
 
-/// Who signs up, and what they found.
+/// The user, and the organization they found.
 pub struct Input {
     name: Name,
     email: Email,
@@ -79,7 +79,7 @@ impl Input {
     }
 }
 
-/// Says no quickly, hashes, writes everything in one transaction, and sends the verification mail.
+/// Checks for conflicts before the costly hash; the transaction is what decides.
 async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCookies<SignedUp>> {
     app.accounts.check_free(&input.organization_slug, &input.email).await?;
     let password = app.hasher.hash(input.password).await?;

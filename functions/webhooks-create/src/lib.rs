@@ -1,4 +1,4 @@
-//! Storing a webhook endpoint.
+//! Creating a webhook endpoint.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What the route needs.
+/// The dependencies of the route.
 pub struct App {
     keys: ApiKeys,
     endpoints: Endpoints,
@@ -35,7 +35,7 @@ impl AsRef<ApiKeys> for App {
     }
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.

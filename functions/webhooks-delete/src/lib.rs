@@ -12,7 +12,7 @@ use common::{
     webhooks::endpoints::Endpoints,
 };
 
-/// What the route needs.
+/// The dependencies of the route.
 pub struct App {
     keys: ApiKeys,
     endpoints: Endpoints,
@@ -24,7 +24,7 @@ impl AsRef<ApiKeys> for App {
     }
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.
@@ -40,7 +40,7 @@ fn route() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// Which endpoint.
+/// The endpoint to delete.
 pub struct Input {
     id: EndpointId,
 }

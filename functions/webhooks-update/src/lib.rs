@@ -19,7 +19,7 @@ use common::{
     },
 };
 
-/// What the route needs.
+/// The dependencies of the route.
 pub struct App {
     keys: ApiKeys,
     endpoints: Endpoints,
@@ -32,7 +32,7 @@ impl AsRef<ApiKeys> for App {
     }
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.
@@ -52,7 +52,7 @@ fn route() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// Which endpoint, and what to change of it.
+/// The endpoint to change, and the changes.
 pub struct Input {
     id: EndpointId,
     change: Change,

@@ -1,6 +1,6 @@
 //! Cross-origin resource sharing, as an HTTP API with a `CorsConfiguration` does it
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html>): the gateway sets the headers,
-//! whatever the function says. It refuses nothing; that is up to browsers.
+//! whatever the function returns. It refuses nothing; that is up to browsers.
 
 use anyhow::Result;
 use axum::http::{
@@ -14,7 +14,7 @@ use axum::http::{
 
 use crate::template::CorsConfiguration;
 
-/// What a function cannot say.
+/// Headers that a function cannot set.
 const RESERVED: [HeaderName; 6] = [
     ACCESS_CONTROL_ALLOW_CREDENTIALS,
     ACCESS_CONTROL_ALLOW_HEADERS,
@@ -24,7 +24,7 @@ const RESERVED: [HeaderName; 6] = [
     ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// Whose pages may call the API, and what their browsers are told.
+/// Which origins may call the API, and the headers for their browsers.
 pub(crate) struct Cors {
     origins: Vec<HeaderValue>,
     on_preflights: HeaderMap,
@@ -48,7 +48,7 @@ impl Cors {
         Ok(Self { origins, on_preflights, on_others })
     }
 
-    /// Sets the headers of `answer` to a request with this method and these headers.
+    /// Sets the CORS headers of `answer`, for a request with this method and these headers.
     pub(super) fn apply(&self, method: &Method, request: &HeaderMap, answer: &mut HeaderMap) {
         for name in RESERVED {
             answer.remove(name);
@@ -56,7 +56,7 @@ impl Cors {
         let Some(origin) = request.get(ORIGIN).filter(|origin| self.origins.contains(origin)) else { return };
         let headers = match (method == Method::OPTIONS, request.contains_key(ACCESS_CONTROL_REQUEST_METHOD)) {
             (true, true) => &self.on_preflights,
-            // No preflight: a browser does not send it.
+            // Not a preflight, and browsers send no other OPTIONS.
             (true, false) => return,
             (false, _) => &self.on_others,
         };

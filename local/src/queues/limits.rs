@@ -1,4 +1,4 @@
-//! What SQS refuses that the embedded one takes
+//! Requests that SQS refuses and the embedded one accepts
 //! (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_Operations.html>).
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 
 type Attributes = HashMap<String, MessageAttributeValue>;
 
-/// Of a message or a batch, in bytes. The embedded queues take no more, SQS four times as much.
+/// The largest message or batch, in bytes. The embedded queues accept no more; SQS accepts four times as much.
 const MAX_SIZE: usize = 256 * 1024;
 const MAX_ENTRIES: usize = 10;
 const MAX_DELAY: i32 = 900;
@@ -20,7 +20,7 @@ const MAX_VISIBILITY: i32 = 12 * 60 * 60;
 const MAX_WAIT: i32 = 20;
 const MAX_RECEIVED: i32 = 10;
 
-/// A message that is to be sent.
+/// Checks a message to be sent.
 pub(super) fn message(
     body: &str,
     delay: Option<i32>,
@@ -48,7 +48,7 @@ pub(super) fn message(
     delay.map_or(Ok(()), |delay| range("DelaySeconds", delay, 0, MAX_DELAY))
 }
 
-/// The entries of a batch, as a whole and each by itself. Leaves those that can be done, and returns the answers to the
+/// Checks the entries of a batch, as a whole and one by one. Keeps the valid ones, and returns the responses to the
 /// others.
 pub(super) fn batch<E>(
     entries: &mut Vec<E>,
@@ -92,7 +92,7 @@ pub(super) fn batch<E>(
     Ok(refused)
 }
 
-/// The messages of a batch together.
+/// Checks the total size of the messages in a batch.
 pub(super) fn batch_size(entries: &[SendMessageBatchRequestEntry]) -> Result<(), Refusal> {
     let sent = entries.iter().map(|entry| size(&entry.message_body, &entry.message_attributes)).sum::<usize>();
     if sent > MAX_SIZE {
@@ -125,7 +125,7 @@ fn range(name: &str, value: i32, least: i32, most: i32) -> Result<(), Refusal> {
     Err(Refusal::invalid(message))
 }
 
-/// What XML 1.0 can hold.
+/// The characters that XML 1.0 allows.
 fn is_allowed(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

@@ -1,4 +1,4 @@
-//! How SQS says no.
+//! SQS error responses.
 
 use axum::http::StatusCode;
 use rustack_sqs_http::body::SqsResponseBody;
@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::Response;
 
-/// A request, or an entry of a batch, that is refused.
+/// The refusal of a request or of one entry of a batch.
 pub(super) struct Refusal {
-    /// The code of the query protocol, which the SDKs go on using.
+    /// The code in the query protocol, which the SDKs still use.
     code: &'static str,
     message: String,
     status: StatusCode,
@@ -27,8 +27,8 @@ impl Refusal {
         Self::new("InvalidParameterValue", message)
     }
 
-    /// The answer to a request. Old SDKs look at the header, new ones at the body, where the same thing has its name in
-    /// the API's model.
+    /// The response to a request. Old SDKs look at the header and new ones at the body, where the error has the name
+    /// from the API's model.
     pub(super) fn response(self) -> Response {
         let name = match self.code {
             "AWS.SimpleQueueService.NonExistentQueue" => "QueueDoesNotExist",
@@ -45,7 +45,7 @@ impl Refusal {
         response
     }
 
-    /// The answer to the entry `id` of a batch.
+    /// The response to the entry `id` of a batch.
     pub(super) fn of_entry(self, id: &str) -> BatchResultErrorEntry {
         BatchResultErrorEntry {
             id: id.to_owned(),

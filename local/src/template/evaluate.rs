@@ -1,4 +1,4 @@
-//! CloudFormation's intrinsic functions: what stands where the template says `Ref`, `Fn::Sub` and the like.
+//! Evaluates CloudFormation's intrinsic functions: `Ref`, `Fn::Sub` and the like.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Place, local_name};
 
-/// What the intrinsic functions of one template refer to.
+/// What the intrinsic functions of a template can refer to.
 pub(crate) struct Scope {
     resources: HashMap<String, String>,
     parameters: HashMap<String, String>,
@@ -16,7 +16,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The scope of the template `root`; `overrides` win over the defaults of its parameters.
+    /// The scope of the template `root`; `overrides` replace the defaults of its parameters.
     pub(crate) fn new(root: &Value, overrides: &[(&str, &str)], place: Place) -> Self {
         let section = |name: &str| root.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
         let mut parameters: HashMap<_, _> = section("Parameters")
@@ -31,7 +31,7 @@ impl Scope {
         Self { resources, parameters, conditions: section("Conditions"), place }
     }
 
-    /// `value` with every intrinsic function in it replaced by what it stands for.
+    /// Replaces every intrinsic function in `value` with its result.
     pub(crate) fn evaluate(&self, value: &Value) -> Result<Value> {
         match value {
             Value::Object(members) => match members.iter().next() {
@@ -40,7 +40,7 @@ impl Scope {
                 }
                 _ => {
                     let evaluated = members.iter().map(|(name, value)| Ok((name.clone(), self.evaluate(value)?)));
-                    // Null is AWS::NoValue, which takes the member away; CloudFormation has no null of its own.
+                    // Null stands for AWS::NoValue, which removes the member; CloudFormation has no null of its own.
                     let kept = evaluated.filter(|member| !matches!(member, Ok((_, Value::Null))));
                     Ok(Value::Object(kept.collect::<Result<_>>()?))
                 }
@@ -102,7 +102,7 @@ impl Scope {
                 }
                 _ => bail!("Fn::Split takes a separator and a text"),
             },
-            other => bail!("{other} is not one of the functions that the local runner knows"),
+            other => bail!("{other} is a function that the local runner does not support"),
         }
     }
 
@@ -162,7 +162,7 @@ impl Scope {
         let mut result = String::new();
         let mut rest = pattern;
         while let Some((before, after)) = rest.split_once("${") {
-            let (name, after) = after.split_once('}').context("a ${ is not closed")?;
+            let (name, after) = after.split_once('}').context("unclosed ${")?;
             result.push_str(before);
             if let Some(literal) = name.strip_prefix('!') {
                 result.push_str(&format!("${{{literal}}}"));
@@ -180,7 +180,7 @@ impl Scope {
     }
 }
 
-/// `value` as CloudFormation writes it where a text is wanted.
+/// `value` as CloudFormation writes it in a text.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -188,7 +188,7 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// `Condition` is also an ordinary member, of a policy's statement: there its value is not a name.
+/// `Condition` is also an ordinary member of policy statements, where its value is not a name.
 fn is_intrinsic(name: &str, argument: &Value) -> bool {
     name == "Ref" || name.starts_with("Fn::") || name == "Condition" && argument.is_string()
 }

@@ -1,10 +1,10 @@
-//! YAML with CloudFormation's short tags, as JSON with the long forms: `!Ref Name` is `{"Ref": "Name"}`.
+//! Reads YAML with CloudFormation's short tags as JSON with the long forms: `!Ref Name` becomes `{"Ref": "Name"}`.
 
 use anyhow::{Context, Result, bail};
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Value, json};
 
-/// The one document in `text`.
+/// Parses the single document in `text`.
 pub(crate) fn parse(text: &str) -> Result<Value> {
     let documents = Yaml::load_from_str(text)?;
     to_json(documents.first().context("the template is empty")?)
