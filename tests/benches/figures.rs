@@ -1,14 +1,14 @@
-//! The figures of the service: each a ratio against a baseline that is built and run in the same call.
+//! Performance figures of the service, each as a ratio against a baseline that is built and run in the same invocation.
 //!
-//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and what
-//! `docs/benchmarks.md` shows: the table, the plot and the costs. With `--quick` it takes a tenth of the runs, writes the
-//! JSON only, and fails where a figure is more than twice what it must be, or is known to be: that is what CI runs.
+//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and the generated parts
+//! of `docs/benchmarks.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
+//! runs, writes only the JSON, and fails if a figure is more than twice its bound or its known value.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a benchmark ends where it cannot go on, and prints"
+    reason = "a benchmark stops at the first problem, and prints"
 )]
 
 #[path = "figures/account.rs"]
@@ -32,14 +32,14 @@ use build::Binaries;
 use table::Table;
 use tests::World;
 
-/// How much is measured.
+/// How many runs to make.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
     quick: bool,
 }
 
 impl Effort {
-    /// `runs`, or a tenth of them; but at least five, since the median of two is the noise of one.
+    /// `runs`, or a tenth of them, but at least five, since the median of two is just noise.
     fn runs(self, runs: usize) -> usize {
         if self.quick { (runs / 10).max(5) } else { runs }
     }

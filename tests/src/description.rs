@@ -1,4 +1,4 @@
-//! Holds every answer that a test sees against the description of the API, so that the description cannot lie.
+//! Checks every response that a test sees against the OpenAPI description, so that the description stays true.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -6,17 +6,17 @@ use jsonschema::Validator;
 use reqwest::Method;
 use serde_json::Value;
 
-/// What a route may answer, by status.
+/// The described responses of a route, by status.
 struct Operation(HashMap<u16, Response>);
 
 enum Response {
-    /// JSON of this schema; or a page, where the description has one beside it.
+    /// JSON that matches this schema, or a page if the description allows one too.
     Json(Box<Validator>),
-    /// Something else: a page, or nothing.
+    /// Anything else: a page, or nothing.
     Other,
 }
 
-/// Checks an answer of the API. What no route is described for is not ours: API Gateway answers it.
+/// Checks a response of the API. Paths that are not described are answered by API Gateway, not by us.
 pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
     let Some(operation) = operations().get(&(method.as_str().to_lowercase(), path.to_owned())) else { return };
     let response = operation.0.get(&status);
@@ -35,7 +35,7 @@ fn is_page(body: &Value) -> bool {
 fn operations() -> &'static HashMap<(String, String), Operation> {
     static OPERATIONS: OnceLock<HashMap<(String, String), Operation>> = OnceLock::new();
     OPERATIONS.get_or_init(|| {
-        let document = local::openapi().expect("the functions fit to the template");
+        let document = local::openapi().expect("the functions match the template");
         let paths = document["paths"].as_object().expect("paths");
         let described = paths.iter().flat_map(|(path, methods)| {
             let methods = methods.as_object().expect("methods");
@@ -55,7 +55,7 @@ fn read(operation: &Value, document: &Value) -> Operation {
     Operation(read.collect())
 }
 
-/// The schema refers to the document's components, so it is compiled with these beside it.
+/// The schema refers to the document's components, so they are added before compiling it.
 fn validator(schema: &Value, document: &Value) -> Validator {
     let mut schema = schema.clone();
     schema["components"] = document["components"].clone();

@@ -1,4 +1,5 @@
-//! A proxy in front of the tables that answers some calls itself, for what the embedded tables never do: lag, or refuse.
+//! A proxy in front of the tables that answers some calls itself, with what the embedded tables never do: lag or
+//! refuse.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,10 +7,10 @@ use axum::{Router, body::Body, extract::Request, response::Response};
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// Answers a call, by its operation and its body, with a status and a body; or lets it through.
+/// Given an operation and its body, returns a status and body, or `None` to pass the call on.
 type Answer = dyn Fn(&str, &Value) -> Option<(u16, Value)> + Send + Sync;
 
-/// The proxy.
+/// A proxy in front of the tables. Dropping it stops it.
 pub struct Interceptor {
     address: String,
     shared: Arc<Shared>,
@@ -23,7 +24,7 @@ struct Shared {
 }
 
 impl Interceptor {
-    /// A proxy that answers with `answer` where that says something.
+    /// Starts a proxy that asks `answer` about every call.
     pub async fn start(answer: impl Fn(&str, &Value) -> Option<(u16, Value)> + Send + Sync + 'static) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let shared = Arc::new(Shared { answer: Box::new(answer), behind: OnceLock::new(), http });
@@ -35,14 +36,14 @@ impl Interceptor {
         Self { address, shared, server }
     }
 
-    /// Where the proxy is.
+    /// The address of the proxy.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Hands on what it lets through to the tables at `behind`. They are known only after a world has started, which
-    /// has to know the proxy before.
+    /// Sets the address of the tables that calls are passed on to. It only exists once a world has started, which needs
+    /// the address of the proxy first.
     pub fn stand_before(&self, behind: &str) {
         self.shared.behind.set(behind.to_owned()).expect("set once");
     }

@@ -1,5 +1,5 @@
-//! A function's own binary under a Lambda Runtime API
-//! (<https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html>), and what it costs.
+//! Runs a function's own binary against a Lambda Runtime API
+//! (<https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html>), and measures it.
 
 use std::{
     collections::HashMap,
@@ -26,12 +26,12 @@ use tokio::{
     time::timeout,
 };
 
-/// More than a start and a call of an unoptimised binary take on a busy machine.
+/// More than starting and calling an unoptimised binary takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The timeout of the delivery function, the longest in the template.
 const TIMEOUT_MS: i64 = 30_000;
 
-/// A function's process, started as Lambda starts it.
+/// A running function, started as Lambda does it.
 pub struct Lambda {
     child: Child,
     events: mpsc::Sender<String>,
@@ -47,8 +47,8 @@ struct Api {
 }
 
 impl Lambda {
-    /// Starts `binary` with `environment` and what Lambda sets beside it, and sends what it says to `log`. Returns when
-    /// it asks for its first event.
+    /// Starts `binary` with `environment` and the variables that Lambda sets, and sends its output to `log`. Returns
+    /// when it asks for its first event.
     pub async fn start(binary: &Path, environment: &HashMap<String, String>, log: Stdio) -> Self {
         Self::started(Command::new(binary).stdout(log), environment).await
     }
@@ -92,12 +92,12 @@ impl Lambda {
         received(&mut self.idle, &mut self.child).await;
     }
 
-    /// Hands an event over. Returns the answer, or the report of an error, once the function asks for the next event.
+    /// Sends an event. Returns the response or reported error, once the function asks for the next event.
     pub async fn invoke(&mut self, event: String) -> String {
         self.invoke_all(vec![event]).await.remove(0)
     }
 
-    /// Hands events over, the next as soon as the function asks for it. Returns the answers.
+    /// Sends events, each as soon as the function asks for one. Returns the responses.
     pub async fn invoke_all(&mut self, events: Vec<String>) -> Vec<String> {
         let (sender, mut answers) = (self.events.clone(), Vec::with_capacity(events.len()));
         let expected = events.len();
@@ -116,7 +116,7 @@ impl Lambda {
         answers
     }
 
-    /// The CPU time of all its threads so far, to the nanosecond.
+    /// The CPU time used by all its threads so far, to the nanosecond.
     #[must_use]
     pub fn cpu(&self) -> Duration {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").filter_map(Result::ok);
@@ -127,14 +127,13 @@ impl Lambda {
         Duration::from_nanos(nanoseconds.sum())
     }
 
-    /// Its resident memory in KiB: now (`VmRSS`), or at most so far (`VmHWM`).
+    /// Its resident memory in KiB: the current (`VmRSS`) or the peak (`VmHWM`).
     #[must_use]
     pub fn memory(&self, line: &str) -> u64 {
         memory(self.pid(), line)
     }
 
-    /// Ends it by SIGTERM, as Lambda ends what it no longer needs. Returns how it ended, and what it had said if that
-    /// was piped here.
+    /// Stops it with SIGTERM, as Lambda does. Returns its exit status, and its output if that was piped.
     pub async fn end(mut self) -> (ExitStatus, String) {
         let kill = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().await;
         assert!(kill.expect("kill runs").success());
@@ -167,7 +166,7 @@ async fn received<T>(receiver: &mut mpsc::Receiver<T>, child: &mut Child) -> T {
     }
 }
 
-/// The resident memory of a process in KiB, by a line of its `/proc/PID/status`.
+/// The resident memory of a process in KiB, from a line of its `/proc/PID/status`.
 #[must_use]
 pub fn memory(pid: u32, line: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
@@ -175,7 +174,7 @@ pub fn memory(pid: u32, line: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Waits for an event, as long as it takes.
+/// Waits for an event, however long it takes.
 async fn next(State(api): State<Arc<Api>>) -> (HeaderMap, String) {
     api.idle.send(()).await.expect("somebody waits");
     let Some(event) = api.events.lock().await.recv().await else { std::future::pending().await };

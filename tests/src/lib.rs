@@ -1,7 +1,7 @@
-//! A world to test in: the whole service on loopback ports, clients for its doors, and a receiver for what it
-//! delivers.
+//! A world to test in: the whole service on loopback ports, clients for its interfaces, and a receiver for its
+//! deliveries.
 
-#![expect(clippy::indexing_slicing, reason = "in a test world, what goes wrong ends the test")]
+#![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 
 mod description;
 pub mod interceptor;

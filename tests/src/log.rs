@@ -1,4 +1,4 @@
-//! The log of everything that runs in this process, to look for what must be in it and what must not.
+//! The log of this process, for checking what it must and must not contain.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 
 static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Starts to collect the log, as the functions write it in Lambda. Once for all tests of the process.
+/// Starts collecting the log, in the format that the functions use in Lambda, once for all tests of the process.
 pub fn collect() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
@@ -17,7 +17,7 @@ pub fn collect() {
     });
 }
 
-/// All that was logged so far.
+/// Everything logged so far.
 #[must_use]
 pub fn collected() -> String {
     String::from_utf8_lossy(&LINES.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()

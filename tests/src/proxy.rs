@@ -1,4 +1,4 @@
-//! A proxy in front of the tables or the queues that counts calls, and loses some of them if it is told to.
+//! A proxy in front of the tables or the queues that counts calls, and optionally makes some of them fail.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use axum::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// Of a hundred calls, so many fail before they are done, and as many after.
+/// This many of a hundred calls fail before they take effect, and as many after.
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
@@ -24,7 +24,7 @@ struct Shared {
     calls: AtomicU64,
 }
 
-/// A proxy.
+/// A counting proxy. Dropping it stops it.
 pub struct Proxy {
     shared: Arc<Shared>,
     address: String,
@@ -32,13 +32,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy in front of the service at `behind` that hands every call on.
+    /// Starts a proxy in front of the service at `behind` that passes every call on.
     pub async fn faithful(behind: &str) -> Self {
         Self::before(behind, false).await
     }
 
-    /// A proxy in front of the service at `behind` that lets a fifth of all calls fail: half of them before they have
-    /// an effect, half after.
+    /// Starts a proxy in front of the service at `behind` that makes a fifth of all calls fail: half of them before
+    /// they take effect, half after.
     pub async fn faulty(behind: &str) -> Self {
         Self::before(behind, true).await
     }
@@ -53,13 +53,13 @@ impl Proxy {
         Self { shared, address, server }
     }
 
-    /// Where the proxy is.
+    /// The address of the proxy.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// How many calls there were.
+    /// The number of calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.shared.calls.load(Ordering::Relaxed)

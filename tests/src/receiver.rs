@@ -1,4 +1,4 @@
-//! A webhook receiver on a loopback port: a real HTTP server that keeps what it gets.
+//! A webhook receiver on a loopback port: a real HTTP server that records its requests.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -12,21 +12,21 @@ use axum::{
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinHandle, time::Instant};
 
-/// One delivery, as it came.
+/// One delivery, as received.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// The path and query of the request.
     pub path: String,
-    /// Its headers.
+    /// The headers of the request.
     pub headers: HeaderMap,
-    /// Its body, to the byte.
+    /// The body, byte for byte.
     pub body: Bytes,
-    /// When it had arrived.
+    /// When it had been received completely.
     pub at: Instant,
 }
 
 impl Received {
-    /// The header `name`; empty if it is not there.
+    /// The header `name`, empty if it is missing.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -39,7 +39,7 @@ impl Received {
     }
 }
 
-/// What a receiver answers: a status and headers.
+/// A scripted response: a status and headers.
 pub type Scripted = (u16, &'static [(&'static str, &'static str)]);
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct Shared {
     script: VecDeque<Scripted>,
 }
 
-/// A receiver. It answers by its script, and 200 once that is over.
+/// A receiver that first responds by its script, then with 200.
 pub struct Receiver {
     address: String,
     shared: Arc<Mutex<Shared>>,
@@ -56,12 +56,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that answers 200.
+    /// Starts a receiver that responds with 200.
     pub async fn start() -> Self {
         Self::scripted(&[]).await
     }
 
-    /// A receiver that answers by `script` first.
+    /// Starts a receiver that first responds by `script`.
     pub async fn scripted(script: &[Scripted]) -> Self {
         let shared = Arc::new(Mutex::new(Shared { script: script.iter().copied().collect(), received: Vec::new() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -71,18 +71,18 @@ impl Receiver {
         Self { address, shared, server }
     }
 
-    /// A URL of the receiver.
+    /// The URL of `path` on this receiver.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it got so far.
+    /// All deliveries so far.
     pub async fn received(&self) -> Vec<Received> {
         self.shared.lock().await.received.clone()
     }
 
-    /// What it got, once that is `count` deliveries.
+    /// All deliveries, once there are `count`.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

@@ -1,4 +1,4 @@
-//! Receivers that behave badly, below HTTP.
+//! Receivers that misbehave below the level of HTTP.
 
 use std::time::Duration;
 
@@ -8,46 +8,46 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What a receiver does with a request.
+/// How a receiver treats a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Manner {
-    /// It reads, and never answers.
+    /// Reads it and never responds.
     Hangs,
-    /// It closes the connection without an answer.
+    /// Closes the connection without a response.
     Closes,
-    /// It answers 200 and a body of one byte a second.
+    /// Responds with 200 and a body at one byte a second.
     Drips,
-    /// It answers 200 and 200 MiB.
+    /// Responds with 200 and 200 MiB.
     Floods,
-    /// It answers 200, a part of the body, and resets the connection.
+    /// Responds with 200 and part of the body, then resets the connection.
     ResetsMidBody,
-    /// It says something that is not HTTP.
+    /// Responds with something that is not HTTP.
     SpeaksGarbage,
-    /// It answers 200 with headers that do not end.
+    /// Responds with 200 and endless headers.
     HeadersWithoutEnd,
 }
 
-/// A receiver with bad manners on a loopback port.
+/// A misbehaving receiver on a loopback port.
 pub struct Rough {
     url: String,
     server: JoinHandle<()>,
 }
 
 impl Rough {
-    /// A receiver of this manner.
+    /// Starts a receiver that misbehaves like this.
     pub async fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // What the other side does to the connection is its business.
+                // Errors on these connections are expected.
                 tokio::spawn(async move { serve(stream, manner).await.ok() });
             }
         });
         Self { url, server }
     }
 
-    /// Its URL.
+    /// The URL of the receiver.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

@@ -1,4 +1,4 @@
-//! The service on loopback ports, with what a test does to it in words.
+//! The service on loopback ports, with the actions that tests need.
 
 use std::collections::HashMap;
 
@@ -9,33 +9,33 @@ use serde_json::{Value, json};
 
 use crate::description;
 
-/// The service, and a client for its HTTP door.
+/// The running service, and an HTTP client for it.
 pub struct World {
-    /// The service.
+    /// The running service.
     pub stack: Stack,
-    /// The client.
+    /// The HTTP client.
     pub http: reqwest::Client,
 }
 
-/// An HTTP answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The HTTP status.
     pub status: u16,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// Its body, where that is JSON; else a string.
+    /// The body as JSON, or else as a string.
     pub body: Value,
 }
 
 impl Answer {
-    /// What is inside the envelope.
+    /// The contents of the envelope.
     #[must_use]
     pub fn json(&self) -> &Value {
         self.body.get("json").unwrap_or(&Value::Null)
     }
 
-    /// What is inside the envelope of a success; anything else ends the test.
+    /// The contents of the envelope of a 200; anything else fails the test.
     pub fn ok(&self) -> &Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.json()
@@ -60,16 +60,16 @@ impl Answer {
     }
 }
 
-/// Somebody who signed up, verified their email and has a key.
+/// A user who signed up, verified their email and has a key, with their organization.
 #[derive(Clone, Debug)]
 pub struct Tenant {
-    /// The organization.
+    /// The organization's id.
     pub id: String,
-    /// Its slug.
+    /// The organization's slug.
     pub slug: String,
-    /// The user who founded it.
+    /// The id of the user who founded it.
     pub user: String,
-    /// Their email.
+    /// The user's email.
     pub email: String,
     /// The session cookie, as a `cookie` header.
     pub cookie: String,
@@ -77,16 +77,16 @@ pub struct Tenant {
     pub key: String,
 }
 
-/// Passwords in tests are hashed cheaply, and nothing moves in the queues until a test says so.
+/// Passwords are hashed cheaply in tests.
 const SETTINGS: [(&str, &str); 2] = [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1")];
 
 impl World {
-    /// A new world.
+    /// Starts the service with the test settings. Queues are polled only when a test does it.
     pub async fn start() -> Self {
         Self::with(&[]).await
     }
 
-    /// A new world in which these settings are others than the template's.
+    /// Starts the service with these settings on top.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         crate::log::collect();
         let env: HashMap<String, String> =
@@ -97,18 +97,18 @@ impl World {
         Self { stack, http: http.build().expect("a client") }
     }
 
-    /// Calls `POST /v1/{route}` with these fields and, if it is not empty, this key.
+    /// Calls `POST /v1/{route}` with these fields and, unless it is empty, this key.
     pub async fn rpc(&self, key: &str, route: &str, fields: Value) -> Answer {
         self.post(key, &format!("/v1/{route}"), json!({ "json": fields }).to_string().into_bytes()).await
     }
 
-    /// Posts bytes.
+    /// Posts raw bytes.
     pub async fn post(&self, key: &str, path: &str, body: Vec<u8>) -> Answer {
         let request = self.http.post(self.url(path)).body(body);
         self.send(if key.is_empty() { request } else { request.header("x-api-key", key) }).await
     }
 
-    /// Sends any request.
+    /// Sends a request, and checks the response against the description of the API.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
         let (client, request) = request.build_split();
         let request = request.expect("a request");
@@ -123,13 +123,13 @@ impl World {
         Answer { status, headers, body }
     }
 
-    /// A URL of the API.
+    /// The URL of `path` on the API.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.stack.api())
     }
 
-    /// The fields of a sign-up that nothing is wrong with.
+    /// The fields of a valid sign-up.
     #[must_use]
     pub fn sign_up_fields(slug: &str) -> Value {
         json!({
@@ -138,12 +138,12 @@ impl World {
         })
     }
 
-    /// Signs up; answers the answer's fields.
+    /// Signs up, and returns the fields of the response.
     pub async fn sign_up(&self, slug: &str) -> Value {
         self.rpc("", "auth/signupAndCreateOrg", Self::sign_up_fields(slug)).await.ok().clone()
     }
 
-    /// Opens the link in a verification mail, and presses the button of the page if there is one, as a browser does.
+    /// Opens the link in a verification mail and submits the form of the page, if it has one, as a browser does.
     pub async fn confirm(&self, link: &str) -> Answer {
         let page = self.send(self.http.get(link)).await;
         if page.status != 200 {
@@ -154,7 +154,7 @@ impl World {
         self.send(self.http.post(action).header("origin", self.stack.api()).form(&form)).await
     }
 
-    /// Signs up, confirms the email, and issues a key.
+    /// Signs up, verifies the email, and issues a key.
     pub async fn tenant(&self, slug: &str) -> Tenant {
         let account = self.sign_up(slug).await;
         let text = |name: &str| account[name].as_str().expect("a text").to_owned();
@@ -165,25 +165,25 @@ impl World {
         Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
     }
 
-    /// Posts JSON to `/api/auth/{route}`, as the command-line client does; `null` is no body.
+    /// Posts JSON to `/api/auth/{route}` like the command-line client; `null` sends no body.
     pub async fn cli(&self, cookie: &str, route: &str, body: Value) -> Answer {
         let request = self.http.post(self.url(&format!("/api/auth/{route}"))).header("origin", self.stack.api());
         let request = if body.is_null() { request } else { request.json(&body) };
         self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
-    /// Gets `/api/auth/{route}`.
+    /// Sends a GET to `/api/auth/{route}`.
     pub async fn cli_get(&self, cookie: &str, route: &str) -> Answer {
         let request = self.http.get(self.url(&format!("/api/auth/{route}")));
         self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
-    /// The session that a cookie stands for, as `get-session` answers it.
+    /// What `get-session` returns for a cookie.
     pub async fn session(&self, cookie: &str) -> Answer {
         self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await
     }
 
-    /// The newest mail to an address.
+    /// The latest mail to an address.
     pub async fn mail_to(&self, email: &str) -> Value {
         let messages = self.send(self.http.get(format!("{}/messages", self.stack.mail()))).await.body;
         let mut messages = messages.as_array().expect("a list of mails").clone();
@@ -192,7 +192,7 @@ impl World {
         messages.pop().expect("a mail")
     }
 
-    /// Stores a pending invitation that holds until `expires_at`, in Unix seconds.
+    /// Stores a pending invitation that expires at `expires_at`, in Unix seconds.
     pub async fn invitation(&self, organization: &str, email: &str, expires_at: i64) -> String {
         let id = uuid::Uuid::now_v7().to_string();
         let text = |value: &str| AttributeValue::S(value.to_owned());
@@ -212,13 +212,13 @@ impl World {
         id
     }
 
-    /// Every item of a table.
+    /// All items of a table.
     pub async fn items(&self, table: &str) -> Vec<HashMap<String, AttributeValue>> {
         let scan = self.stack.dynamodb_client().scan().table_name(table).send().await.expect("the table is read");
         scan.items.unwrap_or_default()
     }
 
-    /// Stores an endpoint; answers its id.
+    /// Creates an endpoint, and returns its id.
     pub async fn endpoint(&self, tenant: &Tenant, url: &str, secret: &str) -> String {
         let fields = json!({"url": url, "signing_secret": secret});
         let answer = self.rpc(&tenant.key, "webhooks/create", fields).await;
@@ -231,7 +231,7 @@ impl World {
         self.stack.sqs_client().send_message().queue_url(url).message_body(body).send().await.expect("it is sent");
     }
 
-    /// Takes all messages out of a queue that can be seen at this moment.
+    /// Removes and returns all messages of a queue that are visible now.
     pub async fn drain(&self, queue: &str) -> Vec<Value> {
         let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue of that name"));
         let mut messages = Vec::new();
@@ -251,7 +251,7 @@ impl World {
     }
 }
 
-/// The session cookie of a sign-up, as a `cookie` header.
+/// The session cookie from the response to a sign-up, as a `cookie` header.
 #[must_use]
 pub fn cookie(account: &Value) -> String {
     let set_cookie = account["setCookie"][0].as_str().expect("a cookie");
@@ -269,7 +269,7 @@ fn hidden_fields(page: &str) -> Vec<(String, String)> {
     fields.collect()
 }
 
-/// The link that stands alone on a line of a mail.
+/// The link that a mail has on a line of its own.
 #[must_use]
 pub fn link(mail: &Value) -> String {
     let text = mail["text"].as_str().expect("a text part");

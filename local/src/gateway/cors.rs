@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_function_says_does_not_count() -> Result<()> {
+    fn cors_headers_of_the_function_are_ignored() -> Result<()> {
         let configuration = CorsConfiguration {
             allow_origins: vec!["https://app.example.com".to_owned()],
             allow_credentials: false,

@@ -17,7 +17,7 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The event of a function, from `events/`, with another body and key.
+/// The sample event of a function from `events/`, with another body and key.
 pub(crate) fn event(function: &str, key: &str, fields: &Value) -> String {
     let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../events/{}.json"), function);
     let event = std::fs::read_to_string(path).expect("an event");
@@ -27,11 +27,12 @@ pub(crate) fn event(function: &str, key: &str, fields: &Value) -> String {
     event.to_string()
 }
 
-/// From exec to the first request for an event; and to the end of a first request, with TLS to the tables.
+/// The time from exec until the function asks for its first event, and until the end of a first request with TLS to the
+/// tables.
 pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
-    // The two in turn, so that both meet the machine in the same mood.
+    // Alternating, so that both see the same conditions on the machine.
     for function in http_functions() {
         let (mut own, mut baseline) = (Vec::new(), Vec::new());
         for _ in 0..effort.runs(20) {
@@ -57,7 +58,7 @@ pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effo
     table.push(row.at_most(1.5, 1.2));
 }
 
-/// Calls a function, which has to answer 200. Returns the CPU time that it took, in milliseconds.
+/// Calls a function and expects a 200. Returns the CPU time used, in milliseconds.
 pub(crate) async fn call(lambda: &mut Lambda, event: &str) -> f64 {
     let before = lambda.cpu();
     let answer = lambda.invoke(event.to_owned()).await;
@@ -65,7 +66,7 @@ pub(crate) async fn call(lambda: &mut Lambda, event: &str) -> f64 {
     ms(lambda.cpu() - before)
 }
 
-/// `webhooks/list` with ten endpoints, in a process that is warm.
+/// `webhooks/list` with ten endpoints, in a warm process.
 pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let tenant = world.tenant("warm").await;
@@ -85,7 +86,7 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(2.2, 1.6));
 }
 
-/// Sign-ups, one after the other in one process.
+/// Sign-ups, one after another in one process.
 pub(crate) async fn sign_ups(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let function = "auth-signup-and-create-org";
@@ -103,7 +104,7 @@ pub(crate) async fn sign_ups(world: &World, binaries: &Binaries, effort: Effort,
     table.push(Row::ratio("resident memory after 50 sign-ups", "MiB", memory[49], memory[0]).at_most(1.2, 1.05));
 }
 
-/// One Argon2id hash with the default parameters, in a buffer that is kept.
+/// One Argon2id hash with the default parameters, in a reused buffer.
 fn one_hash(effort: Effort) -> f64 {
     let params = Params::new(19_456, 2, 1, Some(32)).expect("parameters");
     let mut memory = vec![Block::default(); params.block_count()];

@@ -1,4 +1,4 @@
-//! The binaries under measure, built as they are shipped.
+//! Builds the measured binaries the way they are deployed.
 
 use std::{collections::HashMap, io::Write, path::PathBuf, process::Command};
 
@@ -9,29 +9,30 @@ use crate::{
     table::{Row, Table},
 };
 
-/// The functions that answer HTTP.
+/// The HTTP functions.
 pub(crate) fn http_functions() -> impl Iterator<Item = &'static str> {
     local::function_names().filter(|name| *name != DELIVER)
 }
-/// The function that delivers.
+/// The delivery function.
 pub(crate) const DELIVER: &str = "webhooks-deliver";
-/// The least that a function can be.
+/// The minimal function.
 pub(crate) const BASELINE: &str = "function";
-/// The least that a delivery can be.
+/// The minimal delivery loop.
 pub(crate) const BARE_LOOP: &str = "bare-loop";
 
-/// Where the binaries are.
+/// The folder with the binaries.
 pub(crate) struct Binaries {
     folder: PathBuf,
 }
 
 impl Binaries {
-    /// Builds each function on its own, as it is deployed: built together, they would share each other's features. A
-    /// quick run takes that as near enough, and twice the cores.
+    /// Builds each function separately, as it is deployed: built together, they would share each other's features. A
+    /// quick run accepts that difference, and uses twice the cores.
     ///
-    /// In a folder of their own: the benchmark's profile and theirs would take turns with the same artifacts.
+    /// They get a target folder of their own: otherwise the benchmark's profile and theirs would overwrite each other's
+    /// artifacts.
     pub(crate) fn build(effort: Effort) -> Self {
-        // This is target/release/deps/figures-...
+        // target/release/deps/figures-...
         let this = std::env::current_exe().expect("a path");
         let target = this.ancestors().nth(3).expect("a target folder").join("shipped");
         let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
@@ -45,13 +46,13 @@ impl Binaries {
         Self { folder: target.join("release") }
     }
 
-    /// The binary of this name.
+    /// The path of the binary `name`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-/// The size of each binary, and deflated as in the archive that is uploaded.
+/// The size of each binary, and its size deflated as in the uploaded archive.
 pub(crate) fn sizes(binaries: &Binaries, table: &mut Table) {
     let size = |name: &str| {
         let bytes = std::fs::read(binaries.path(name)).expect("it was built");

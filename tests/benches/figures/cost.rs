@@ -1,4 +1,4 @@
-//! What a million events cost: counted requests and measured durations, at list prices, for `docs/benchmarks.md`.
+//! The cost of a million events: counted requests and measured durations at list prices, for `docs/benchmarks.md`.
 
 use std::{
     fs::File,
@@ -18,24 +18,24 @@ use crate::{
     readme,
 };
 
-// List prices of us-east-1 in dollars for a million, November 2026: aws.amazon.com/sqs/pricing and so on.
+// List prices of us-east-1 in dollars per million, November 2026: aws.amazon.com/sqs/pricing and so on.
 const SQS_REQUEST: f64 = 0.40;
 const INVOCATION: f64 = 0.20;
 const GIGABYTE_SECOND: f64 = 13.3334;
 const READ: f64 = 0.125;
 const LOG_GIGABYTE: f64 = 0.50;
 
-/// The memory with which a process gets one whole CPU
+/// The memory, in MiB, with which a process gets one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).
 const MIB_OF_A_CPU: f64 = 1769.0;
-/// SQS delays a message by this much at the most; a longer wait takes several messages.
+/// The longest delay of an SQS message; a longer wait takes several messages.
 const MAX_DELAY: f64 = 900.0;
-/// What the jitter makes of a delay on average.
+/// The average factor by which jitter lengthens a delay.
 const JITTER: f64 = 1.1;
-/// The records of an invocation: as many as the template lets Lambda hand over, and as few.
+/// Records per invocation: as many as the template lets Lambda batch, and as few.
 const BATCHES: [usize; 2] = [10, 1];
 
-/// What was seen of one invocation.
+/// What was observed of one invocation.
 #[derive(Clone, Copy)]
 struct Invocation {
     records: f64,
@@ -46,7 +46,7 @@ struct Invocation {
     log_bytes: f64,
 }
 
-/// The invocations on an event's way, each with how often it happens.
+/// The invocations that an event causes, each with how often it happens.
 struct Way(Vec<(f64, Invocation)>);
 
 impl Way {
@@ -59,13 +59,13 @@ impl Way {
         self.sum(|_| 1.0)
     }
 
-    /// Every message was sent, the first one by a producer, and those that are handled are received and deleted, a
-    /// batch at a time.
+    /// Every message is sent, the first one by a producer. Those that are processed are received and deleted a batch at
+    /// a time.
     fn sqs_requests(&self) -> f64 {
         1.0 + self.sum(|invocation| invocation.sends) + 2.0 * self.invocations()
     }
 
-    /// Dollars for a million events: for SQS, Lambda, DynamoDB and the logs.
+    /// Dollars per million events: for SQS, Lambda, DynamoDB and the logs.
     fn dollars(&self) -> [f64; 4] {
         let gigabytes = *MEMORY / 1024.0;
         [
@@ -78,7 +78,7 @@ impl Way {
     }
 }
 
-/// A process of the delivery function, with everything that it uses under measure.
+/// A process of the delivery function, with everything it uses being measured.
 struct Process {
     lambda: Lambda,
     dynamodb: Proxy,
@@ -88,8 +88,8 @@ struct Process {
 }
 
 impl Process {
-    /// A warm process. Its events are each of another tenant, so that none shares the read of its endpoints, and go
-    /// to `url`; what failed is due again at once.
+    /// Starts and warms up a process. Its events belong to different tenants, so that no two share the read of their
+    /// endpoints, and go to `url`. Failed attempts are due again at once.
     async fn start(world: &World, binaries: &Binaries, url: &str) -> Self {
         let (dynamodb, sqs) = (Proxy::faithful(world.stack.dynamodb()).await, Proxy::faithful(world.stack.sqs()).await);
         let mut environment = world.stack.environment(DELIVER).expect("a function").clone();
@@ -111,7 +111,7 @@ impl Process {
         process
     }
 
-    /// Hands new events over.
+    /// Invokes it with new events.
     async fn first(&mut self, records: usize) -> Invocation {
         let events: Vec<_> = self.tenants.iter().take(records).map(|tenant| job_event(tenant, 0)).collect();
         self.invoke("job-events", events).await
@@ -139,7 +139,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A file in the folder for temporary files that stays is no harm.
+        // A leftover file in the folder for temporary files does no harm.
         std::fs::remove_file(&self.log).ok();
     }
 }
@@ -151,7 +151,7 @@ static MEMORY: LazyLock<f64> = LazyLock::new(|| {
     template["Resources"]["WebhooksDeliverFunction"]["Properties"]["MemorySize"].as_f64().expect("MiB")
 });
 
-/// A receiver that answers with `status` after a time.
+/// A receiver that responds with `status` after a delay.
 async fn receiver(status: StatusCode, after: Duration) -> String {
     let app = Router::new().fallback(move || async move {
         tokio::time::sleep(after).await;
@@ -163,7 +163,7 @@ async fn receiver(status: StatusCode, after: Duration) -> String {
     url
 }
 
-/// Measures, computes, and puts two tables into `docs/benchmarks.md`.
+/// Measures, computes, and writes two tables to `docs/benchmarks.md`.
 pub(crate) async fn table(world: &World, binaries: &Binaries) {
     let good = receiver(StatusCode::OK, Duration::from_millis(200)).await;
     let bad = receiver(StatusCode::INTERNAL_SERVER_ERROR, Duration::ZERO).await;
@@ -200,7 +200,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries) {
 
 type Figure<'a> = &'a dyn Fn(&Way) -> f64;
 
-/// Two tables, each figure for full batches and for single records.
+/// Two tables, with each figure for full batches and for single records.
 fn tables(ways: &[[Way; 3]], attempts: f64) -> String {
     let range = |of: Figure<'_>, which: usize| {
         let [low, high] = [0, 1].map(|batch| number(of(&ways[batch][which])));
@@ -228,7 +228,7 @@ fn tables(ways: &[[Way; 3]], attempts: f64) -> String {
     text + &format!("| **together** | {} |\n", together.join(" | "))
 }
 
-/// As many digits as mean something.
+/// Formats a number with its significant digits only.
 fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{:.0}", (value / 10.0).round() * 10.0),

@@ -1,4 +1,4 @@
-//! The delivery function: what a delivery costs, how fast it is, and how that grows.
+//! The delivery function: what a delivery costs, how fast it is, and how that scales.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::{
     table::{Row, Table, median},
 };
 
-/// Counts what comes in.
+/// A receiver that counts requests.
 struct Counter {
     url: String,
     shared: Arc<(AtomicUsize, Notify)>,
@@ -39,7 +39,7 @@ impl Counter {
         Self { url, shared }
     }
 
-    /// Waits until `more` have come since it was at `before`.
+    /// Waits until `more` requests have arrived since the count was `before`.
     async fn wait(&self, before: usize, more: usize) {
         while self.shared.0.load(Ordering::Relaxed) < before + more {
             self.shared.1.notified().await;
@@ -56,7 +56,7 @@ async fn count(State(shared): State<Arc<(AtomicUsize, Notify)>>, _body: axum::bo
     shared.1.notify_one();
 }
 
-/// A kilobyte of result.
+/// A job event with a kilobyte of result.
 pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     json!({
         "event": "job.completed", "tenant_id": tenant, "job_id": format!("job-{job}"), "workflow": "import",
@@ -64,7 +64,7 @@ pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     })
 }
 
-/// An event of these messages of a queue.
+/// A Lambda event with these messages from a queue.
 pub(crate) fn batch(queue: &str, messages: impl IntoIterator<Item = Value>) -> String {
     let records: Vec<Value> = messages
         .into_iter()
@@ -131,12 +131,13 @@ pub(crate) async fn thousand(world: &World, binaries: &Binaries, effort: Effort,
     table.push(
         Row::ratio("1,000 deliveries of 1 KB in batches of 10, CPU", "s", own, bare).at_most(2.5, 1.5).known(4.5),
     );
-    // The loop is not called by Lambda and reads no table. With what the bare function takes for that, a hundred times:
+    // The loop is not invoked by Lambda and does not read a table. So add what the bare function takes for that, a
+    // hundred times:
     let floor = bare + 100.0 * bare_call(world, binaries, effort).await / 1e3;
     table.push(Row::ratio("the same, with the bare function's call for each batch", "s", own, floor));
 }
 
-/// CPU time of a warm call of the bare function, without TLS as in the other measures here, in milliseconds.
+/// CPU time of a warm call of the bare function in milliseconds, without TLS, like the other measurements here.
 async fn bare_call(world: &World, binaries: &Binaries, effort: Effort) -> f64 {
     let environment = world.stack.environment("webhooks-list").expect("a function");
     let mut function = Lambda::start(&binaries.path(BASELINE), environment, Stdio::null()).await;
@@ -148,7 +149,7 @@ async fn bare_call(world: &World, binaries: &Binaries, effort: Effort) -> f64 {
     median(runs)
 }
 
-/// Wall time and CPU time of this many deliveries in waves of `in_flight`, after a wave for the connections.
+/// Wall time and CPU time of this many deliveries in waves of `in_flight`, after a wave that opens the connections.
 async fn round(lambda: &mut Lambda, tenant: &Tenant, in_flight: usize, deliveries: usize) -> (f64, f64) {
     let waves = deliveries / in_flight + 1;
     let mut events: Vec<_> = (0..waves)
@@ -160,7 +161,7 @@ async fn round(lambda: &mut Lambda, tenant: &Tenant, in_flight: usize, deliverie
     (started.elapsed().as_secs_f64(), (lambda.cpu() - cpu).as_secs_f64())
 }
 
-/// One event to a hundred endpoints, until the last of them has it.
+/// One event to a hundred endpoints, until the last one has received it.
 pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "fan-out", &counter.url, 100).await;
@@ -182,24 +183,24 @@ pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, 
     table.push(row.at_most(2.0, 1.3).known(2.7));
 }
 
-/// How one process does with this many events in flight.
+/// The performance of one process with this many events in flight.
 pub(crate) struct Point {
-    /// How many.
+    /// The number of events in flight.
     pub(crate) in_flight: usize,
-    /// Deliveries a second: ours, and the bare loop's.
+    /// Deliveries per second: ours, and the bare loop's.
     pub(crate) rate: (f64, f64),
     /// CPU time of a delivery in microseconds: ours, and the bare loop's.
     pub(crate) cpu: (f64, f64),
 }
 
-/// Throughput, and how the cost of a delivery grows with the number of events in flight.
+/// Throughput, and how the cost of a delivery changes with the number of events in flight.
 pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) -> Vec<Point> {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "in-flight", &counter.url, 1).await;
     let mut lambda = Lambda::start(&binaries.path(DELIVER), &environment(world), Stdio::null()).await;
     let mut points = Vec::new();
     for in_flight in [10, 30, 100, 300, 1000] {
-        // 20,000 deliveries in 20 rounds, and as many of the bare loop, in turn.
+        // 20,000 deliveries in 20 rounds, alternating with as many of the bare loop.
         let deliveries = 1000 / in_flight * in_flight;
         let (mut rates, mut costs) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
         for _ in 0..effort.runs(20) {
@@ -227,7 +228,7 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     points
 }
 
-/// A thousand deliveries that hang.
+/// A thousand deliveries to a receiver that hangs.
 pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
     let mut environment = environment(world);

@@ -1,6 +1,6 @@
-//! The sections of `docs/benchmarks.md` that the benchmark writes.
+//! Updates the sections of `docs/benchmarks.md` that the benchmark writes.
 
-/// Puts `text` between the marks of `section`.
+/// Replaces the text between the markers of `section`.
 pub(crate) fn put(section: &str, text: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
     let page = std::fs::read_to_string(path).expect("the page");

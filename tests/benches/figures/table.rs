@@ -11,35 +11,35 @@ pub(crate) struct Row {
     must: f64,
     aim: f64,
     at_least: bool,
-    /// What it is known to be where that falls short.
+    /// The known value of a figure that misses its bound.
     known: Option<f64>,
-    /// The figure is the difference to the baseline, not the ratio.
+    /// Compare by the difference to the baseline, not the ratio.
     difference: bool,
 }
 
 impl Row {
-    /// A figure that is judged by its ratio to the baseline. Without a bound it is only told.
+    /// A figure judged by its ratio to the baseline. Without a bound it is only reported.
     pub(crate) fn ratio(what: &str, unit: &'static str, own: f64, baseline: f64) -> Self {
         let (must, aim) = (f64::INFINITY, f64::INFINITY);
         Self { what: what.to_owned(), unit, own, baseline, must, aim, at_least: false, known: None, difference: false }
     }
 
-    /// A figure that is judged by how much it is above the baseline.
+    /// A figure judged by how far it is above the baseline.
     pub(crate) fn above(what: &str, unit: &'static str, own: f64, baseline: f64) -> Self {
         Self { difference: true, ..Self::ratio(what, unit, own, baseline) }
     }
 
-    /// It must be at most `must`, and aims for `aim`.
+    /// The figure must be at most `must`, with the goal of `aim`.
     pub(crate) fn at_most(self, must: f64, aim: f64) -> Self {
         Self { must, aim, ..self }
     }
 
-    /// It must be at least `must`, and aims for `aim`.
+    /// The figure must be at least `must`, with the goal of `aim`.
     pub(crate) fn at_least(self, must: f64, aim: f64) -> Self {
         Self { must, aim, at_least: true, ..self }
     }
 
-    /// It falls short, and was this much when somebody last looked.
+    /// The figure is known to miss its bound, and was this when last checked.
     pub(crate) fn known(self, figure: f64) -> Self {
         Self { known: Some(figure), ..self }
     }
@@ -54,14 +54,14 @@ impl Row {
 
     fn verdict(&self) -> &'static str {
         match (self.reaches(self.must), self.reaches(self.aim)) {
-            _ if self.must.is_infinite() => "told",
+            _ if self.must.is_infinite() => "no bound",
             (false, _) => "falls short",
-            (true, false) => "holds",
+            (true, false) => "meets the bound",
             (true, true) => "reaches the aim",
         }
     }
 
-    /// Whether it is more than twice as bad as it must be, or is known to be.
+    /// Whether it is more than twice as bad as its bound or its known value.
     fn is_far_off(&self) -> bool {
         let expected = self.known.unwrap_or(self.must);
         !self.reaches(if self.at_least { expected / 2.0 } else { expected * 2.0 })
@@ -75,7 +75,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes a figure in, and shows it.
+    /// Adds a figure and prints it.
     pub(crate) fn push(&mut self, row: Row) {
         let sign = if row.at_least { "≥ " } else { "≤ " };
         println!(
@@ -92,7 +92,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// For `docs/benchmarks.md`: what was measured, against its baseline.
+    /// The table for `docs/benchmarks.md`.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| what | ours | baseline | figure | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
         for row in &self.rows {
@@ -111,7 +111,7 @@ impl Table {
         text
     }
 
-    /// Says what falls short.
+    /// Prints a summary with the figures that miss their bounds.
     pub(crate) fn print(&self) {
         let short: Vec<_> =
             self.rows.iter().filter(|row| !row.reaches(row.must)).map(|row| row.what.as_str()).collect();
@@ -147,7 +147,7 @@ fn bound(sign: &str, value: f64) -> String {
     if value.is_finite() { format!("{sign}{value}") } else { String::new() }
 }
 
-/// Three digits that count.
+/// Formats a value with three significant digits.
 fn digits(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),

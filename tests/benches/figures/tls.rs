@@ -1,4 +1,4 @@
-//! TLS in front of the tables, as DynamoDB has it, with a certificate that the measured processes trust.
+//! TLS in front of the tables, as with the real DynamoDB, using a certificate that the measured processes trust.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -13,7 +13,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// TLS in front of the service at `behind` ("http://127.0.0.1:PORT").
+    /// Starts TLS in front of the service at `behind` ("http://127.0.0.1:PORT").
     pub(crate) async fn before(behind: &str) -> Self {
         let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
         let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
@@ -31,14 +31,14 @@ impl Tls {
                 tokio::spawn(tunnel(acceptor.clone(), stream, behind.clone()));
             }
         });
-        // The certificates of the machine too: what it costs to read them is part of a cold start.
+        // Includes the machine's own certificates: reading them is part of a cold start.
         let machine = std::fs::read_to_string("/etc/ssl/certs/ca-certificates.crt").unwrap_or_default();
         let roots = std::env::temp_dir().join(format!("roots-{}.pem", std::process::id()));
         std::fs::write(&roots, format!("{machine}\n{}", certified.cert.pem())).expect("it is written");
         Self { address, roots }
     }
 
-    /// The environment of a function, with TLS to the tables.
+    /// The environment of a function, changed to reach the tables over TLS.
     pub(crate) fn applied_to(&self, environment: &HashMap<String, String>) -> HashMap<String, String> {
         let mut environment = environment.clone();
         environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), self.address.clone());
@@ -49,12 +49,12 @@ impl Tls {
 
 impl Drop for Tls {
     fn drop(&mut self) {
-        // A file in the folder for temporary files that stays is no harm.
+        // A leftover file in the folder for temporary files does no harm.
         std::fs::remove_file(&self.roots).ok();
     }
 }
 
-/// A connection that breaks is the measured process's to notice.
+/// A broken connection is for the measured process to notice.
 async fn tunnel(acceptor: TlsAcceptor, stream: TcpStream, behind: String) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut outside = acceptor.accept(stream).await.ok()?;

@@ -1,5 +1,5 @@
-//! The poller and the delivery function in a process of their own, for tests that kill it: its arguments are the
-//! addresses of the tables and the queues, its settings come from the environment.
+//! The poller and the delivery function in a process of their own, for tests that kill it. Its arguments are the
+//! addresses of the tables and the queues; its settings come from the environment.
 
 use anyhow::{Context, Result};
 use local::Worker;

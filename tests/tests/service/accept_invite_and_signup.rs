@@ -1,4 +1,4 @@
-//! Contract 3: `POST /v1/auth/acceptInviteAndSignup`.
+//! `POST /v1/auth/acceptInviteAndSignup`.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn an_unknown_id_and_another_organizations_slug_look_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_a_used_and_a_needless_invitation_are_conflicts() {
+async fn expired_used_and_superfluous_invitations_are_conflicts() {
     let world = World::start().await;
     let organization = world.sign_up("acme").await;
     let organization = organization["organizationId"].as_str().expect("an id");

@@ -1,4 +1,4 @@
-//! Contract 2: email addresses and names.
+//! Validation of email addresses and names.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ async fn sign_up_with(world: &World, slug: &str, field: &str, value: &str) -> te
     world.rpc("", SIGN_UP, fields).await
 }
 
-/// Overwrites an attribute of the items of a table that have it.
+/// Overwrites an attribute in all items of a table that have it.
 async fn overwrite(world: &World, table: &str, attribute: &str, value: &str) {
     for mut item in world.items(table).await {
         if item.contains_key(attribute) {
@@ -24,7 +24,7 @@ async fn overwrite(world: &World, table: &str, attribute: &str, value: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_no_mail_goes_to_is_refused() {
+async fn an_undeliverable_address_is_refused() {
     let world = World::start().await;
     for email in
         [".@.", "ü@example.com", "jo@localhost", "jo@127.0.0.1", "jo..doe@example.com", "jo\u{200b}@example.com"]
@@ -58,7 +58,7 @@ async fn one_mailbox_has_one_spelling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_can_be_seen_and_is_read_in_one_direction() {
+async fn invisible_and_bidirectional_names_are_refused() {
     let world = World::start().await;
     let mut number = 0;
     for name in [
@@ -90,9 +90,9 @@ async fn a_name_can_be_seen_and_is_read_in_one_direction() {
     assert_eq!(refused.issues(), [("name", "invalid_format")]);
 }
 
-/// What was stored under older rules is still read.
+/// Values stored under older rules can still be read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_that_came_later_breaks_nobodys_account() {
+async fn a_newer_rule_breaks_no_existing_account() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     overwrite(&world, "users", "name", "\u{202e}oJ").await;
@@ -108,10 +108,10 @@ async fn a_rule_that_came_later_breaks_nobodys_account() {
     assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invitation).await.status, 200);
 }
 
-/// An account with such an address could never be signed in to again, and no mail would reach it. To the invited it
-/// looks expired; whoever invites again is told what is wrong with the address.
+/// An account with such an address could never be signed in to, and would receive no mail. To the invited person the
+/// invitation looks expired; whoever invites again sees what is wrong with the address.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_to_an_address_that_is_none_any_more_is_expired() {
+async fn an_invitation_to_an_address_that_is_no_longer_valid_is_expired() {
     let world = World::start().await;
     let organization = world.sign_up("acme").await["organizationId"].as_str().expect("an id").to_owned();
     let in_an_hour = jiff::Timestamp::now().as_second() + 3600;

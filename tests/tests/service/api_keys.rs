@@ -1,4 +1,4 @@
-//! Contract 4 and 5: API keys, from their first moment to their last.
+//! API keys, from creation to deletion.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ async fn works(world: &World, key: &Value) -> bool {
     world.rpc(key.as_str().expect("a key"), "webhooks/list", json!({})).await.status == 200
 }
 
-/// A world whose index of keys is as old as it is told to be: it answers the items in `index`, and nothing else.
+/// A world whose index of keys always contains exactly the items in `index`, however outdated.
 async fn with_an_index_of(index: &Arc<Mutex<Vec<Value>>>) -> (World, Interceptor) {
     let index = Arc::clone(index);
     let tables = Interceptor::start(move |operation, call| {
@@ -32,7 +32,7 @@ async fn with_an_index_of(index: &Arc<Mutex<Vec<Value>>>) -> (World, Interceptor
     (world, tables)
 }
 
-/// The keys in the table, as a query answers them.
+/// The keys in the table, in the form of a query result.
 async fn stored(world: &World) -> Vec<Value> {
     let items = world.items("api-keys").await.into_iter().filter(|item| item.contains_key("key_id"));
     let texts = |item: std::collections::HashMap<String, _>| {
@@ -43,7 +43,7 @@ async fn stored(world: &World) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_the_index_does_not_have_yet_is_deleted_at_once() {
+async fn a_key_missing_from_the_index_is_deleted_at_once() {
     let (world, _tables) = with_an_index_of(&Arc::default()).await;
     let tenant = world.tenant("acme").await;
     let issued = create(&world, &tenant.cookie).await;
@@ -54,7 +54,7 @@ async fn a_key_that_the_index_does_not_have_yet_is_deleted_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_key_that_the_index_still_has_is_gone() {
+async fn a_deleted_key_that_is_still_in_the_index_is_gone() {
     let index = Arc::new(Mutex::new(Vec::new()));
     let (world, _tables) = with_an_index_of(&index).await;
     let tenant = world.tenant("acme").await;
@@ -81,7 +81,7 @@ async fn of_8_deletions_at_once_one_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_others_is_unknown_whatever_the_index_has() {
+async fn another_organizations_key_is_not_found_whatever_the_index_says() {
     let index = Arc::new(Mutex::new(Vec::new()));
     let (world, _tables) = with_an_index_of(&index).await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
@@ -93,9 +93,9 @@ async fn a_key_of_others_is_unknown_whatever_the_index_has() {
     assert!(works(&world, &issued["key"]).await);
 }
 
-/// Keys were once stored without what finds them by their id.
+/// Older keys have no pointer to find them by id.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_key_is_found_by_the_index() {
+async fn an_old_key_is_found_through_the_index() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let issued = create(&world, &tenant.cookie).await;
@@ -110,7 +110,7 @@ async fn an_old_key_is_found_by_the_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_deleted_key_stays() {
+async fn a_deleted_key_leaves_nothing_behind() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.items("api-keys").await.len();

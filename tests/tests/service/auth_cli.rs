@@ -1,4 +1,4 @@
-//! Contract 5: the command-line authentication flow.
+//! The command-line authentication flow.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tests::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_button_behind_the_link_in_the_mail_verifies_once() {
+async fn the_link_in_the_mail_verifies_once() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);
@@ -22,7 +22,7 @@ async fn the_button_behind_the_link_in_the_mail_verifies_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_scanner_that_opens_the_link_verifies_nothing_and_spoils_nothing() {
+async fn opening_the_link_neither_verifies_nor_uses_it_up() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);
@@ -32,7 +32,7 @@ async fn a_mail_scanner_that_opens_the_link_verifies_nothing_and_spoils_nothing(
         assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
         let policy = page.headers["content-security-policy"].to_str().expect("a policy");
         assert!(policy.starts_with("default-src 'none'") && policy.contains("form-action 'self';"), "{policy}");
-        // With `no-referrer` the browser would send `Origin: null` with the form.
+        // With `no-referrer`, the browser would send `Origin: null` with the form.
         assert_eq!(page.headers["referrer-policy"], "same-origin");
         assert!(page.body.as_str().expect("a page").contains("<button>Confirm</button>"));
         assert_eq!(world.send(world.http.head(&link)).await.status, 405);
@@ -54,7 +54,7 @@ async fn of_16_verifications_at_once_one_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_token_gets_the_page_that_says_so() {
+async fn a_bad_token_gets_an_error_page() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let session = account["sessionToken"].as_str().expect("a token");
@@ -91,7 +91,7 @@ async fn an_expired_link_does_not_verify() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verified_person_is_sent_on_to_a_trusted_origin_only() {
+async fn verification_redirects_to_trusted_origins_only() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
     for (slug, callback, sent_on) in [
         ("a1", "https://app.example.com/welcome".to_owned(), true),
@@ -116,7 +116,7 @@ async fn a_verified_person_is_sent_on_to_a_trusted_origin_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_says_who_is_signed_in() {
+async fn get_session_returns_the_signed_in_user() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let answer = world.session(&cookie(&account)).await;
@@ -137,7 +137,7 @@ async fn a_session_says_who_is_signed_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_signed_in_without_a_good_cookie() {
+async fn get_session_returns_null_without_a_valid_cookie() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     for cookie in ["", "session_token=x", &format!("session_token={}", "a".repeat(43))] {
@@ -204,7 +204,7 @@ async fn issuing_a_key_needs_a_session_and_our_origin() {
     assert_eq!(refused.body["message"], "A valid credential is required");
 }
 
-/// Otherwise a page of somebody else's could sign a visitor in to the account of its owner.
+/// Otherwise another site's page could sign a visitor in to the account of the site's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_origin_is_refused_on_every_post_and_the_expected_one_is_named() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
@@ -258,7 +258,7 @@ async fn a_message_names_the_first_issue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_bodies_and_unknown_routes_get_the_flows_own_shape() {
+async fn bad_bodies_and_unknown_routes_get_the_flows_own_error_shape() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let create = |body: Vec<u8>| {

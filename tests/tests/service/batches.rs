@@ -1,4 +1,4 @@
-//! What one invocation of the delivery function does with a batch: its time, its limits, its failures.
+//! How one invocation of the delivery function handles a batch: time, limits and failures.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ fn records(bodies: &[String]) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_cannot_be_started_in_time_goes_to_the_queue_and_is_not_cut_off() {
-    // Of the function's 30 s, 23 are for an attempt and 6 for the bookkeeping: one is left to start in.
+    // Of the function's 30 s, 23 are for an attempt and 6 for bookkeeping, which leaves one in which attempts can
+    // start.
     let world = World::with(&[("DELIVERY_TIMEOUT", "23"), ("MAX_CONCURRENT_ATTEMPTS", "1")]).await;
     let hanging = Rough::start(Manner::Hangs).await;
     let event = |job: usize| {
@@ -118,7 +119,7 @@ async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
-    // Before its answer, and in the middle of it.
+    // Before the response, and in the middle of it.
     tokio::join!(table_hangs(Manner::Hangs), table_hangs(Manner::Drips));
 }
 

@@ -1,5 +1,5 @@
-//! What is shipped is started: every function's own binary, built as it is for Lambda, against a Lambda Runtime API
-//! and the local services, with its sample event.
+//! Every function's own binary, built as for Lambda, run with its sample event against a Lambda Runtime API and the
+//! local services.
 
 use std::{
     env,
@@ -14,7 +14,7 @@ use tests::{Lambda, Receiver, World};
 use tokio::{process::Command, time::timeout};
 
 const SIGTERM: i32 = 15;
-/// More than a start and a call of an unoptimised binary take on a busy machine.
+/// More than starting and calling an unoptimised binary takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +37,7 @@ async fn every_binary_starts_answers_and_ends() {
         let answer: Value = serde_json::from_str(&lambda.invoke(event.to_string()).await).expect("JSON");
         let cold = started.elapsed();
         let started = Instant::now();
-        // A warm one: the same process takes the next event.
+        // Once more: the same process takes the next event.
         lambda.invoke(event.to_string()).await;
         eprintln!("{name}: first answer after {cold:?}, the second after {:?}", started.elapsed());
         let body = answer["body"].as_str().map(|body| serde_json::from_str::<Value>(body).expect("JSON"));
@@ -73,8 +73,8 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(said.contains("_TABLE"), "{said}");
 }
 
-/// Builds the functions into the target directory of this test, with the features that they ship with, and returns
-/// where they are. Only the first call has work to do; Cargo makes the others wait for it.
+/// Builds the functions into this test's target directory, with the features they ship with, and returns their folder.
+/// Only the first call has work to do; Cargo makes the others wait.
 pub(crate) async fn build() -> PathBuf {
     let test = env::current_exe().expect("this test is a file");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");

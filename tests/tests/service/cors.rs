@@ -1,4 +1,4 @@
-//! Pages of other origins: the local runner answers them as API Gateway does, by the template's configuration.
+//! Pages of other origins: the local runner answers them like API Gateway, following the template's configuration.
 
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tests::{Answer, World, world::cookie};
 
 const FOREIGN: &str = "https://evil.example.com";
 
-/// The service by its other name: another origin than the base URL, for a browser.
+/// The service under its other name, which is a different origin for a browser.
 fn localhost(world: &World) -> String {
     world.stack.api().replace("127.0.0.1", "localhost")
 }
@@ -21,7 +21,7 @@ async fn preflight(world: &World, path: &str, origin: &str) -> Answer {
     call(world, Method::OPTIONS, path, &headers).await
 }
 
-/// The headers that are about origins.
+/// The headers related to origins.
 fn cors(headers: &HeaderMap) -> Value {
     let text = |value: &reqwest::header::HeaderValue| value.to_str().expect("a text").to_owned();
     let about = |name: &str| name == "vary" || name.starts_with("access-control-");
@@ -54,7 +54,7 @@ async fn a_preflight_is_answered_by_the_templates_configuration() {
         let values = configured[name].as_array().expect("a list").iter();
         values.map(|value| value.as_str().expect("a text")).collect::<Vec<_>>().join(",")
     };
-    // One that only POST is mapped to, one that takes every method, and one that nothing is mapped to.
+    // One path that accepts only POST, one that accepts every method, and one that is not mapped.
     for path in ["/v1/webhooks/create", "/api/auth/sign-in/email", "/nothing"] {
         let answer = preflight(&world, path, &origin).await;
         assert_eq!((answer.status, &answer.body), (204, &json!("")), "{path}");
@@ -71,7 +71,7 @@ async fn a_preflight_is_answered_by_the_templates_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_said_to_a_foreign_page_or_to_an_options_that_is_no_preflight() {
+async fn untrusted_origins_and_options_without_preflight_get_no_cors_headers() {
     let world = World::start().await;
     let origin = localhost(&world);
     for path in ["/v1/webhooks/create", "/api/auth/get-session", "/nothing"] {
@@ -89,7 +89,7 @@ async fn nothing_is_said_to_a_foreign_page_or_to_an_options_that_is_no_preflight
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trusted_page_may_read_every_answer_and_a_foreign_one_none() {
+async fn trusted_pages_may_read_every_response_and_others_none() {
     let world = World::start().await;
     let origin = localhost(&world);
     let told = json!({
@@ -131,7 +131,7 @@ async fn trusted_origins_of_the_environment_add_to_localhost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trusted_origin_that_is_none_stops_the_start() {
+async fn an_invalid_trusted_origin_prevents_the_start() {
     let env = [("TRUSTED_ORIGINS".to_owned(), "app.example.com".to_owned())];
     let options = local::Options { env: env.into(), poll: false, ..Default::default() };
     let error = local::Stack::start(options).await.err().expect("it does not start");

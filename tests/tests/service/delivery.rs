@@ -1,4 +1,4 @@
-//! Contract 6 and 7: from a job event to signed deliveries.
+//! From a job event to signed deliveries.
 
 use std::time::Duration;
 
@@ -232,7 +232,7 @@ async fn a_retry_that_is_not_due_is_sent_on_and_not_attempted() {
     assert_eq!(delayed(&world).await, 2);
 }
 
-/// How many deliveries wait for their time.
+/// The number of deliveries waiting for their time.
 async fn delayed(world: &World) -> usize {
     let name = aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessagesDelayed;
     let attributes = world.stack.sqs_client().get_queue_attributes().queue_url(&world.stack.queues()["deliveries"]);
@@ -276,7 +276,7 @@ async fn hanging_receivers_have_their_time_and_delay_nobody() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    // More than are signed at a time: none of them may keep the turn of another.
+    // More than are signed at a time: none of them may hold up another.
     for number in 0..12 {
         let url = format!("http://{}/{number}", hanging.local_addr().expect("an address"));
         world.endpoint(&tenant, &url, "s").await;

@@ -1,4 +1,4 @@
-//! Contract 1: the envelope of every `POST /v1/...` route.
+//! The envelope of all `POST /v1/...` routes.
 
 use serde_json::{Value, json};
 use tests::World;
@@ -6,7 +6,7 @@ use tests::World;
 const LIST: &str = "/v1/webhooks/list";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_fields_can_be_said_in_many_ways() {
+async fn an_input_without_fields_has_many_forms() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     for body in ["", "{}", r#"{"json":{}}"#, r#"{"json":null}"#, r#"{"meta":[[3]]}"#, r#"{"json":{"x":1},"meta":{}}"#] {
@@ -64,7 +64,7 @@ async fn a_body_that_is_not_the_envelope_is_malformed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_that_is_no_object_is_an_issue() {
+async fn json_that_is_not_an_object_is_an_issue() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     for fields in [json!([]), json!("x"), json!(1), json!(true)] {
@@ -89,7 +89,7 @@ async fn more_than_64_kib_are_refused_before_anything_is_parsed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_issue_of_an_input_is_told() {
+async fn every_issue_of_an_input_is_reported() {
     let world = World::start().await;
     let answer = world
         .rpc(
@@ -117,7 +117,7 @@ async fn every_issue_of_an_input_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_method_gets_the_error_shape_of_the_function() {
+async fn a_wrong_method_gets_the_functions_error_shape() {
     let world = World::start().await;
     let mut event = tests::sample_event("webhooks-list");
     event["requestContext"]["http"]["method"] = json!("GET");
@@ -128,7 +128,7 @@ async fn another_method_gets_the_error_shape_of_the_function() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_function_is_mapped_to_is_answered_by_the_gateway() {
+async fn unmapped_paths_are_answered_by_the_gateway() {
     let world = World::start().await;
     for request in [
         world.http.post(world.url("/v1/webhooks/unknown")),
@@ -141,9 +141,9 @@ async fn what_no_function_is_mapped_to_is_answered_by_the_gateway() {
     }
 }
 
-/// `lambda_http` builds a URL of these, and panics where that fails.
+/// `lambda_http` builds a URL from these, and panics if it cannot.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_http_does_not_allow_is_malformed_and_costs_nobody_else() {
+async fn an_invalid_http_request_is_malformed_and_affects_no_others() {
     let world = World::start().await;
     let event = |name: &str, changes: Value| {
         let mut event = tests::sample_event(name);
@@ -180,7 +180,7 @@ async fn a_request_that_http_does_not_allow_is_malformed_and_costs_nobody_else()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_of_ours_says_nothing_about_its_cause_but_the_log_does() {
+async fn an_internal_error_hides_its_cause_and_logs_it() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     let dynamodb = world.stack.dynamodb_client();

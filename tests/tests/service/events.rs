@@ -1,4 +1,4 @@
-//! Every sample event is what its function takes, so that it can be used by hand too.
+//! Every sample event is valid for its function, so that it can also be used by hand.
 
 use serde_json::{Value, json};
 use tests::{World, sample_event};

@@ -1,4 +1,4 @@
-//! Nothing is lost: calls fail, processes die, and every event arrives.
+//! Calls fail, processes die, and still every event arrives.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ fn worker(dynamodb: &str, sqs: &str, settings: &[(&str, &str)]) -> Child {
     command.spawn().expect("a worker starts")
 }
 
-/// Fills the queue with this many events of the tenant.
+/// Sends this many events of the tenant to the queue.
 async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     for job in 0..events {
         let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string(), "result": job});
@@ -29,7 +29,7 @@ async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     }
 }
 
-/// The jobs whose delivery died. Takes the letters out of the queue.
+/// Adds the jobs whose delivery died, and returns how many dead letters it removed from the queue.
 async fn dead_jobs(world: &World, into: &mut BTreeSet<String>) -> usize {
     let letters = world.drain("deliveries-dead").await;
     let jobs = letters.iter().map(|letter| letter["body"]["job_id"].as_str().expect("a job").to_owned());
@@ -37,8 +37,8 @@ async fn dead_jobs(world: &World, into: &mut BTreeSet<String>) -> usize {
     letters.len()
 }
 
-/// Sends `events` to four live endpoints and a dead one, through a worker whose calls fail and which is killed
-/// `kills` times; ends when everything has arrived. The tables and the queues live on in this process.
+/// Sends `events` to four live endpoints and a dead one, through a worker whose calls fail and that is killed `kills`
+/// times, and waits until everything has arrived. The tables and the queues survive in this process.
 async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Duration) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -49,7 +49,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Du
         live.push(receiver);
     }
     world.endpoint(&tenant, "http://127.0.0.1:1/", "s").await;
-    // What a killed worker had taken comes back after this, not after the template's three minutes.
+    // Messages of a killed worker come back after this time, instead of the template's three minutes.
     for queue in ["job-events", "deliveries"] {
         let url = &world.stack.queues()[queue];
         let visibility = world.stack.sqs_client().set_queue_attributes().queue_url(url);
@@ -110,9 +110,9 @@ async fn sixty_events_survive_failing_calls_and_three_kills() {
     survive(60, 3, Duration::from_millis(700), Duration::from_secs(100)).await;
 }
 
-/// The whole of it: `cargo test --release -p tests -- --ignored two_thousand`.
+/// The full version: `cargo test --release -p tests -- --ignored two_thousand`.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes; the one above is the same in small"]
+#[ignore = "takes minutes; the test above is a smaller version"]
 async fn two_thousand_events_survive_failing_calls_and_ten_kills() {
     survive(2000, 10, Duration::from_secs(3), Duration::from_secs(900)).await;
 }
@@ -165,7 +165,7 @@ async fn proxy_settings_of_the_environment_change_nothing() {
     assert!(proxy.received().await.is_empty());
 }
 
-/// How long after the start of the step the last of the healthy receivers had the event.
+/// How long after the start of the step the last healthy receiver got the event.
 async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
     let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": round.to_string()});
     world.enqueue("job-events", event.to_string()).await;

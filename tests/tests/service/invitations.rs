@@ -1,4 +1,4 @@
-//! Contract 5: the organization, and inviting into it.
+//! The organization, and invitations into it.
 
 use serde_json::{Value, json};
 use tests::{Answer, Tenant, World, world::link};
@@ -12,7 +12,7 @@ async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> Answer {
     world.cli(&by.cookie, "organization/invite-member", fields).await
 }
 
-/// A member of the tenant's organization, verified: their cookie.
+/// Adds a verified member to the tenant's organization, and returns their cookie.
 async fn member(world: &World, tenant: &Tenant) -> String {
     let invited = invite(world, tenant, "member@example.com", "member").await;
     let account = world.rpc("", "auth/acceptInviteAndSignup", accept(&invited.body["id"], &tenant.slug)).await;
@@ -123,7 +123,7 @@ async fn inviting_again_replaces_the_pending_invitation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_invitations_at_once_one_can_be_accepted() {
+async fn of_concurrent_invitations_one_can_be_accepted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let invited = futures::future::join_all((0..8).map(|_| invite(&world, &tenant, "al@example.com", "member"))).await;
@@ -159,8 +159,8 @@ async fn an_inviter_has_twenty_invitations_an_hour_whatever_becomes_of_them() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     for _ in 0..3 {
-        assert_eq!(invite(&world, &ours, "no address", "member").await.status, 400, "that is none");
-        assert_eq!(invite(&world, &ours, &theirs.email, "member").await.status, 409, "that is one");
+        assert_eq!(invite(&world, &ours, "no address", "member").await.status, 400, "not an address");
+        assert_eq!(invite(&world, &ours, &theirs.email, "member").await.status, 409, "an address with an account");
     }
     for number in 0..17 {
         assert_eq!(invite(&world, &ours, &format!("al{number}@example.com"), "member").await.status, 200);
@@ -169,14 +169,14 @@ async fn an_inviter_has_twenty_invitations_an_hour_whatever_becomes_of_them() {
     assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
     let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
     assert!((1..=3600).contains(&wait), "{wait}");
-    // What was refused for the inviter's sake is not counted for the address.
+    // Invitations refused because of the inviter's limit do not count against the address.
     for _ in 0..3 {
         assert_eq!(invite(&world, &theirs, "bo@example.com", "member").await.status, 200);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_invitations_at_once_no_more_are_made_than_an_inviter_has() {
+async fn concurrent_invitations_stay_within_the_inviters_limit() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let addresses: Vec<_> = (0..30).map(|number| format!("al{number}@example.com")).collect();
@@ -186,9 +186,9 @@ async fn of_invitations_at_once_no_more_are_made_than_an_inviter_has() {
     assert!(invited.iter().filter(|answer| answer.status == 200).count() <= 20, "{invited:?}");
 }
 
-/// The attribute that the template names is on every item, and later than an answer could need the item.
+/// Every item has the TTL attribute that the template names, and it is later than any response could need the item.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_invitation_goes_a_month_after_it_expired() {
+async fn an_invitation_is_deleted_a_month_after_it_expires() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for _ in 0..2 {
@@ -198,7 +198,7 @@ async fn an_old_invitation_goes_a_month_after_it_expired() {
     let time_to_live = time_to_live.expect("it is described").time_to_live_description.expect("a description");
     let attribute = time_to_live.attribute_name.expect("an attribute");
     let items = world.items("invitations").await;
-    assert_eq!(items.len(), 3, "two invitations, and what points to the last");
+    assert_eq!(items.len(), 3, "two invitations, and the pointer to the last");
     let number = |value: &aws_sdk_dynamodb::types::AttributeValue| value.as_n().expect("a number").parse::<i64>();
     for item in items {
         let deleted = number(&item[&attribute]).expect("seconds") - jiff::Timestamp::now().as_second();
@@ -269,7 +269,7 @@ async fn an_owner_manages_all_keys_and_a_member_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_serves_where_a_cookie_does_but_for_keys_and_signing_out() {
+async fn a_key_works_like_a_cookie_except_for_issuing_keys_and_signing_out() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let get = |route: &str| {
@@ -292,7 +292,7 @@ async fn a_key_serves_where_a_cookie_does_but_for_keys_and_signing_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_verification_mail_is_the_same_answer_for_all_and_not_endless() {
+async fn verification_mails_are_limited_and_reveal_no_accounts() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let first = link(&world.mail_to("jo@acme.example.com").await);
@@ -310,7 +310,7 @@ async fn another_verification_mail_is_the_same_answer_for_all_and_not_endless() 
     };
     let before = mails().await;
     assert_eq!(ask("jo@acme.example.com").await.status, 200);
-    assert_eq!(mails().await, before, "who is verified gets no more mail");
+    assert_eq!(mails().await, before, "a verified address gets no more mail");
     for email in ["jo@acme.example.com", "nobody@example.com"] {
         let mut answers = Vec::new();
         for _ in 0..6 {

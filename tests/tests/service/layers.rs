@@ -1,4 +1,4 @@
-//! The modules of `common` form layers, and each imports only what is below it.
+//! The modules of `common` form layers: each imports only from the layers below it.
 
 use std::{
     collections::BTreeSet,
@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// From the top down. What is in no folder is one layer, at the bottom.
+/// From top to bottom. Modules outside these folders form one more layer at the bottom.
 const LAYERS: [&str; 5] = ["http", "accounts", "webhooks", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
-/// Each source of `common`, with the layer that it belongs to.
+/// Each source file of `common`, with its layer.
 fn sources() -> Vec<(PathBuf, &'static str, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../common/src");
     let (mut folders, mut sources) = (vec![root.clone()], Vec::new());
@@ -36,7 +36,7 @@ fn layer(module: &str) -> &'static str {
     LAYERS.into_iter().find(|layer| *layer == module).unwrap_or(BOTTOM)
 }
 
-/// The modules of the crate's root that a source names: in `crate::module`, or first in a group of `use crate::{...}`.
+/// The top-level modules that a source file names: in `crate::module`, or first in a group of `use crate::{...}`.
 fn imports(source: &str) -> BTreeSet<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut found = BTreeSet::new();
@@ -64,7 +64,7 @@ fn imports(source: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn each_layer_imports_only_what_is_below_it() {
+fn each_layer_imports_only_from_the_layers_below_it() {
     let depth = |name: &str| LAYERS.iter().position(|layer| *layer == name).unwrap_or(LAYERS.len());
     let mut seen = BTreeSet::new();
     for (path, own, source) in sources() {
@@ -74,19 +74,19 @@ fn each_layer_imports_only_what_is_below_it() {
             let allowed = other == own || depth(other) > depth(own);
             assert!(allowed, "{}: `{own}` must not import `{module}`, which is above it", path.display());
             let apart = (own, other) == ("accounts", "webhooks");
-            assert!(!apart, "{}: people and webhooks know nothing of each other", path.display());
+            assert!(!apart, "{}: accounts and webhooks must not depend on each other", path.display());
         }
     }
-    // The test has eyes: these are there.
+    // Make sure that the test finds imports at all: these exist.
     for pair in [("http", "accounts"), ("accounts", "aws"), ("webhooks", "aws"), ("aws", BOTTOM), ("telemetry", BOTTOM)]
     {
         assert!(seen.contains(&pair), "{pair:?} was not found in {seen:?}");
     }
 }
 
-/// `webhooks::client` speaks HTTP to receivers; everything else leaves it to `http`.
+/// `webhooks::client` speaks HTTP to receivers; everything else leaves HTTP to `http`.
 #[test]
-fn http_alone_knows_status_codes() {
+fn only_http_knows_status_codes() {
     for (path, layer, source) in sources() {
         let speaks = layer == "http" || path == Path::new("webhooks/client.rs");
         assert!(speaks || !source.contains("StatusCode"), "{} names status codes", path.display());

@@ -1,4 +1,4 @@
-//! The local runner: what it keeps, and what it says of itself.
+//! The local runner: what it keeps between runs, and the addresses it prints.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ async fn the_tables_outlive_a_runner_that_was_not_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ready_line_says_where_everything_is() {
+async fn the_ready_line_has_all_addresses() {
     let world = World::start().await;
     let line = world.stack.ready_line();
     let keys: Vec<_> = line.as_object().expect("an object").keys().map(String::as_str).collect();
@@ -46,7 +46,7 @@ async fn the_ready_line_says_where_everything_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_variable_wins_over_the_template_only_where_the_template_gives_it() {
+async fn environment_variables_override_only_what_the_template_sets() {
     let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "7"), ("NOT_IN_THE_TEMPLATE", "x")]).await;
     let create = world.stack.environment("webhooks-create").expect("a function");
     assert_eq!(create.get("MAX_ENDPOINTS_PER_TENANT").map(String::as_str), Some("7"));

@@ -1,9 +1,9 @@
-//! What the service promises, by route and by noun.
+//! Tests of the service through its public interfaces, by route and by topic.
 
 #![expect(
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a missing field ends the test, as it should; figures are for whoever runs it"
+    reason = "a missing field should fail the test; figures are for the person who runs it"
 )]
 
 mod accept_invite_and_signup;

@@ -1,4 +1,4 @@
-//! The embedded SQS answers as the real one does, where a client looks.
+//! The embedded SQS behaves like the real one, as far as clients can see.
 
 use aws_sdk_sqs::{
     Client,
@@ -10,7 +10,7 @@ use aws_sdk_sqs::{
 };
 use tests::World;
 
-/// A world, a client, and the URL of a queue that nothing is in.
+/// A world, a client, and the URL of an empty queue.
 async fn queue() -> (World, Client, String) {
     let world = World::start().await;
     let (client, url) = (world.stack.sqs_client(), world.stack.queues()["job-events"].clone());
@@ -48,7 +48,7 @@ async fn the_sources_of_a_dead_letter_queue_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_comes_with_its_group() {
+async fn a_received_message_has_its_group() {
     let (_world, client, url) = queue().await;
     client.send_message().queue_url(&url).message_body("one").message_group_id("a").send().await.expect("it is sent");
     let mut second = entry("1", "two");
@@ -62,10 +62,10 @@ async fn a_message_comes_with_its_group() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_is_told_only_to_who_asks_and_survives_a_redrive() {
+async fn a_group_is_returned_only_on_request_and_survives_a_redrive() {
     let (world, client, url) = queue().await;
     client.send_message().queue_url(&url).message_body("one").message_group_id("a").send().await.expect("it is sent");
-    // The eleventh receive finds it in the dead-letter queue.
+    // After ten receives it moves to the dead-letter queue.
     for _ in 0..10 {
         let received = receive(&client, &url, MessageSystemAttributeName::SentTimestamp).await;
         assert_eq!(group(&received[0]), None);
@@ -80,7 +80,7 @@ async fn a_group_is_told_only_to_who_asks_and_survives_a_redrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_message_gets_its_group_too() {
+async fn a_long_poll_returns_the_group_too() {
     let (_world, client, url) = queue().await;
     for round in 0..50 {
         let group_id = round.to_string();
@@ -96,7 +96,7 @@ async fn who_waits_for_a_message_gets_its_group_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_has_limits() {
     let (world, client, _) = queue().await;
-    // One that has no limit of its own.
+    // A queue without a limit of its own.
     let url = &world.stack.queues()["deliveries"];
     let send = |body: &str| client.send_message().queue_url(url).message_body(body);
     let attribute = |value: &str| {
@@ -119,7 +119,7 @@ async fn a_message_has_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_holds_what_xml_can_hold() {
+async fn a_message_may_contain_what_xml_allows() {
     let (_world, client, url) = queue().await;
     for character in ['\0', '\u{1}', '\u{8}', '\u{b}', '\u{c}', '\u{1f}', '\u{fffe}', '\u{ffff}'] {
         let sent = client.send_message().queue_url(&url).message_body(format!("a{character}")).send().await;
@@ -219,7 +219,7 @@ async fn errors_have_the_names_of_both_protocols() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_attribute_is_told_to_who_asks_for_none() {
+async fn queue_attributes_are_returned_only_on_request() {
     let (_world, client, url) = queue().await;
     let none = client.get_queue_attributes().queue_url(&url).send().await.expect("an answer");
     assert!(none.attributes().is_none_or(std::collections::HashMap::is_empty), "{none:?}");

@@ -1,4 +1,4 @@
-//! Contract 7: whatever a receiver does, the attempt ends as it should.
+//! Whatever a receiver does, the attempt ends as it should.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::{Manner, Receiver, Rough, World};
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
-/// A world with these delays between attempts, in which an attempt has a second.
+/// A world with these retry delays, and one second for an attempt.
 async fn world(schedule: &str) -> World {
     World::with(&[("RETRY_SCHEDULE", schedule), ("DELIVERY_TIMEOUT", "1")]).await
 }
@@ -20,7 +20,7 @@ async fn send_to(world: &World, url: &str) {
     assert!(world.drain("job-events").await.is_empty(), "the event was acknowledged");
 }
 
-/// Why the only attempt at `url` failed; `None` if it did not.
+/// Why the only attempt at `url` failed, if it did.
 async fn failure(world: &World, url: &str) -> Option<Value> {
     send_to(world, url).await;
     let mut dead = world.drain("deliveries-dead").await;

@@ -1,4 +1,4 @@
-//! No secret reaches the log: every kind of secret goes through every door, and none is found there.
+//! No secret reaches the log: every kind of secret goes through every interface, and none may show up there.
 
 use serde_json::json;
 use tests::{Receiver, World, world::link};
@@ -17,7 +17,7 @@ async fn no_canary_reaches_the_log() {
     let verification = link.rsplit('=').next().expect("a token").to_owned();
     world.confirm(&link).await;
     world.confirm(&link).await;
-    // A link that a mail program mangled has its token in the path.
+    // In a link mangled by a mail program, the token is in the path.
     world.send(world.http.get(link.replace("?token=", "/"))).await;
     world.send(world.http.get(link.replace("/verify-email?", "/%76erify-email;"))).await;
     let issued = world.cli(&cookie, "api-key/create", json!({"name": "test"})).await;

@@ -1,4 +1,4 @@
-//! Contract 5: signing in and out.
+//! Signing in and out.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
     world.cli("", "sign-in/email", json!({"email": email, "password": password})).await
 }
 
-/// Signs in from an address of the internet: the status, and the `Retry-After`.
+/// Signs in from a public IP address. Returns the status and the `Retry-After`.
 async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Option<i64>) {
     let mut event: Value = serde_json::from_str(include_str!("../../../events/auth-cli.json")).expect("an event");
     event["rawPath"] = json!("/api/auth/sign-in/email");
     event["requestContext"]["http"]["method"] = json!("POST");
     event["requestContext"]["http"]["sourceIp"] = json!(client);
     event["body"] = json!(json!({"email": EMAIL, "password": password}).to_string());
-    // Anybody can send this header; API Gateway only adds to it.
+    // Anybody can send this header; API Gateway only appends to it.
     event["headers"]["x-forwarded-for"] = json!(format!("{}, {client}", uuid::Uuid::now_v7()));
     event.as_object_mut().expect("an object").remove("cookies");
     let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
@@ -27,7 +27,7 @@ async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Opti
     (answer["statusCode"].as_u64().expect("a status"), wait)
 }
 
-/// As if the attempts of the window of this kind had been so many.
+/// Sets the counter of the window of this kind.
 async fn set_attempts(world: &World, kind: &str, attempts: i64) {
     let tokens = world.items("tokens").await;
     let mut windows = tokens.into_iter().filter(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
@@ -38,7 +38,7 @@ async fn set_attempts(world: &World, kind: &str, attempts: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_wrong_gets_the_same_answer() {
+async fn all_wrong_credentials_get_the_same_answer() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let mut bodies = Vec::new();
@@ -70,7 +70,7 @@ async fn missing_fields_are_issues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_eleventh_attempt_in_ten_minutes_is_refused_and_live_sessions_go_on() {
+async fn the_eleventh_attempt_in_ten_minutes_is_refused_and_sessions_stay_valid() {
     let world = World::start().await;
     let live = cookie(&world.sign_up("acme").await);
     for _ in 0..10 {
@@ -96,11 +96,15 @@ async fn a_stranger_elsewhere_locks_nobody_out() {
     let (status, wait) = sign_in_from(&world, "203.0.113.7", RIGHT).await;
     assert!(status == 429 && wait.is_some_and(|wait| (1..=600).contains(&wait)), "{status} {wait:?}");
     assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 200);
-    assert_eq!(sign_in_from(&world, "203.0.113.7", RIGHT).await.0, 429, "a success elsewhere is not the stranger's");
+    assert_eq!(
+        sign_in_from(&world, "203.0.113.7", RIGHT).await.0,
+        429,
+        "a success elsewhere does not reset the stranger's count"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_an_ipv6_network_is_one_client() {
+async fn an_ipv6_network_is_one_client() {
     let world = World::start().await;
     world.sign_up("acme").await;
     for host in 1..=10 {
@@ -111,7 +115,7 @@ async fn whoever_has_an_ipv6_network_is_one_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guesses_from_everywhere_are_limited_but_not_where_the_owner_signed_in_before() {
+async fn distributed_guesses_are_limited_but_not_for_known_clients() {
     let world = World::start().await;
     world.sign_up("acme").await;
     assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 200);
@@ -125,7 +129,7 @@ async fn guesses_from_everywhere_are_limited_but_not_where_the_owner_signed_in_b
     for _ in 0..10 {
         assert_eq!(sign_in_from(&world, "198.51.100.1", WRONG).await.0, 401);
     }
-    assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 429, "it has the limit of a client all the same");
+    assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 429, "the limit per client still applies");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +143,7 @@ async fn attempts_with_other_spellings_of_an_address_count_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_number_of_attempts_at_once_stays_within_the_limit() {
+async fn concurrent_attempts_stay_within_the_limit() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let attempts =
@@ -149,7 +153,7 @@ async fn any_number_of_attempts_at_once_stays_within_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_success_forgets_the_failures_before_it_and_a_window_ends() {
+async fn a_success_resets_the_count_and_a_window_ends() {
     let world = World::start().await;
     world.sign_up("acme").await;
     for _ in 0..2 {
@@ -172,7 +176,7 @@ async fn a_success_forgets_the_failures_before_it_and_a_window_ends() {
     assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
-/// Gives the user a hash of the same password, made by another implementation with other parameters.
+/// Replaces the user's hash by one of the same password, made by another implementation with other parameters.
 async fn store_older_hash(world: &World) -> String {
     let older = "$argon2id$v=19$m=32,t=3,p=1$c29tZXNhbHRzb21lc2FsdA$";
     let (salt, mut hash) = (b"somesaltsomesalt", [0; 32]);
@@ -206,9 +210,9 @@ async fn a_hash_with_older_parameters_is_replaced_on_success() {
     assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
-/// The password was right; everything but the session can wait.
+/// The password was right, so everything but the session can wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_in_succeeds_where_what_comes_with_it_fails() {
+async fn a_sign_in_succeeds_even_if_its_upkeep_fails() {
     let tables = Interceptor::start(|operation, call| {
         let is_rehash = operation == "UpdateItem" && call["TableName"] == "users";
         let is_forgetting = operation == "DeleteItem" && call["TableName"] == "tokens";
@@ -246,7 +250,7 @@ async fn signing_out_needs_our_origin_and_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verification_token_is_no_session_and_cannot_be_signed_out() {
+async fn a_verification_token_is_not_a_session_and_cannot_be_signed_out() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let link = tests::world::link(&world.mail_to("jo@acme.example.com").await);

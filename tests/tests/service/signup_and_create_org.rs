@@ -1,4 +1,4 @@
-//! Contract 3: `POST /v1/auth/signupAndCreateOrg`.
+//! `POST /v1/auth/signupAndCreateOrg`.
 
 use std::collections::HashSet;
 
@@ -59,7 +59,7 @@ async fn the_cookie_is_secure_where_the_base_url_is_https() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_base_url_the_domain_that_was_called_is_it() {
+async fn without_a_base_url_the_domain_that_was_called_is_used() {
     let world = World::with(&[("BASE_URL", "")]).await;
     let mut event: serde_json::Value =
         serde_json::from_str(include_str!("../../../events/auth-signup-and-create-org.json")).expect("an event");
@@ -75,7 +75,7 @@ async fn without_a_base_url_the_domain_that_was_called_is_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_table_holds_a_secret_in_the_clear() {
+async fn no_table_stores_a_secret_in_plain_text() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let verification = link(&world.mail_to("jo@acme.example.com").await);
@@ -159,7 +159,7 @@ async fn of_16_at_once_with_one_email_one_wins_and_the_others_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_that_cannot_be_sent_is_logged_and_the_account_stands() {
+async fn a_mail_that_cannot_be_sent_is_logged_and_the_account_is_kept() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
     let account = world.sign_up("acme").await;
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["id"], account["userId"]);
@@ -170,7 +170,7 @@ async fn a_mail_that_cannot_be_sent_is_logged_and_the_account_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_is_taken_as_it_is() {
+async fn a_password_is_counted_in_characters_and_never_trimmed() {
     let world = World::start().await;
     for (slug, password, status) in
         [("a1", "        ", 200), ("a2", "ßßßßßßßß", 200), ("a3", "ßßßßßßß", 400), ("a4", &"x".repeat(129), 400)]

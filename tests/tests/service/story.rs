@@ -1,4 +1,4 @@
-//! The whole of the command-line flow, as a client that was written for it goes through it.
+//! The complete command-line flow, as a real client goes through it.
 
 use serde_json::{Value, json};
 use tests::{
@@ -9,14 +9,14 @@ use tests::{
 #[tokio::test(flavor = "multi_thread")]
 async fn from_sign_up_to_a_teammate_and_out_again() {
     let world = World::start().await;
-    // Sign up, and wait for the verification by polling the session.
+    // Sign up, and poll the session until the email is verified.
     let jo = world.sign_up("acme").await;
     let jo_cookie = cookie(&jo);
     assert_eq!(world.session(&jo_cookie).await.body["user"]["emailVerified"], false);
     world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
     assert_eq!(world.session(&jo_cookie).await.body["user"]["emailVerified"], true);
 
-    // Issue two keys, list them, revoke one: it stops working at once.
+    // Issue two keys, list them, and revoke one, which stops working at once.
     let laptop = world.cli(&jo_cookie, "api-key/create", json!({"name": "laptop"})).await.body;
     let ci = world.cli(&jo_cookie, "api-key/create", json!({"name": "ci"})).await.body;
     let keys = world.cli_get(&jo_cookie, "api-key/list").await.body;
@@ -32,7 +32,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     assert_eq!(world.rpc(laptop["key"].as_str().expect("a key"), "webhooks/list", json!({})).await.status, 401);
     assert_eq!(world.rpc(ci["key"].as_str().expect("a key"), "webhooks/list", json!({})).await.status, 200);
 
-    // Invite a teammate, who accepts as a new account with what the mail says.
+    // Invite a teammate, who signs up with what the mail says.
     let organizations = world.cli_get(&jo_cookie, "organization/list").await.body;
     let organization = &organizations[0]["id"];
     let invite = json!({"email": "al@example.com", "role": "member", "organizationId": organization});
@@ -50,7 +50,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     assert_eq!(&al["organizationId"], organization);
     world.confirm(&link(&world.mail_to("al@example.com").await)).await;
 
-    // Sign in anew, and out: that session is gone, the other lives on.
+    // Sign in again, and out: that session ends, the other one does not.
     let credentials = json!({"email": " AL@example.com ", "password": "another long password"});
     let signed_in = world.cli("", "sign-in/email", credentials).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");

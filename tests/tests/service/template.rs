@@ -1,4 +1,4 @@
-//! The template and the code say the same, and the template says what an operator would sign.
+//! The template and the code agree, and the template meets the standards of an operator.
 
 mod data;
 mod names;
@@ -7,9 +7,9 @@ mod watching;
 
 use serde_json::{Map, Value};
 
-/// What a deployment must give.
+/// The required parameters.
 const LEAST: [(&str, &str); 2] = [("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")];
-/// What a deployment may give on top, so that every condition of the template holds.
+/// The optional parameters that make every condition of the template true.
 const ALL: [(&str, &str); 9] = [
     ("MailFrom", "mail@example.com"),
     ("MailIdentity", "example.com"),
@@ -23,12 +23,12 @@ const ALL: [(&str, &str); 9] = [
 ];
 const KEY: &str = "arn:aws:kms:eu-central-1:123456789012:key/1";
 
-/// The template as it is deployed with `parameters`, every reference in it resolved.
+/// The template as deployed with `parameters`, with all references resolved.
 fn template(parameters: &[(&str, &str)]) -> Value {
     local::template(parameters).expect("every reference resolves")
 }
 
-/// The resources of a kind, with their logical ids.
+/// The resources of a type, with their logical ids.
 fn resources<'a>(template: &'a Value, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let resources = template["Resources"].as_object().expect("resources").iter();
     resources.filter(move |(_, resource)| resource["Type"] == kind).map(|(name, resource)| (name.as_str(), resource))
@@ -44,13 +44,13 @@ fn variables(function: &Value) -> &Map<String, Value> {
     function["Environment"]["Variables"].as_object().expect("variables")
 }
 
-/// The ARNs of the queues that Lambda reads for a function.
+/// The ARNs of the queues that Lambda polls for a function.
 fn queues(function: &Value) -> impl Iterator<Item = &str> {
     let events = function["Events"].as_object().into_iter().flat_map(Map::values);
     events.filter(|event| event["Type"] == "SQS").map(|event| text(&event["Properties"]["Queue"]))
 }
 
-/// A text, or the one or more texts of a list.
+/// The texts in a list, or a single text.
 fn texts(value: &Value) -> Vec<&str> {
     value.as_array().map_or_else(|| vec![text(value)], |list| list.iter().map(text).collect())
 }
@@ -59,7 +59,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| unreachable!("{value} is not a text"))
 }
 
-/// What stands after the last `separator`.
+/// What follows the last `separator`.
 fn last(text: &str, separator: char) -> &str {
     text.rsplit(separator).next().unwrap_or_default()
 }

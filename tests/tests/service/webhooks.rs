@@ -1,4 +1,4 @@
-//! Contract 4: the webhook routes.
+//! The webhook routes.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::join_all;
@@ -35,7 +35,7 @@ async fn a_created_endpoint_is_listed_without_its_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_description_there_is_none_and_endpoints_are_active() {
+async fn the_description_is_optional_and_endpoints_are_active_by_default() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for description in [json!({}), json!({"description": null})] {
@@ -49,9 +49,9 @@ async fn without_a_description_there_is_none_and_endpoints_are_active() {
     }
 }
 
-/// DynamoDB reads 1 MB of items at a time, what the answer leaves out included.
+/// DynamoDB reads 1 MB of items at a time, including attributes that the response leaves out.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_more_than_a_page_is_whole() {
+async fn a_list_longer_than_a_page_is_complete() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com", "s").await;
@@ -80,7 +80,7 @@ async fn endpoints_are_listed_oldest_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_changes_what_is_supplied_and_nothing_else() {
+async fn an_update_changes_only_the_given_fields() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -137,7 +137,7 @@ async fn of_16_deletes_at_once_one_succeeds_and_is_counted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_cannot_be_read_holds_up_no_other() {
+async fn an_unreadable_endpoint_does_not_block_the_others() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -152,7 +152,7 @@ async fn an_endpoint_that_cannot_be_read_holds_up_no_other() {
         update.update_expression(change).send().await.expect("it is broken");
     }
 
-    // Its owner has to see the one with a wrong URL, to put it right.
+    // The owner needs to see the one with an invalid URL, to fix it.
     let listed = list(&world, &tenant).await;
     let ids: Vec<_> = listed.iter().map(|endpoint| &endpoint["webhook_endpoint_id"]).collect();
     assert_eq!(ids, [&json!(misled), &json!(good)]);
@@ -166,7 +166,7 @@ async fn an_endpoint_that_cannot_be_read_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_tenants_endpoint_is_as_unknown_as_any() {
+async fn another_tenants_endpoint_is_not_found() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let id = world.endpoint(&theirs, "https://example.com/1", "s").await;
@@ -219,7 +219,7 @@ async fn a_revoked_key_stops_working_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_rule_of_the_fields_holds() {
+async fn every_field_is_validated() {
     let world = World::with(&[("ALLOW_HTTP_DESTINATIONS", "false"), ("ALLOWED_DESTINATIONS", "")]).await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -282,12 +282,12 @@ async fn of_120_creates_by_24_clients_at_once_100_stand() {
     assert_eq!(list(&world, &tenant).await.len(), 100);
 }
 
-/// Lambda answers with at most 6 MiB and 100 bytes, in which the body is a JSON string.
+/// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    // No URL and no description that is taken becomes longer as JSON in JSON.
+    // No valid URL or description takes more bytes as JSON inside JSON.
     let url = format!("https://example.com/{}", "🦀".repeat(2028));
     let largest = json!({"url": url, "signing_secret": "s", "description": "\u{1}".repeat(500), "active": false});
     world.rpc(&tenant.key, "webhooks/create", largest).await.ok();

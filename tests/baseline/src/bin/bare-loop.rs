@@ -1,8 +1,8 @@
-//! A bare client loop: posts the same bytes again and again over kept-alive connections, with both HMACs.
+//! A bare client loop: posts the same bytes repeatedly over keep-alive connections, with both HMACs.
 //!
-//! Arguments: the number of posts, how many may be under way at once, and the URLs, taken in turn; the body comes from
-//! standard input. A wave of posts opens the connections; then the wall time and the CPU time from the first post to
-//! the last answer are printed, in nanoseconds.
+//! Arguments: the number of posts, how many may run concurrently, and the URLs, used in turn; the body comes from
+//! standard input. A first wave of posts opens the connections. Then it prints the wall time and the CPU time from the
+//! first post to the last response, in nanoseconds.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -75,7 +75,7 @@ fn hmac(parts: &[&[u8]]) -> Result<[u8; 32], Error> {
     Ok(mac.finalize().into_bytes().into())
 }
 
-/// The CPU time of this, the only, thread.
+/// The CPU time of this thread, the only one.
 fn cpu() -> Result<u64, Error> {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(statistics.split_whitespace().next().unwrap_or_default().parse()?)

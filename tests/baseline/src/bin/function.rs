@@ -1,4 +1,4 @@
-//! A bare function: `lambda_http`, one DynamoDB client built the way that starts fast, and one GetItem a request.
+//! A bare function: `lambda_http`, one DynamoDB client built to start fast, and one GetItem per request.
 
 use aws_credential_types::Credentials;
 use aws_sdk_dynamodb::{

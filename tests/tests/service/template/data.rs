@@ -1,14 +1,14 @@
-//! What holds data: nothing in it is lost by a slip, read by a stranger, or kept for ever.
+//! Stored data: not lost by accident, not readable by strangers, and not kept for ever.
 
 use serde_json::{Value, json};
 
 use super::{ALL, KEY, LEAST, functions, last, queues, resources, template, text};
 
-/// In seconds: as long as SQS keeps a message at the most.
+/// In seconds: the longest that SQS keeps a message.
 const FOURTEEN_DAYS: u64 = 14 * 24 * 60 * 60;
 
 #[test]
-fn tables_survive_slips_and_are_encrypted() {
+fn tables_are_protected_from_deletion_and_encrypted() {
     for (template, key) in [(template(&LEAST), Value::Null), (template(&ALL), json!(KEY))] {
         for (name, table) in resources(&template, "AWS::DynamoDB::Table") {
             assert_eq!((&table["DeletionPolicy"], &table["UpdateReplacePolicy"]), (&json!("Retain"), &json!("Retain")));
@@ -19,7 +19,7 @@ fn tables_survive_slips_and_are_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // No expiry but for tokens and invitations: all else is kept until somebody deletes it.
+        // Only tokens and invitations expire; everything else is kept until somebody deletes it.
         let expiring = resources(&template, "AWS::DynamoDB::Table")
             .filter(|(_, table)| table["Properties"]["TimeToLiveSpecification"]["Enabled"] == true);
         assert_eq!(expiring.map(|(name, _)| name).collect::<Vec<_>>(), ["InvitationsTable", "TokensTable"]);
@@ -38,15 +38,15 @@ fn queues_are_encrypted_and_keep_what_is_in_them() {
     }
 }
 
-/// Lambda's own advice: a message must not come back while it may still be in the hands of the function, also where
-/// Lambda had to wait before it could hand it over.
+/// Lambda's own recommendation: a message must not come back while the function may still be processing it, even if
+/// Lambda had to wait before invoking it.
 #[test]
 fn a_message_stays_hidden_for_six_timeouts_and_is_redriven() {
     let template = template(&LEAST);
     let mut mapped = Vec::new();
     for (_, function) in functions(&template) {
         for arn in queues(function) {
-            // `job-events` is what the local runner calls JobEventsQueue.
+            // The local runner's `job-events` is the template's JobEventsQueue.
             let find = |arn: &str| {
                 let name = format!("{}queue", last(arn, ':').replace('-', ""));
                 let mut queues = resources(&template, "AWS::SQS::Queue");
@@ -71,7 +71,7 @@ fn a_message_stays_hidden_for_six_timeouts_and_is_redriven() {
 }
 
 #[test]
-fn every_log_ends_some_day() {
+fn every_log_group_has_a_retention() {
     let template = template(&LEAST);
     for (name, group) in resources(&template, "AWS::Logs::LogGroup") {
         assert_eq!(group["Properties"]["RetentionInDays"], "30", "{name}");

@@ -1,4 +1,4 @@
-//! Functions, routes, variables and sample events: each is there in the code and in the template, or in neither.
+//! Functions, routes, variables and sample events exist both in the code and in the template, or in neither.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use tests::World;
 
 use super::{LEAST, functions, template, text, variables};
 
-/// The names in a directory of the repository.
+/// The names of the entries in a directory of the repository.
 fn directory(name: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
     let entries = fs::read_dir(path).expect("a directory");
@@ -22,7 +22,7 @@ fn directory(name: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_names_are_those_of_the_contract() {
+async fn the_names_of_tables_and_queues_are_fixed() {
     let world = World::start().await;
     let queues: Vec<_> = world.stack.queues().keys().map(String::as_str).collect();
     assert_eq!(queues, ["deliveries", "deliveries-dead", "job-events", "job-events-dead"]);
@@ -40,7 +40,7 @@ fn every_crate_is_a_function_and_has_its_sample_event() {
     assert_eq!(events, crates.iter().map(|name| format!("{name}.json")).collect());
 }
 
-/// The routes of a function, as the template maps them: one by one, or all below a path.
+/// The template maps the routes of a function one by one, or all routes below a path.
 #[test]
 fn every_route_is_mapped_to_its_function() {
     let template = template(&LEAST);
@@ -64,11 +64,11 @@ fn every_route_is_mapped_to_its_function() {
     }
     let throttled = template["Resources"]["HttpApi"]["Properties"]["RouteSettings"].as_object().expect("settings");
     for route in throttled.keys() {
-        assert!(mapped.contains(route), "{route} is no route");
+        assert!(mapped.contains(route), "{route} is not a route");
     }
 }
 
-/// Starts the crate of a function with the variables that the template gives it, and with what Lambda sets.
+/// Starts a function's handler with the variables from the template and from Lambda.
 fn start(name: &str, function: &Value, reads: impl Fn(&str) + Send + Sync + 'static) -> anyhow::Result<Handler> {
     let values = variables(function).clone();
     let env = Env::new(move |name| {
@@ -81,7 +81,7 @@ fn start(name: &str, function: &Value, reads: impl Fn(&str) + Send + Sync + 'sta
     Handler::start(name, &env)
 }
 
-/// A function is given just the variables that it reads. Those whose names start with `AWS_` are Lambda's.
+/// A function gets exactly the variables that it reads. Those that start with `AWS_` come from Lambda.
 #[test]
 fn every_variable_is_read_and_every_read_variable_is_given() {
     let template = template(&LEAST);
@@ -98,7 +98,7 @@ fn every_variable_is_read_and_every_read_variable_is_given() {
     }
 }
 
-/// A parameter that nothing refers to is a promise that nothing keeps.
+/// An unused parameter would have no effect.
 #[test]
 fn every_parameter_is_used() {
     let source = include_str!("../../../../template.yaml");
@@ -110,9 +110,9 @@ fn every_parameter_is_used() {
     }
 }
 
-/// What is valid by the schema is accepted by the function, and what the function refuses is not valid.
+/// The function accepts what is valid by the schema, and rejects what is not.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_schema_of_job_events_is_true() {
+async fn the_schema_of_job_events_matches_the_function() {
     let schema: Value = serde_json::from_str(include_str!("../../../../events/job-event.schema.json")).expect("JSON");
     let schema = jsonschema::draft202012::new(&schema).expect("a schema");
     let sample: Value = serde_json::from_str(include_str!("../../../../events/webhooks-deliver.json")).expect("JSON");

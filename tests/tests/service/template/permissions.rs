@@ -1,4 +1,4 @@
-//! Least privilege, read in the template and seen in the calls that the functions make.
+//! Least privilege, checked in the template and in the calls that the functions make.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use super::{ALL, LEAST, functions, last, queues, resources, template, text, texts, variables};
 
-/// The one permission that AWS lets nobody give for less than everything.
+/// The only permissions that AWS cannot restrict to a resource.
 const UNAVOIDABLE: [&str; 2] = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
 
 /// The statements of a role or policy.
@@ -23,7 +23,7 @@ fn statements(properties: &Value) -> Vec<&Value> {
     documents.flat_map(|document| document["Statement"].as_array().expect("statements")).collect()
 }
 
-/// The role of the function `name`: nothing else gives it a permission.
+/// The role of the function `name`, the only source of its permissions.
 fn role<'a>(template: &'a Value, function: &Value) -> &'a Value {
     let name = last(text(&function["Role"]), '/');
     let wanted = name.replace('-', "");
@@ -37,10 +37,10 @@ fn nothing_is_permitted_by_a_wildcard() {
         let holders = ["AWS::IAM::Role", "AWS::IAM::ManagedPolicy"].map(|kind| resources(&template, kind));
         for (name, holder) in holders.into_iter().flatten() {
             let properties = &holder["Properties"];
-            // A reference to a policy of the template is its name here; a policy of AWS would be an ARN.
+            // A policy of the template is its name here; an AWS-managed policy would be an ARN.
             let shared = properties["ManagedPolicyArns"].as_array().into_iter().flatten().map(text);
             for policy in shared {
-                assert!(!policy.starts_with("arn:"), "{name} has permissions that are not written here: {policy}");
+                assert!(!policy.starts_with("arn:"), "{name} has permissions that are not in the template: {policy}");
             }
             for statement in statements(properties) {
                 assert_eq!(statement["Effect"], "Allow", "{name}");
@@ -49,22 +49,21 @@ fn nothing_is_permitted_by_a_wildcard() {
                     assert!(!action.contains(['*', '?']), "{name}: {action}");
                 }
                 for resource in texts(&statement["Resource"]) {
-                    // The ARN of a log group, as CloudFormation gives it, ends so: its streams.
+                    // CloudFormation gives the ARN of a log group with this suffix, which stands for its streams.
                     let resource = resource.strip_suffix("-logs:*").unwrap_or(resource);
                     assert!(!resource.contains(['*', '?']) || actions == UNAVOIDABLE, "{name}: {resource}");
                 }
             }
         }
         for (name, function) in functions(&template) {
-            assert!(function["Policies"].is_null(), "{name}: what is permitted stands in its role");
+            assert!(function["Policies"].is_null(), "{name}: permissions belong in its role");
         }
     }
 }
 
-/// A table variable without a permission on that table, and a permission on a table without a variable; the same for
-/// queues and for mail.
+/// A table variable needs a permission on that table, and a permission needs a variable; likewise for queues and mail.
 #[test]
-fn a_function_may_touch_what_its_variables_name() {
+fn permissions_match_the_resources_in_the_variables() {
     let template = template(&LEAST);
     for (name, function) in functions(&template) {
         let mut named: BTreeSet<String> = queues(function).map(str::to_owned).collect();
@@ -82,7 +81,10 @@ fn a_function_may_touch_what_its_variables_name() {
         let permitted = statements(role(&template, function)).into_iter().flat_map(|statement| {
             let service = last(text(&statement["Action"][0]).split(':').next().unwrap_or_default(), ':').to_owned();
             texts(&statement["Resource"]).into_iter().map(move |resource| {
-                assert!(resource.starts_with(&format!("arn:aws:{service}:")), "{resource} is nothing of {service}");
+                assert!(
+                    resource.starts_with(&format!("arn:aws:{service}:")),
+                    "{resource} does not belong to {service}"
+                );
                 resource.split("/index/").next().unwrap_or_default().to_owned()
             })
         });
@@ -90,18 +92,18 @@ fn a_function_may_touch_what_its_variables_name() {
     }
 }
 
-/// Pages of other origins may call the API only where a deployment names them.
+/// Pages of other origins may call the API only if the deployment names them.
 #[test]
-fn no_origin_is_let_in_that_is_not_named() {
+fn only_named_origins_are_allowed() {
     let cors = |template: &Value| template["Resources"]["HttpApi"]["Properties"]["CorsConfiguration"].clone();
     assert_eq!(cors(&template(&LEAST)), Value::Null);
     let origins = json!(["https://app.example.com", "https://admin.example.com"]);
     assert_eq!(cors(&template(&ALL))["AllowOrigins"], origins);
 }
 
-/// The shared permissions reach every function.
+/// Every role has the shared policies.
 #[test]
-fn the_key_and_the_traces_are_permitted_to_every_role() {
+fn every_role_has_the_shared_policies() {
     for (parameters, shared) in [(&LEAST[..], 0), (&ALL[..], 2)] {
         let template = template(parameters);
         let roles: Vec<_> = resources(&template, "AWS::IAM::Role").collect();
@@ -113,8 +115,8 @@ fn the_key_and_the_traces_are_permitted_to_every_role() {
     }
 }
 
-/// What the functions are permitted is what they do: a story in which everything happens once makes just the calls
-/// that the roles permit, and all of them.
+/// The functions use exactly their permissions: a scenario in which everything happens once makes only calls that the
+/// roles permit, and needs every permission.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_is_permitted_and_every_permission_is_used() {
     let calls = Calls::start().await;
@@ -186,8 +188,8 @@ async fn everything_happens_once(world: &World) {
     assert_eq!(world.cli(&tenant.cookie, "sign-out", json!({})).await.status, 200);
 }
 
-/// What stands between the functions and the tables and queues, and writes down who calls what: the local runner
-/// gives every function an access key of its name.
+/// A proxy between the functions and the tables and queues that records who calls what. The local runner gives every
+/// function an access key with its own name.
 struct Calls {
     address: String,
     shared: Arc<Shared>,
@@ -236,7 +238,7 @@ impl Shared {
     }
 }
 
-/// The permissions that a call takes, each as action and resource.
+/// The permissions that a call needs, each as action and resource.
 fn permissions(operation: &str, call: &Value) -> Vec<String> {
     let table = |call: &Value| match call.get("IndexName") {
         Some(index) => format!("{}/index/{}", text(&call["TableName"]), text(index)),
@@ -248,7 +250,7 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
             let tables = call["RequestItems"].as_object().expect("tables").keys();
             tables.map(|table| format!("dynamodb:BatchGetItem {table}")).collect()
         }
-        // A transaction takes the permissions of its parts.
+        // A transaction needs the permissions of its parts.
         "TransactWriteItems" => {
             let items = call["TransactItems"].as_array().expect("items");
             let parts = items.iter().flat_map(|item| item.as_object().expect("an item"));

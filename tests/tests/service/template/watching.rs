@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};
 
-/// Every metric that the functions count, as `grep -rE 'count\("|counted\("|milliseconds\("'` finds them.
+/// All metrics that the functions emit, as found by `grep -rE 'count\("|counted\("|milliseconds\("'`.
 const METRICS: [&str; 12] = [
     "AgeAtDelivery",
     "AttemptLatency",
@@ -23,9 +23,10 @@ const METRICS: [&str; 12] = [
     "UpkeepFailed",
 ];
 
-/// The query of `verify-email` is a token, the query of an invitation is its id, and headers hold cookies and keys.
+/// The query of `verify-email` contains a token, the query of an invitation its id, and headers contain cookies and
+/// keys.
 #[test]
-fn access_logs_hold_no_secret() {
+fn access_logs_contain_no_secrets() {
     let template = template(&LEAST);
     let format = text(&template["Resources"]["HttpApi"]["Properties"]["AccessLogSettings"]["Format"]);
     let format: Value = serde_json::from_str(format).expect("JSON");
@@ -46,7 +47,7 @@ fn access_logs_hold_no_secret() {
 }
 
 #[test]
-fn every_alarm_tells_the_topic() {
+fn every_alarm_notifies_the_topic() {
     for (template, actions) in
         [(template(&LEAST), Value::Null), (template(&ALL), json!(["arn:aws:sns:eu-central-1:123456789012:alarms"]))]
     {
@@ -91,7 +92,7 @@ fn the_dashboard_shows_every_metric() {
     for widget in body["widgets"].as_array().expect("widgets") {
         let mut last: Vec<String> = Vec::new();
         for metric in widget["properties"]["metrics"].as_array().expect("metrics") {
-            // A dot repeats what stands at that place in the line above.
+            // A dot repeats the value at the same position in the line above.
             let line: Vec<String> = (metric.as_array().expect("a list").iter().filter_map(Value::as_str).enumerate())
                 .map(|(place, part)| if part == "." { last[place].clone() } else { part.to_owned() })
                 .collect();
