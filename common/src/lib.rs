@@ -7,7 +7,7 @@
 //!   depend on `accounts`.
 //! - [`aws`]: clients, items and transactions.
 //! - [`telemetry`]: the log and the metrics.
-//! - Beside them, small values that depend on none of these.
+//! - Besides these, small values that depend on none of them.
 
 pub mod accounts;
 pub mod aws;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::issue::Problem;
 
 /// The display name of a person, an organization or a key: trimmed, 1 to 100 characters, at least one of them visible,
-/// none that breaks the line or changes the direction of the text around it.
+/// without characters that break the line or change the direction of the surrounding text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Name(String);

@@ -74,7 +74,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     };
     // The caller's AWS variables are dropped: a developer's credentials and endpoints must never reach these services.
     let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
-    // Installed before anything is announced, so that an early signal is not lost.
+    // Installed before anything answers, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let stack = Stack::start(Options { data, ports, env, poll: true }).await?;

@@ -49,7 +49,7 @@ impl ApiKey {
         Self(key)
     }
 
-    /// Accepts any text of the right form; whether such a key exists is for [`ApiKeys::holder`] to say.
+    /// Accepts any text of the right form; whether such a key exists is up to [`ApiKeys::holder`].
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;

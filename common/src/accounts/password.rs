@@ -119,8 +119,8 @@ impl Hasher {
             .map_err(Error::internal("hashing a password"))?
     }
 
-    /// Checks `guess` against `hash`. If there is no hash, or the guess cannot be a password, it does the same work all
-    /// the same, so that the timing gives nothing away.
+    /// Checks `guess` against `hash`. If there is no hash, or the guess cannot be a password, it still does the same
+    /// work, so that the timing gives nothing away.
     ///
     /// # Errors
     /// The stored hash is malformed, or Argon2 fails.

@@ -21,7 +21,7 @@ impl Token {
         Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
     }
 
-    /// Accepts any text of the right form; whether such a token exists is for the table to say.
+    /// Accepts any text of the right form; it may still not exist in the table.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);

@@ -7,7 +7,7 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// The address of the API, and the origins trusted beside it.
+/// The address of the API, and the other trusted origins.
 pub struct Origins {
     pub(super) base: Option<BaseUrl>,
     trusted: Vec<BaseUrl>,

@@ -124,7 +124,7 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
     Ok(WithCookies { body: SignedIn { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }
 
-/// Reports a failure in the upkeep at sign-in. The sign-in itself succeeds all the same.
+/// Reports a failure in the upkeep at sign-in. The sign-in itself still succeeds.
 fn optional(outcome: Result<()>) {
     if let Err(error) = outcome {
         tracing::error!(?error, "upkeep at sign-in failed");

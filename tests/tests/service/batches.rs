@@ -150,7 +150,7 @@ async fn what_waits_is_grouped_by_its_tenant() {
         "event": "job.completed", "tenant_id": "tenant-1", "job_id": "j", "callback_url": "http://127.0.0.1:1/",
         "callback_secret": "s",
     });
-    // Whatever becomes of the answer, which is none of SQS: the embedded queue takes no group on a standard queue.
+    // The result does not matter: this receiver only records what is sent, and does not answer like SQS.
     world.stack.invoke("webhooks-deliver", records(&[event.to_string()])).await.expect("an answer");
     let sent = sqs.received().await[0].json();
     assert_eq!(sent["MessageGroupId"], "tenant-1");

@@ -1,4 +1,4 @@
-//! The OpenAPI description. That responses match it is checked wherever a test sees one.
+//! The OpenAPI description. `World` checks every response against it.
 
 use serde_json::Value;
 use tests::World;
