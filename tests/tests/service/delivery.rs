@@ -105,6 +105,30 @@ async fn numbers_keep_every_digit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_signs_the_body_that_it_parsed_gets_the_same_signature() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let spaced = "{ \"text\" : \"a \\\"b\\\"  \\\\\" ,\n\t\"list\": [ 1.10, { } ] }";
+    let terse = r#"{"text":"a \"b\"  \\","list":[1.10,{}]}"#;
+    let event = format!(
+        r#"{{ "event": "job.failed", "tenant_id": "{}", "job_id": "j", "nonce": {spaced}, "workflow": {spaced},
+            "deployment_id": {spaced}, "status": {spaced}, "result": {spaced}, "error": {spaced},
+            "mapped_stack": {spaced} }}"#,
+        tenant.id
+    );
+    world.enqueue("job-events", event).await;
+    world.stack.poll("job-events").await.expect("a step");
+    let received = &receiver.received().await[0];
+    let body = format!(
+        r#"{{"event":"job.failed","job_id":"j","nonce":{terse},"workflow":{terse},"deployment_id":{terse},"status":{terse},"result":{terse},"error":{terse},"mapped_stack":{terse}}}"#
+    );
+    assert_eq!(received.body, body);
+    verify(received, "s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_has_the_same_webhook_id() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
