@@ -1,6 +1,11 @@
 //! A webhook receiver on a loopback port: a real HTTP server that records its requests.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -50,7 +55,7 @@ struct Shared {
 
 /// A receiver that first responds by its script, then with 200.
 pub struct Receiver {
-    address: String,
+    address: SocketAddr,
     shared: Arc<Mutex<Shared>>,
     server: JoinHandle<()>,
 }
@@ -63,9 +68,18 @@ impl Receiver {
 
     /// Starts a receiver that first responds by `script`.
     pub async fn scripted(script: &[Scripted]) -> Self {
+        Self::at([127, 0, 0, 1], script).await
+    }
+
+    /// A receiver at every address of this machine, so that it stands for many hosts.
+    pub async fn everywhere() -> Self {
+        Self::at([0, 0, 0, 0], &[]).await
+    }
+
+    async fn at(address: [u8; 4], script: &[Scripted]) -> Self {
         let shared = Arc::new(Mutex::new(Shared { script: script.iter().copied().collect(), received: Vec::new() }));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("an address").to_string();
+        let listener = TcpListener::bind(SocketAddr::from((address, 0))).await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
         let app = Router::new().fallback(receive).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("a running server") });
         Self { address, shared, server }
@@ -77,12 +91,23 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// All deliveries so far.
+    /// A URL of the receiver, where it is everywhere, on one of the hosts that it stands for.
+    #[must_use]
+    pub fn url_of_host(&self, host: Ipv4Addr) -> String {
+        format!("http://{host}:{}/", self.address.port())
+    }
+
+    /// What it got so far.
     pub async fn received(&self) -> Vec<Received> {
         self.shared.lock().await.received.clone()
     }
 
-    /// All deliveries, once there are `count`.
+    /// How many deliveries it got so far.
+    pub async fn count(&self) -> usize {
+        self.shared.lock().await.received.len()
+    }
+
+    /// What it got, once that is `count` deliveries.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

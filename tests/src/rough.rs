@@ -1,11 +1,13 @@
 //! Receivers that misbehave below the level of HTTP.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Mutex,
     task::JoinHandle,
+    time::Instant,
 };
 
 /// How a receiver treats a request.
@@ -25,11 +27,18 @@ pub enum Manner {
     SpeaksGarbage,
     /// Responds with 200 and endless headers.
     HeadersWithoutEnd,
+    /// It answers `100 Continue` for ever.
+    Continues,
+    /// It answers 200 with a chunk whose length does not end.
+    ChunkLengthWithoutEnd,
+    /// It answers 204, and closes the connection although it had not said so.
+    ClosesAfterEach,
 }
 
 /// A misbehaving receiver on a loopback port.
 pub struct Rough {
     url: String,
+    arrivals: Arc<Mutex<Vec<Instant>>>,
     server: JoinHandle<()>,
 }
 
@@ -38,13 +47,21 @@ impl Rough {
     pub async fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let arrivals = Arc::<Mutex<_>>::default();
+        let shared = Arc::clone(&arrivals);
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // Errors on these connections are expected.
-                tokio::spawn(async move { serve(stream, manner).await.ok() });
+                let arrivals = Arc::clone(&shared);
+                // What the other side does to the connection is its business.
+                tokio::spawn(async move { serve(stream, manner, &arrivals).await.ok() });
             }
         });
-        Self { url, server }
+        Self { url, arrivals, server }
+    }
+
+    /// When its requests had arrived.
+    pub async fn arrivals(&self) -> Vec<Instant> {
+        self.arrivals.lock().await.clone()
     }
 
     /// The URL of the receiver.
@@ -60,9 +77,11 @@ impl Drop for Rough {
     }
 }
 
-async fn serve(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
+async fn serve(mut stream: TcpStream, manner: Manner, arrivals: &Mutex<Vec<Instant>>) -> std::io::Result<()> {
     let mut request = [0; 16 * 1024];
-    let _read = stream.read(&mut request).await?;
+    if stream.read(&mut request).await? > 0 {
+        arrivals.lock().await.push(Instant::now());
+    }
     match manner {
         Manner::Hangs => tokio::time::sleep(Duration::from_secs(600)).await,
         Manner::Closes => {}
@@ -92,6 +111,19 @@ async fn serve(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
                 stream.write_all(b"x-more: and more and more and more and more and more\r\n").await?;
             }
         }
+        Manner::Continues => {
+            let many = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+            loop {
+                stream.write_all(&many).await?;
+            }
+        }
+        Manner::ChunkLengthWithoutEnd => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+            loop {
+                stream.write_all(&[b'0'; 4096]).await?;
+            }
+        }
+        Manner::ClosesAfterEach => stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await?,
     }
     Ok(())
 }

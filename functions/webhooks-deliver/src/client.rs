@@ -1,20 +1,19 @@
 //! One attempt: a signed POST to a receiver that nobody trusts.
 //!
-//! The cast: a [`Dialer`] that connects to permitted addresses only, TLS and a connection pool around it, and
-//! one deadline over everything from the look-up of the name to the last byte of the answer.
+//! The cast: a [`Dialer`] that connects to permitted addresses only, TLS, a [`Connection`] that reads no more than it
+//! must, a [`Pool`] of those that can be used again, and one deadline over everything from the look-up of the name to
+//! the last byte of the answer.
 
-use std::{error::Error, io, iter::successors, sync::Arc, time::Duration};
+use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use common::{
+    destination::DestinationPolicy,
+    endpoint_url::EndpointUrl,
+    endpoints::Receiver,
+    signature::{body_signature, standard_signature},
+    signing_secret::SigningSecret,
     timestamp::Timestamp,
-    webhooks::{
-        destination::{DestinationPolicy, Refused},
-        endpoint_url::EndpointUrl,
-        endpoints::Receiver,
-        signing::{body_signature, standard_signature},
-        signing_secret::SigningSecret,
-    },
 };
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -22,22 +21,17 @@ use hyper::{
     body::Incoming,
     header::{self, HeaderName, HeaderValue},
 };
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::Client as HyperClient,
-    rt::{TokioExecutor, TokioTimer},
-};
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+use url::{Host, Position, Url};
 
 use crate::{
+    connection::{Connection, Meter, Metered, TooMuch},
     delivery::Delivery,
-    dialer::{Dialer, Lookup, NoAddress},
+    dialer::{DialError, Dialer, Lookup},
+    pool::Pool,
     schedule::{Failure, Outcome, retry_after},
 };
-
-/// No more of a response is read.
-const MAX_RESPONSE_BYTES: usize = 64 * 1024;
-/// A connection that waited longer is not used again: gateways forget idle connections without a word.
-const POOL_IDLE: Duration = Duration::from_secs(10);
 
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
@@ -47,12 +41,16 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const STANDARD_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Posts deliveries. Connections are kept and used again, across invocations too.
-#[derive(Clone)]
 pub(crate) struct Client {
-    hyper: HyperClient<HttpsConnector<Dialer>, Full<Bytes>>,
-    policy: Arc<DestinationPolicy>,
+    dialer: Dialer,
+    tls: TlsConnector,
+    pool: Pool,
     timeout: Duration,
 }
+
+/// This process had no file descriptor left for an attempt: the failure is ours, and there was no attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoDescriptor;
 
 /// Where to post, and what to sign with.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +66,14 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Why there is no answer.
+enum Unanswered {
+    Failed(Failure),
+    NoDescriptor,
+}
+
 impl Client {
     /// A client that sends where `policy` allows, gives each attempt `timeout`, and makes `at_once` of them at once.
-    /// It keeps as many connections to one host: a batch would open what is missing each time anew.
     pub(crate) fn new(
         policy: DestinationPolicy,
         timeout: Duration,
@@ -78,16 +81,8 @@ impl Client {
         tls: rustls::ClientConfig,
         lookup: Lookup,
     ) -> Self {
-        let policy = Arc::new(policy);
-        let dialer = Dialer::new(Arc::clone(&policy), lookup);
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        let hyper = HyperClient::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(at_once)
-            .http1_max_buf_size(MAX_RESPONSE_BYTES)
-            .build(connector.wrap_connector(dialer));
-        Self { hyper, policy, timeout }
+        let (tls, pool) = (TlsConnector::from(Arc::new(tls)), Pool::new(at_once));
+        Self { dialer: Dialer::new(policy, lookup), tls, pool, timeout }
     }
 
     /// The time that an attempt may take.
@@ -96,32 +91,110 @@ impl Client {
     }
 
     /// Makes one attempt, signed `now`.
-    pub(crate) async fn post(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Outcome {
-        if self.policy.refusals(target.url.url()).next().is_some() {
-            return Outcome::Failed(Failure::Blocked);
+    pub(crate) async fn post(
+        &self,
+        delivery: &Delivery,
+        target: Target<'_>,
+        now: Timestamp,
+    ) -> Result<Outcome, NoDescriptor> {
+        if !self.dialer.permits(target.url.url()) {
+            return Ok(Outcome::Failed(Failure::Blocked));
         }
-        let Ok(request) = request(delivery, target, now.as_second()) else {
-            return Outcome::Failed(Failure::Protocol);
-        };
-        let attempt = async {
-            match self.hyper.request(request).await {
-                Ok(response) => read(response, now).await,
-                Err(error) => Outcome::Failed(failure(&error, error.is_connect())),
+        match tokio::time::timeout(self.timeout, self.exchange(delivery, target, now)).await {
+            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Err(Unanswered::Failed(failure))) => Ok(Outcome::Failed(failure)),
+            Ok(Err(Unanswered::NoDescriptor)) => {
+                // What waits has some that others can have, our own calls of AWS among them.
+                self.pool.clear();
+                Err(NoDescriptor)
             }
-        };
-        tokio::time::timeout(self.timeout, attempt).await.unwrap_or(Outcome::Failed(Failure::Timeout))
+            Err(_elapsed) => Ok(Outcome::Failed(Failure::Timeout)),
+        }
+    }
+
+    async fn exchange(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Outcome, Unanswered> {
+        let url = target.url.url();
+        let origin = &url[..Position::BeforePath];
+        if let Some(mut connection) = self.pool.take(origin) {
+            let request = request(delivery, target, now)?;
+            match connection.send(request, async |response| read(response, now).await).await {
+                // The receiver had closed it, and we did not know yet. That says nothing about the receiver.
+                Err(_) if connection.is_unanswered() => {}
+                Err(error) => return Err(error.into()),
+                Ok(outcome) => {
+                    self.pool.put(origin, connection);
+                    return Ok(outcome);
+                }
+            }
+        }
+        // Boxed: it has thousands of bytes, and most attempts find a connection.
+        let mut connection = Box::pin(self.open(url)).await?;
+        let request = request(delivery, target, now)?;
+        let outcome = connection.send(request, async |response| read(response, now).await).await?;
+        self.pool.put(origin, connection);
+        Ok(outcome)
+    }
+
+    /// Opens a connection.
+    async fn open(&self, url: &Url) -> Result<Connection, Unanswered> {
+        let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(Unanswered::Failed(Failure::Protocol))?;
+        let mut room = self.pool.room();
+        let tcp = self.dialer.dial(&host, port).await?;
+        // A connection takes one of the places that a dial needs.
+        drop(room.as_mut().and_then(|room| room.split(room.num_permits() - 1)));
+        let wire = Meter::new();
+        let tcp = Metered::new(tcp, Arc::clone(&wire));
+        if url.scheme() == "http" {
+            return Ok(Connection::over(tcp, wire, room).await?);
+        }
+        let name = server_name(host).ok_or(Unanswered::Failed(Failure::Tls))?;
+        let tls =
+            self.tls.connect(name, tcp).await.map_err(|error| Unanswered::Failed(failure(&error, Failure::Connect)))?;
+        Ok(Connection::over(Metered::new(tls, Meter::new()), wire, room).await?)
+    }
+}
+
+impl From<DialError> for Unanswered {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Refused => Self::Failed(Failure::Blocked),
+            DialError::NoAddress => Self::Failed(Failure::Dns),
+            DialError::NoAnswer => Self::Failed(Failure::Connect),
+            DialError::NoDescriptor => Self::NoDescriptor,
+        }
+    }
+}
+
+impl From<hyper::Error> for Unanswered {
+    fn from(error: hyper::Error) -> Self {
+        Self::Failed(failure(&error, Failure::Protocol))
+    }
+}
+
+impl From<hyper::http::Error> for Unanswered {
+    fn from(_not_a_request: hyper::http::Error) -> Self {
+        Self::Failed(Failure::Protocol)
+    }
+}
+
+/// The name that a certificate must have.
+fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
+    match host {
+        Host::Domain(name) => ServerName::try_from(name.to_owned()).ok(),
+        Host::Ipv4(address) => Some(ServerName::from(IpAddr::from(address))),
+        Host::Ipv6(address) => Some(ServerName::from(IpAddr::from(address))),
     }
 }
 
 fn request(
     delivery: &Delivery,
     target: Target<'_>,
-    timestamp: i64,
+    now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let (id, body) = (&delivery.webhook_id, &delivery.body);
+    let (id, body, timestamp, url) = (&delivery.webhook_id, &delivery.body, now.as_second(), target.url.url());
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = target.url.url().as_str().parse()?;
+    *request.uri_mut() = url[Position::BeforePath..].parse()?;
     *request.headers_mut() = HeaderMap::from_iter([
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
@@ -130,6 +203,7 @@ fn request(
         (ID, id.try_into()?),
         (TIMESTAMP, timestamp.into()),
         (STANDARD_SIGNATURE, standard_signature(target.secret, id, timestamp, body).try_into()?),
+        (header::HOST, url[Position::BeforeHost..Position::AfterPort].try_into()?),
     ]);
     Ok(request)
 }
@@ -141,12 +215,12 @@ async fn read(response: Response<Incoming>, now: Timestamp) -> Outcome {
     if !status.is_success() {
         return Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, now)));
     }
-    let (mut body, mut left) = (response.into_body(), MAX_RESPONSE_BYTES);
+    let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return Outcome::Failed(Failure::Protocol) };
-        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        if left == 0 {
-            break;
+        match frame {
+            Ok(_) => {}
+            Err(error) if is_caused_by::<TooMuch>(&error) => break,
+            Err(_) => return Outcome::Failed(Failure::Protocol),
         }
     }
     Outcome::Delivered(status.as_u16())
@@ -159,20 +233,13 @@ fn asked_to_wait(response: &Response<Incoming>, now: Timestamp) -> Option<Durati
     retry_after(response.headers().get(header::RETRY_AFTER)?.to_str().ok()?, now)
 }
 
-/// What kind of failure an error of the client is, by the first of its causes that says.
-fn failure(error: &(dyn Error + 'static), connecting: bool) -> Failure {
-    let known = successors(Some(error), |error| cause(*error)).find_map(|cause| {
-        if cause.is::<Refused>() {
-            Some(Failure::Blocked)
-        } else if cause.is::<rustls::Error>() {
-            Some(Failure::Tls)
-        } else if cause.is::<NoAddress>() {
-            Some(Failure::Dns)
-        } else {
-            None
-        }
-    });
-    known.unwrap_or(if connecting { Failure::Connect } else { Failure::Protocol })
+/// What kind of failure an error is: TLS where one of its causes says so, else `otherwise`.
+fn failure(error: &(dyn Error + 'static), otherwise: Failure) -> Failure {
+    if is_caused_by::<rustls::Error>(error) { Failure::Tls } else { otherwise }
+}
+
+fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
+    successors(Some(error), |error| cause(*error)).any(<dyn Error>::is::<E>)
 }
 
 /// The next cause. An `io::Error` skips the error that it wraps and names only that one's own cause.
@@ -188,29 +255,51 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    use common::id::TenantId;
     use futures::future::BoxFuture;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{
+        ServerConfig,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer},
+    };
     use tokio::{
         io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
         net::TcpListener,
+        time::sleep,
     };
-    use tower_service::Service;
+    use tokio_rustls::TlsAcceptor;
 
     use super::*;
-    use crate::{delivery::Destination, dialer::system_lookup, event::JobEvent};
+    use crate::{delivery::Destination, event::JobEvent};
+
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
     fn tls(roots: rustls::RootCertStore) -> rustls::ClientConfig {
-        rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(roots)
             .with_no_client_auth()
     }
 
-    /// A client that may dial 127.0.0.1 and nothing else of loopback, with these answers of the resolver.
-    fn client(answers: Vec<Vec<&'static str>>, roots: rustls::RootCertStore) -> (Client, Arc<AtomicUsize>) {
+    /// A client that makes two attempts at once and may dial 127.0.0.1 and nothing else of loopback.
+    fn client_with(lookup: Lookup, roots: rustls::RootCertStore) -> Client {
         let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
+        Client::new(policy, Duration::from_secs(2), 2, tls(roots), lookup)
+    }
+
+    /// A client for which every name is 127.0.0.1.
+    fn client_trusting(roots: rustls::RootCertStore) -> Client {
+        let here = |_| -> BoxFuture<'static, _> { Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }) };
+        client_with(Arc::new(here), roots)
+    }
+
+    /// The same, trusting nobody.
+    fn client() -> Client {
+        client_trusting(rustls::RootCertStore::empty())
+    }
+
+    /// A client with these answers of the resolver, and how often that was asked.
+    fn client_resolving(answers: Vec<Vec<&'static str>>) -> (Client, Arc<AtomicUsize>) {
         let (answers, asked) = (Mutex::new(answers.into_iter()), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&asked);
         let lookup = move |_| -> BoxFuture<'static, _> {
@@ -218,93 +307,262 @@ mod tests {
             let answer = answers.lock().expect("no panic").next().unwrap_or_default();
             Box::pin(async move { Ok(answer.iter().map(|address| address.parse().expect("an address")).collect()) })
         };
-        (Client::new(policy, Duration::from_secs(2), 10, tls(roots), Arc::new(lookup)), asked)
+        (client_with(Arc::new(lookup), rustls::RootCertStore::empty()), asked)
     }
 
-    async fn post(client: &Client, url: &str) -> Outcome {
+    async fn try_to_post(client: &Client, url: &str) -> Result<Outcome, NoDescriptor> {
         let event = JobEvent::parse(r#"{"event":"job.completed","tenant_id":"t","job_id":"j"}"#).expect("an event");
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
         let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
         let delivery = Delivery::first(&event, destination, None);
-        assert_eq!(delivery.tenant, "t".parse::<TenantId>().expect("an id"));
         client.post(&delivery, Target { url: &url, secret: &secret }, Timestamp::now()).await
     }
 
-    /// Answers every request on a connection with 200, `keep` of them before it closes.
-    async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, keep: usize) {
-        for _ in 0..keep {
+    async fn post(client: &Client, url: &str) -> Outcome {
+        try_to_post(client, url).await.expect("there are descriptors")
+    }
+
+    /// What a server does on one connection: for each request it sends one of these, in pieces; then it closes.
+    type Script = Vec<Vec<&'static [u8]>>;
+
+    async fn play(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Script) {
+        for answer in script {
             let mut request = [0; 4096];
             if stream.read(&mut request).await.unwrap_or(0) == 0 {
                 return;
             }
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.expect("it is taken");
+            for piece in answer {
+                if stream.write_all(piece).await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+        // Over TLS it says goodbye, as it should.
+        stream.shutdown().await.ok();
+    }
+
+    /// Connections of a server: all that there were, and those that are open.
+    #[derive(Default)]
+    struct Connections {
+        all: AtomicUsize,
+        open: AtomicUsize,
+    }
+
+    impl Connections {
+        fn all(&self) -> usize {
+            self.all.load(Ordering::Relaxed)
+        }
+
+        /// Waits until no more than `most` are open.
+        async fn open_at_most(&self, most: usize) {
+            for _ in 0..400 {
+                if self.open.load(Ordering::Relaxed) <= most {
+                    return;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+            panic!("{} are open", self.open.load(Ordering::Relaxed));
         }
     }
 
-    /// A server at `address` that counts its connections.
-    async fn server(address: &str, keep: usize) -> (u16, Arc<AtomicUsize>) {
+    /// A server at `address` that plays these scripts, one on each connection, and the last one ever after.
+    async fn server(address: &str, tls: Option<TlsAcceptor>, scripts: Vec<Script>) -> (u16, Arc<Connections>) {
         let listener = TcpListener::bind(address).await.expect("a free port");
-        let (port, connections) = (listener.local_addr().expect("an address").port(), Arc::new(AtomicUsize::new(0)));
+        let (port, connections) = (listener.local_addr().expect("an address").port(), Arc::<Connections>::default());
         let count = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(answer(stream, keep));
+                let script = scripts[count.all().min(scripts.len() - 1)].clone();
+                count.all.fetch_add(1, Ordering::Relaxed);
+                count.open.fetch_add(1, Ordering::Relaxed);
+                let (count, tls) = (Arc::clone(&count), tls.clone());
+                tokio::spawn(async move {
+                    match tls {
+                        None => play(stream, script).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                play(stream, script).await;
+                            }
+                        }
+                    }
+                    count.open.fetch_sub(1, Ordering::Relaxed);
+                });
             }
         });
         (port, connections)
     }
 
+    /// A server that answers each request with 200, so many on a connection.
+    async fn good(address: &str, requests: usize) -> (u16, Arc<Connections>) {
+        server(address, None, vec![vec![vec![OK]; requests]]).await
+    }
+
+    /// A certificate for `hook.example`: whoever trusts it, and a server that has it.
+    fn certified() -> (rustls::RootCertStore, TlsAcceptor) {
+        let certified = rcgen::generate_simple_self_signed(["hook.example".to_owned()]).expect("a certificate");
+        let certificate: CertificateDer<'static> = certified.cert.der().clone();
+        let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
+        let config = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .expect("a configuration");
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).expect("a root");
+        (roots, TlsAcceptor::from(Arc::new(config)))
+    }
+
     #[tokio::test]
     async fn of_good_and_bad_addresses_only_the_good_are_dialled() {
-        let (port, good) = server("127.0.0.1:0", 1).await;
-        let (_, bad) = server(&format!("127.0.0.2:{port}"), 1).await;
-        let (client, _) =
-            client(vec![vec!["127.0.0.2", "10.0.0.1", "127.0.0.1", "::1"]], rustls::RootCertStore::empty());
+        let (port, permitted) = good("127.0.0.1:0", 1).await;
+        let (_, refused) = good(&format!("127.0.0.2:{port}"), 1).await;
+        let (client, _) = client_resolving(vec![vec!["127.0.0.2", "10.0.0.1", "127.0.0.1", "::1"]]);
         assert_eq!(post(&client, &format!("http://mixed.example:{port}/")).await, Outcome::Delivered(200));
-        assert_eq!((good.load(Ordering::Relaxed), bad.load(Ordering::Relaxed)), (1, 0));
+        assert_eq!((permitted.all(), refused.all()), (1, 0));
     }
 
     #[tokio::test]
     async fn a_resolver_that_answers_differently_the_second_time_gains_nothing() {
-        let (port, good) = server("127.0.0.1:0", 1).await;
-        let (_, bad) = server(&format!("127.0.0.2:{port}"), 1).await;
-        let answers = vec![vec!["127.0.0.1"], vec!["127.0.0.2"], vec![]];
-        let (client, asked) = client(answers, rustls::RootCertStore::empty());
+        let (port, permitted) = good("127.0.0.1:0", 1).await;
+        let (_, refused) = good(&format!("127.0.0.2:{port}"), 1).await;
+        let (client, asked) = client_resolving(vec![vec!["127.0.0.1"], vec!["127.0.0.2"], vec![]]);
         let url = format!("http://rebinding.example:{port}/");
         assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
         assert_eq!(asked.load(Ordering::Relaxed), 1, "nothing looks the name up between the check and the dial");
-        tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(post(&client, &url).await, Outcome::Failed(Failure::Blocked));
         assert_eq!(post(&client, &url).await, Outcome::Failed(Failure::Dns));
-        assert_eq!((good.load(Ordering::Relaxed), bad.load(Ordering::Relaxed)), (1, 0));
+        assert_eq!((permitted.all(), refused.all()), (1, 0));
     }
 
     #[tokio::test]
-    async fn a_literal_address_is_checked_where_it_is_dialled() {
-        let (client, asked) = client(Vec::new(), rustls::RootCertStore::empty());
-        let mut dialer = Dialer::new(Arc::clone(&client.policy), system_lookup());
-        for uri in ["http://127.0.0.2:1/", "http://[::1]:1/", "https://169.254.169.254/", "http://[::ffff:10.0.0.1]/"] {
-            let error = dialer.call(uri.parse().expect("a URI")).await.expect_err("it is refused");
-            assert!(error.is::<Refused>(), "{uri}: {error}");
-        }
-        assert_eq!(asked.load(Ordering::Relaxed), 0);
+    async fn a_look_up_without_a_descriptor_is_no_attempt() {
+        let lookup = |_| -> BoxFuture<'static, _> { Box::pin(async { Err(io::Error::from_raw_os_error(24)) }) };
+        let client = client_with(Arc::new(lookup), rustls::RootCertStore::empty());
+        assert_eq!(try_to_post(&client, "http://hook.example/").await, Err(NoDescriptor));
     }
 
     #[tokio::test]
     async fn a_connection_is_used_again() {
-        let (port, connections) = server("127.0.0.1:0", 10).await;
-        let (client, _) = client(Vec::new(), rustls::RootCertStore::empty());
+        let (port, connections) = good("127.0.0.1:0", 10).await;
+        let client = client();
         for _ in 0..5 {
             assert_eq!(post(&client, &format!("http://127.0.0.1:{port}/")).await, Outcome::Delivered(200));
         }
-        assert_eq!(connections.load(Ordering::Relaxed), 1);
+        assert_eq!(connections.all(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_after_a_failure() {
+        let failure: &[u8] = b"HTTP/1.1 500 Oh\r\ncontent-length: 2\r\n\r\nno";
+        let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![failure]; 9]]).await;
+        let client = client();
+        for _ in 0..5 {
+            let outcome = post(&client, &format!("http://127.0.0.1:{port}/")).await;
+            assert_eq!(outcome, Outcome::Failed(Failure::Status(500, None)));
+        }
+        assert_eq!(connections.all(), 1);
+    }
+
+    #[tokio::test]
+    async fn connections_to_many_hosts_make_way_for_each_other() {
+        let (port, connections) = good("127.0.0.1:0", 10).await;
+        let client = client();
+        let url = |host: usize| format!("http://host-{host}.example:{port}/");
+        for host in 0..20 {
+            assert_eq!(post(&client, &url(host)).await, Outcome::Delivered(200));
+        }
+        // Two attempts at once, each with two sockets at the most.
+        connections.open_at_most(4).await;
+        // The last that was used is kept.
+        assert_eq!(post(&client, &url(19)).await, Outcome::Delivered(200));
+        assert_eq!(connections.all(), 20);
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_is_cut_off_closes_its_connection() {
+        let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![], vec![]]]).await;
+        let client = client();
+        let url = format!("http://127.0.0.1:{port}/");
+        let attempt = tokio::time::timeout(Duration::from_millis(50), post(&client, &url));
+        attempt.await.expect_err("nothing answers");
+        assert_eq!(connections.all(), 1);
+        connections.open_at_most(0).await;
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_that_dies_before_it_answers_is_replaced_at_once() {
+        let once: Script = vec![vec![OK], vec![]];
+        let (port, connections) = server("127.0.0.1:0", None, vec![once]).await;
+        let client = client();
+        for connection in 1..=5 {
+            assert_eq!(post(&client, &format!("http://127.0.0.1:{port}/")).await, Outcome::Delivered(200));
+            assert_eq!(connections.all(), connection);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_over_tls_that_says_goodbye_is_replaced_at_once() {
+        let (roots, acceptor) = certified();
+        let once: Script = vec![vec![OK], vec![]];
+        let (port, connections) = server("127.0.0.1:0", Some(acceptor), vec![once]).await;
+        let client = client_trusting(roots);
+        for connection in 1..=3 {
+            assert_eq!(post(&client, &format!("https://hook.example:{port}/")).await, Outcome::Delivered(200));
+            assert_eq!(connections.all(), connection);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_that_dies_is_replaced_once_and_only_before_it_answers() {
+        for (second, connections_made) in [(vec![], 2), (vec![b"HTTP/1.1 2".as_slice()], 1)] {
+            let scripts = vec![vec![vec![OK], second], vec![vec![]]];
+            let (port, connections) = server("127.0.0.1:0", None, scripts).await;
+            let (client, url) = (client(), format!("http://127.0.0.1:{port}/"));
+            assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
+            assert_eq!(post(&client, &url).await, Outcome::Failed(Failure::Protocol));
+            assert_eq!(connections.all(), connections_made);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_without_a_request_ends_the_connection() {
+        let twice: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![twice], vec![twice]]]).await;
+        let (client, url) = (client(), format!("http://127.0.0.1:{port}/"));
+        for connection in 1..=3 {
+            assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
+            assert_eq!(connections.all(), connection);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_handful_of_interim_responses_is_usual_and_many_are_a_failure() {
+        for (interim, outcome) in [(8, Outcome::Delivered(200)), (17, Outcome::Failed(Failure::Protocol))] {
+            let mut answer: Vec<&[u8]> = vec![b"HTTP/1.1 103 Early Hints\r\nlink: </>\r\n\r\n"; interim];
+            answer.push(OK);
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![answer]]).await;
+            assert_eq!(post(&client(), &format!("http://127.0.0.1:{port}/")).await, outcome, "{interim}");
+        }
+    }
+
+    #[tokio::test]
+    async fn headers_in_tiny_pieces_are_given_up() {
+        // Large ones are fine, and the last few KiB of what is read would be, in large pieces.
+        let large: &[u8] = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(60_000)).leak().as_bytes();
+        let mut answer = vec![large];
+        answer.resize(60, b"x");
+        answer.push(b"\r\ncontent-length: 0\r\n\r\n");
+        let (port, _) = server("127.0.0.1:0", None, vec![vec![answer]]).await;
+        let outcome = post(&client(), &format!("http://127.0.0.1:{port}/")).await;
+        assert_eq!(outcome, Outcome::Failed(Failure::Protocol));
     }
 
     #[tokio::test]
     async fn a_url_is_requested_as_it_was_understood_not_as_it_was_written() {
-        let (port, _) = server("127.0.0.1:0", 1).await;
-        let (client, asked) = client(vec![vec!["127.0.0.1"]], rustls::RootCertStore::empty());
+        let (port, _) = good("127.0.0.1:0", 1).await;
+        let (client, asked) = client_resolving(vec![vec!["127.0.0.1"]]);
         let url = format!("http:\\\\b\u{fc}cher.example:{port}\\hook");
         assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
         assert_eq!(asked.load(Ordering::Relaxed), 1);
@@ -312,28 +570,9 @@ mod tests {
 
     #[tokio::test]
     async fn tls_is_spoken_with_a_trusted_receiver_of_that_name() {
-        let certified = rcgen::generate_simple_self_signed(["hook.example".to_owned()]).expect("a certificate");
-        let certificate: CertificateDer<'static> = certified.cert.der().clone();
-        let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
-        let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.clone()], key)
-            .expect("a configuration");
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                if let Ok(stream) = acceptor.accept(stream).await {
-                    answer(stream, 1).await;
-                }
-            }
-        });
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(certificate).expect("a root");
-        let (client, _) = client(vec![vec!["127.0.0.1"], vec!["127.0.0.1"]], roots);
+        let (roots, acceptor) = certified();
+        let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![OK]]]).await;
+        let client = client_trusting(roots);
         assert_eq!(post(&client, &format!("https://hook.example:{port}/")).await, Outcome::Delivered(200));
         let other_name = format!("https://other.example:{port}/");
         assert_eq!(post(&client, &other_name).await, Outcome::Failed(Failure::Tls));

@@ -1,9 +1,10 @@
 //! Delivering job events to webhook endpoints.
 //!
 //! The cast: a `JobEvent` comes from the job-events queue and goes to its `Audience`; what goes to one
-//! destination is a `Delivery`; the `Client` makes an attempt, `next_step` decides what follows, and the
-//! `Queues` hold what has to wait or has died. The first attempts of a batch are made at once, here and now:
-//! an event costs one message where all goes well, and only a failure costs another.
+//! destination is a `Delivery`; the `Client` makes an attempt, over a `Connection` from its `Pool` or a new one
+//! from its `Dialer`; `next_step` decides what follows, and the `Queues` hold what has to wait or has died. The
+//! first attempts of a batch are made at once, here and now: an event costs one message where all goes well, and
+//! only a failure costs another.
 //!
 //! Nothing is acknowledged before what follows is safe: a crash at any point repeats work, and loses none.
 
@@ -26,17 +27,16 @@ use common::{
         endpoints::{Endpoints, Receiver},
     },
 };
-use futures::future::join_all;
+use futures::{StreamExt, stream::FuturesUnordered};
 use lambda_runtime::LambdaEvent;
 use rustls::crypto::ring;
 use tokio::{
     sync::{OnceCell, Semaphore},
-    task::yield_now,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
-    client::{Client, Target},
+    client::{Client, NoDescriptor, Target},
     delivery::{Death, Delivery, Destination},
     dialer::system_lookup,
     event::{Audience, JobEvent, Malformed},
@@ -46,10 +46,12 @@ use crate::{
 };
 
 mod client;
+mod connection;
 mod delivery;
 mod dialer;
 mod event;
 mod observe;
+mod pool;
 mod queue;
 mod schedule;
 
@@ -57,9 +59,8 @@ mod schedule;
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 /// SQS may hand a message over a little before its delay is over; that is not worth another hop.
 const EARLY: i64 = 1000;
-/// Attempts that are signed before the connections get to send them. Where it is a thousand, the first have left the
-/// processor's caches by then, and their receivers wait for the last: that costs a third of the throughput.
-const AT_A_TURN: usize = 8;
+/// What an attempt waits for which no file descriptor was left: others have to be over first.
+const BREATHER: Duration = Duration::from_secs(1);
 
 /// The function, ready to be called. Cloning is cheap.
 #[derive(Clone)]
@@ -74,8 +75,6 @@ struct App {
     schedule: Vec<Duration>,
     /// Attempts that may be under way at once.
     slots: Semaphore,
-    /// Attempts that may be about to start: the next have to wait until these are on their way.
-    turns: Semaphore,
 }
 
 /// The function, with the settings in `env`.
@@ -93,7 +92,6 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
         client,
         schedule: env.list("RETRY_SCHEDULE")?.into_iter().map(Duration::from_secs).collect(),
         slots: Semaphore::new(at_once),
-        turns: Semaphore::new(AT_A_TURN),
     };
     Ok(Deliver { app: Arc::new(app) })
 }
@@ -146,10 +144,12 @@ impl Deliver {
         let last_start = Instant::now() + (left - app.client.timeout() - RESERVE);
         let batch = Batch { last_start, receivers: Mutex::default(), tally: Tally::default() };
         let records = event.payload.records.iter().map(|record| app.record(record, &batch));
-        let undone = join_all(records).await.into_iter().flatten();
+        let undone = all(records).await;
         batch.tally.emit();
         let mut response = SqsBatchResponse::default();
         response.batch_item_failures = undone
+            .into_iter()
+            .flatten()
             .map(|item_identifier| {
                 let mut failure = BatchItemFailure::default();
                 failure.item_identifier = item_identifier;
@@ -187,19 +187,28 @@ impl Batch {
     }
 }
 
+/// What all of them come to, in any order. Each is polled only when there is something for it to do.
+async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    futures.collect::<FuturesUnordered<_>>().collect().await
+}
+
 impl App {
     /// Handles a record; answers its id if it is to stay in its queue.
     async fn record(&self, record: &SqsMessage, batch: &Batch) -> Option<String> {
-        let body = record.body.as_deref().unwrap_or_default();
-        let outcome = if self.queues.is_deliveries(record.event_source_arn.as_deref().unwrap_or_default()) {
-            self.retry(body, batch).await
-        } else {
-            let sent_at = record.attributes.get("SentTimestamp").and_then(|time| time.parse().ok());
-            self.event(body, sent_at, batch).await
-        };
+        let undone = self.handle(record, batch).await.err()?;
         let message_id = record.message_id.clone().unwrap_or_default();
-        observe::undone(&message_id, outcome.as_ref().err()?);
+        observe::undone(&message_id, &undone);
         Some(message_id)
+    }
+
+    async fn handle(&self, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
+        let body = record.body.as_deref().unwrap_or_default();
+        if self.queues.is_deliveries(record.event_source_arn.as_deref().unwrap_or_default()) {
+            // Boxed, as the rarer kinds are: each record is moved with room for all of them.
+            return Box::pin(self.retry(body, batch)).await;
+        }
+        let sent_at = record.attributes.get("SentTimestamp").and_then(|time| time.parse().ok());
+        self.event(body, sent_at, batch).await
     }
 
     /// Makes the first attempts of a job event, all at once.
@@ -213,16 +222,14 @@ impl App {
             Audience::Nobody => {}
             Audience::Callback { url, secret } => {
                 let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
-                first(destination, Target { url, secret }).await?;
+                Box::pin(first(destination, Target { url, secret })).await?;
             }
             Audience::Endpoints => {
                 let receivers = batch.receivers(&event.tenant, &self.endpoints).await?;
                 let attempts =
                     receivers.iter().map(|receiver| first(Destination::Endpoint(receiver.id), Target::of(receiver)));
                 // Every attempt runs to its end, even where the bookkeeping of another fails.
-                for outcome in join_all(attempts).await {
-                    outcome?;
-                }
+                all(attempts).await.into_iter().collect::<Result<(), _>>()?;
             }
         }
         Ok(())
@@ -255,26 +262,33 @@ impl App {
             Ok(Ok(slot)) if Instant::now() < batch.last_start => slot,
             _ => return self.queues.wait(&delivery, Timestamp::now()).await,
         };
-        let turn = self.turns.acquire().await.map_err(Error::internal("waiting for a turn"))?;
-        let (started, now) = (Instant::now(), Timestamp::now());
-        let pass_on = async {
-            yield_now().await;
-            drop(turn);
+        let (started, outcome) = loop {
+            let started = Instant::now();
+            match self.client.post(&delivery, target, Timestamp::now()).await {
+                Ok(outcome) => break (started, outcome),
+                Err(NoDescriptor) => observe::no_descriptor(&delivery),
+            }
+            if started + BREATHER >= batch.last_start {
+                return self.wait(delivery, BREATHER, Timestamp::now()).await;
+            }
+            sleep(BREATHER).await;
         };
-        let (outcome, ()) = tokio::join!(self.client.post(&delivery, target, now), pass_on);
         drop(slot);
         delivery.attempts = delivery.attempts.saturating_add(1);
-        batch.tally.attempt(&delivery, outcome, started.elapsed(), Timestamp::now());
+        let now = Timestamp::now();
+        batch.tally.attempt(&delivery, outcome, started.elapsed(), now);
         match next_step(outcome, delivery.attempts, &self.schedule, random::fraction) {
             Step::Done => Ok(()),
-            Step::RetryAfter(delay) => {
-                let now = Timestamp::now();
-                let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-                delivery.not_before = Some(now.as_millisecond().saturating_add(delay));
-                self.queues.wait(&delivery, now).await
-            }
+            Step::RetryAfter(delay) => self.wait(delivery, delay, now).await,
             Step::Dead(failure) => self.bury(&delivery, failure).await,
         }
+    }
+
+    /// Lets a delivery wait for its next attempt.
+    async fn wait(&self, mut delivery: Delivery, delay: Duration, now: Timestamp) -> Result<(), Error> {
+        let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+        delivery.not_before = Some(now.as_millisecond().saturating_add(delay));
+        self.queues.wait(&delivery, now).await
     }
 
     async fn bury(&self, delivery: &Delivery, failure: Failure) -> Result<(), Error> {

@@ -117,6 +117,16 @@ pub(crate) fn ended(delivery: &Delivery) {
     );
 }
 
+/// An attempt that was not made, because this process had no file descriptor left.
+pub(crate) fn no_descriptor(delivery: &Delivery) {
+    tracing::error!(
+        tenant = %delivery.tenant,
+        endpoint = delivery.destination_name(),
+        webhook_id = delivery.webhook_id,
+        "no file descriptor was left for an attempt: it waits"
+    );
+}
+
 /// A tenant whose endpoints could not be read.
 pub(crate) fn unread(tenant: &TenantId, error: &Error) {
     tracing::error!(%tenant, ?error, "the endpoints could not be read");

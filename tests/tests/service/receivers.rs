@@ -69,6 +69,9 @@ async fn bad_manners_are_failures_of_their_own_kind() {
         (Manner::ResetsMidBody, Some("protocol")),
         (Manner::SpeaksGarbage, Some("protocol")),
         (Manner::HeadersWithoutEnd, Some("protocol")),
+        (Manner::Continues, Some("protocol")),
+        (Manner::ChunkLengthWithoutEnd, None),
+        (Manner::ClosesAfterEach, None),
     ] {
         let receiver = Rough::start(manner).await;
         assert_eq!(failure(&world, receiver.url()).await, reason.map(Value::from), "{manner:?}");
