@@ -314,7 +314,7 @@ mod tests {
         let event = JobEvent::parse(r#"{"event":"job.completed","tenant_id":"t","job_id":"j"}"#).expect("an event");
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
         let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
-        let delivery = Delivery::first(&event, destination, None);
+        let delivery = Delivery::first(&event, destination, None, Timestamp::now());
         client.post(&delivery, Target { url: &url, secret: &secret }, Timestamp::now()).await
     }
 

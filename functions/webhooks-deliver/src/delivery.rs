@@ -1,15 +1,22 @@
 //! One event on its way to one destination.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use common::{
+    endpoint_url::EndpointUrl,
     id::{EndpointId, TenantId},
-    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
+    signing_secret::SigningSecret,
+    timestamp::Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::event::{EventName, JobEvent, Malformed, malformed};
+use crate::{
+    event::{EventName, JobEvent, Malformed, malformed},
+    schedule::MAX_AGE,
+};
 
 /// A delivery: what to send where, and how often that was tried. As a message of the deliveries queue it waits
 /// for its next attempt; as a message of the dead-letter queue, for an operator.
@@ -26,6 +33,8 @@ pub(crate) struct Delivery {
     pub(crate) event_at: Option<i64>,
     /// Nothing is sent before this time, in milliseconds of Unix time.
     pub(crate) not_before: Option<i64>,
+    /// No attempt follows one that fails after this time, in milliseconds of Unix time.
+    pub(crate) give_up_at: i64,
     pub(crate) body: Bytes,
 }
 
@@ -64,6 +73,8 @@ struct Message<'a> {
     event_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_before: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    give_up_at: Option<i64>,
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     dead: Option<&'a Death<'a>>,
     #[serde(borrow)]
@@ -71,8 +82,8 @@ struct Message<'a> {
 }
 
 impl Delivery {
-    /// The first delivery of `event` to `destination`.
-    pub(crate) fn first(event: &JobEvent, destination: Destination, event_at: Option<i64>) -> Self {
+    /// The first delivery of `event` to `destination`, `now`.
+    pub(crate) fn first(event: &JobEvent, destination: Destination, event_at: Option<i64>, now: Timestamp) -> Self {
         let address = match &destination {
             Destination::Endpoint(id) => id.to_string(),
             Destination::Callback { url, .. } => url.as_str().to_owned(),
@@ -85,12 +96,14 @@ impl Delivery {
             attempts: 0,
             event_at,
             not_before: None,
+            give_up_at: give_up_at(event_at.unwrap_or(now.as_millisecond())),
             body: event.body.clone(),
         }
     }
 
-    /// Parses a message of the deliveries queue.
-    pub(crate) fn parse(text: &str) -> Result<Self, Malformed> {
+    /// Parses a message of the deliveries queue. One that was put back from the dead-letter queue has all its time
+    /// from `now` on.
+    pub(crate) fn parse(text: &str, now: Timestamp) -> Result<Self, Malformed> {
         let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
         let wrong = |field: &str| Malformed(format!("{field} is not what was sent"));
         let destination = match (message.endpoint_id, message.callback_url, message.callback_secret) {
@@ -109,22 +122,24 @@ impl Delivery {
             attempts: message.attempts,
             event_at: message.event_at,
             not_before: message.not_before,
+            give_up_at: message.give_up_at.unwrap_or(give_up_at(now.as_millisecond())),
             body: Bytes::copy_from_slice(message.body.get().as_bytes()),
         })
     }
 
     /// The message that waits for the next attempt.
     pub(crate) fn to_message(&self) -> Result<String, serde_json::Error> {
-        self.message(self.attempts, None)
+        self.message(None)
     }
 
-    /// The message for the dead-letter queue: whole, with the reason, and with the attempts at zero, so that
+    /// The message for the dead-letter queue: whole, with the reason, and without its attempts and times, so that
     /// putting it back into the deliveries queue is all that it takes to start anew.
     pub(crate) fn to_dead_letter(&self, death: &Death<'_>) -> Result<String, serde_json::Error> {
-        Self { not_before: None, ..self.clone() }.message(0, Some(death))
+        self.message(Some(death))
     }
 
-    fn message(&self, attempts: u32, dead: Option<&Death<'_>>) -> Result<String, serde_json::Error> {
+    fn message(&self, dead: Option<&Death<'_>>) -> Result<String, serde_json::Error> {
+        let alive = dead.is_none();
         let (endpoint_id, callback_url, callback_secret) = match &self.destination {
             Destination::Endpoint(id) => (Some(id.to_string()), None, None),
             Destination::Callback { url, secret } => {
@@ -138,12 +153,19 @@ impl Delivery {
             endpoint_id,
             callback_url,
             callback_secret,
-            attempts,
+            attempts: if alive { self.attempts } else { 0 },
             event_at: self.event_at,
-            not_before: self.not_before,
+            not_before: self.not_before.filter(|_| alive),
+            give_up_at: alive.then_some(self.give_up_at),
             dead,
             body: serde_json::from_slice(&self.body)?,
         })
+    }
+
+    /// The time until it is given up in any case.
+    pub(crate) fn time_left(&self, now: Timestamp) -> Duration {
+        let left = self.give_up_at.saturating_sub(now.as_millisecond());
+        Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 
     /// The destination, for the log: never a URL, which may hold a credential.
@@ -153,6 +175,11 @@ impl Delivery {
             Destination::Callback { .. } => "callback".to_owned(),
         }
     }
+}
+
+/// The end of a delivery that began at `start`, in milliseconds of Unix time.
+fn give_up_at(start: i64) -> i64 {
+    start.saturating_add(i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// 128 bits of a hash over the parts, each with its length before it, so that no two lists run together.
@@ -176,6 +203,10 @@ mod tests {
         JobEvent::parse(message).expect("a job event")
     }
 
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_000_000).expect("a time")
+    }
+
     fn callback() -> Destination {
         Destination::Callback {
             url: EndpointUrl::parse("https://example.com/hook").expect("a URL"),
@@ -186,10 +217,10 @@ mod tests {
     #[test]
     fn a_delivery_survives_its_message_to_the_byte() {
         for destination in [Destination::Endpoint(EndpointId::generate()), callback()] {
-            let mut delivery = Delivery::first(&event(), destination, Some(7));
+            let mut delivery = Delivery::first(&event(), destination, Some(7), now());
             delivery.attempts = 3;
             delivery.not_before = Some(9);
-            let read = Delivery::parse(&delivery.to_message().expect("a message")).expect("its own message");
+            let read = Delivery::parse(&delivery.to_message().expect("a message"), now()).expect("its own message");
             assert_eq!(read.body, delivery.body);
             assert_eq!(format!("{read:?}"), format!("{delivery:?}"));
         }
@@ -197,12 +228,14 @@ mod tests {
 
     #[test]
     fn a_dead_letter_says_why_and_starts_anew_when_put_back() {
-        let delivery = Delivery { attempts: 8, not_before: Some(9), ..Delivery::first(&event(), callback(), None) };
+        let first = Delivery::first(&event(), callback(), Some(0), now());
+        let delivery = Delivery { attempts: 8, not_before: Some(9), ..first };
         let death = Death { reason: "timeout", attempts: 8, at: "2026-01-31T12:00:00.000Z".to_owned() };
         let letter = delivery.to_dead_letter(&death).expect("a message");
         assert!(letter.contains(r#""dead":{"reason":"timeout","attempts":8,"at":"2026-01-31T12:00:00.000Z"}"#));
-        let read = Delivery::parse(&letter).expect("its own message");
-        assert_eq!((read.attempts, read.not_before), (0, None));
+        let read = Delivery::parse(&letter, now()).expect("its own message");
+        assert_eq!((read.attempts, read.not_before, read.event_at), (0, None, Some(0)));
+        assert_eq!((delivery.give_up_at, read.give_up_at), (259_200_000, now().as_millisecond() + 259_200_000));
         assert_eq!((read.webhook_id, read.body), (delivery.webhook_id, delivery.body));
     }
 
@@ -222,6 +255,6 @@ mod tests {
 
     #[test]
     fn a_delivery_is_printed_without_its_secret() {
-        assert!(!format!("{:?}", Delivery::first(&event(), callback(), None)).contains("canary"));
+        assert!(!format!("{:?}", Delivery::first(&event(), callback(), None, now())).contains("canary"));
     }
 }

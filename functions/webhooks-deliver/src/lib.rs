@@ -215,7 +215,7 @@ impl App {
     async fn event(&self, body: &str, sent_at: Option<i64>, batch: &Batch) -> Result<(), Undone> {
         let event = JobEvent::parse(body)?;
         let first = |destination, target| {
-            let delivery = Delivery::first(&event, destination, sent_at);
+            let delivery = Delivery::first(&event, destination, sent_at, Timestamp::now());
             self.attempt(delivery, target, batch)
         };
         match &event.audience {
@@ -237,8 +237,8 @@ impl App {
 
     /// Makes another attempt of a delivery, or sends it on if it is not due.
     async fn retry(&self, body: &str, batch: &Batch) -> Result<(), Undone> {
-        let delivery = Delivery::parse(body)?;
         let now = Timestamp::now();
+        let delivery = Delivery::parse(body, now)?;
         if delivery.not_before.is_some_and(|time| time > now.as_millisecond() + EARLY) {
             return Ok(self.queues.wait(&delivery, now).await?);
         }
@@ -277,7 +277,8 @@ impl App {
         delivery.attempts = delivery.attempts.saturating_add(1);
         let now = Timestamp::now();
         batch.tally.attempt(&delivery, outcome, started.elapsed(), now);
-        match next_step(outcome, delivery.attempts, &self.schedule, random::fraction) {
+        let left = delivery.time_left(now);
+        match next_step(outcome, delivery.attempts, &self.schedule, left, random::fraction) {
             Step::Done => Ok(()),
             Step::RetryAfter(delay) => self.wait(delivery, delay, now).await,
             Step::Dead(failure) => self.bury(&delivery, failure).await,

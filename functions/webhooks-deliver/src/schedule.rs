@@ -64,28 +64,36 @@ pub(crate) enum Step {
 
 /// A receiver may ask for this much patience and no more.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// However patient a receiver asks us to be, a delivery is given up so long after its event.
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// A delay grows by up to this share, so that what failed together does not come back together.
 const JITTER: f64 = 0.2;
 
 /// What follows the attempt number `attempt` (1 is the first) that ended with `outcome`. `schedule` has the
-/// delays after the first attempt, the second, and so on; `jitter` gives a number in `0.0..1.0`.
-pub(crate) fn next_step(outcome: Outcome, attempt: u32, schedule: &[Duration], jitter: impl FnOnce() -> f64) -> Step {
+/// delays after the first attempt, the second, and so on; `left` is the time until the delivery is given up in any
+/// case; `jitter` gives a number in `0.0..1.0`.
+pub(crate) fn next_step(
+    outcome: Outcome,
+    attempt: u32,
+    schedule: &[Duration],
+    left: Duration,
+    jitter: impl FnOnce() -> f64,
+) -> Step {
     let failure = match outcome {
         Outcome::Delivered(_) => return Step::Done,
         Outcome::Failed(failure) => failure,
     };
     let place = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
-    match (failure, schedule.get(place)) {
-        (Failure::Status(410, _), _) | (_, None) => Step::Dead(failure),
-        (Failure::Status(429 | 503, Some(asked)), Some(delay)) => {
-            Step::RetryAfter(with_jitter(*delay, jitter()).max(asked.min(MAX_RETRY_AFTER)))
-        }
-        (_, Some(delay)) => Step::RetryAfter(with_jitter(*delay, jitter())),
-    }
-}
-
-fn with_jitter(delay: Duration, jitter: f64) -> Duration {
-    delay.mul_f64(1.0 + JITTER * jitter)
+    let scheduled = match (failure, schedule.get(place)) {
+        (Failure::Status(410, _), _) | (_, None) => return Step::Dead(failure),
+        (_, Some(delay)) => *delay,
+    };
+    let asked = match failure {
+        Failure::Status(429 | 503, Some(asked)) => asked.min(MAX_RETRY_AFTER),
+        _ => Duration::ZERO,
+    };
+    let delay = scheduled.max(asked).mul_f64(1.0 + JITTER * jitter());
+    if delay > left { Step::Dead(failure) } else { Step::RetryAfter(delay) }
 }
 
 /// Reads a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Garbage is `None`.
@@ -109,7 +117,7 @@ mod tests {
     const SCHEDULE: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(300), Duration::from_secs(1800)];
 
     fn after(failure: Failure, attempt: u32) -> Step {
-        next_step(Outcome::Failed(failure), attempt, &SCHEDULE, || 0.0)
+        next_step(Outcome::Failed(failure), attempt, &SCHEDULE, MAX_AGE, || 0.0)
     }
 
     #[test]
@@ -123,7 +131,7 @@ mod tests {
 
     #[test]
     fn success_ends_it_and_gone_ends_it_too() {
-        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, || 0.0), Step::Done);
+        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, Duration::ZERO, || 0.0), Step::Done);
         let gone = Failure::Status(410, Some(Duration::from_secs(1)));
         assert_eq!(after(gone, 1), Step::Dead(gone));
     }
@@ -136,6 +144,18 @@ mod tests {
         assert_eq!(asked(429, 1), Step::RetryAfter(SCHEDULE[0]));
         assert_eq!(asked(429, 1_000_000), Step::RetryAfter(Duration::from_secs(86_400)));
         assert_eq!(asked(500, 3600), Step::RetryAfter(SCHEDULE[0]));
+    }
+
+    #[test]
+    fn a_delivery_is_given_up_where_the_next_attempt_would_be_too_late() {
+        let asked = Failure::Status(503, Some(Duration::from_secs(3600)));
+        for (failure, delay) in [(asked, 3600), (Failure::Timeout, 5)] {
+            let delay = Duration::from_secs(delay);
+            let step = |left, jitter| next_step(Outcome::Failed(failure), 1, &SCHEDULE, left, || jitter);
+            assert_eq!(step(delay, 0.0), Step::RetryAfter(delay));
+            assert_eq!(step(delay, 0.1), Step::Dead(failure));
+            assert_eq!(step(Duration::ZERO, 0.0), Step::Dead(failure));
+        }
     }
 
     #[test]
@@ -154,12 +174,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn jitter_adds_up_to_a_fifth(attempt in 1_u32..4, jitter in 0.0..1.0) {
-            let Step::RetryAfter(delay) = next_step(Outcome::Failed(Failure::Dns), attempt, &SCHEDULE, || jitter) else {
+        fn jitter_adds_up_to_a_fifth(attempt in 1_u32..4, asked in 0_u64..100_000, jitter in 0.0..1.0) {
+            let asked = Duration::from_secs(asked);
+            let failed = Outcome::Failed(Failure::Status(503, Some(asked)));
+            let Step::RetryAfter(delay) = next_step(failed, attempt, &SCHEDULE, MAX_AGE, || jitter) else {
                 unreachable!("the schedule has three delays")
             };
-            let base = SCHEDULE[attempt as usize - 1];
-            prop_assert!(delay >= base && delay <= base.mul_f64(1.2));
+            let base = SCHEDULE[attempt as usize - 1].max(asked.min(MAX_RETRY_AFTER));
+            prop_assert_eq!(delay, base.mul_f64(1.0 + 0.2 * jitter));
         }
 
         #[test]

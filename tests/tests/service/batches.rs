@@ -7,7 +7,8 @@ use tests::{Manner, Receiver, Rough, World};
 
 use crate::delivery::event;
 
-fn records(bodies: &[String]) -> Value {
+/// What Lambda hands over for these messages of the job-events queue.
+pub(crate) fn records(bodies: &[String]) -> Value {
     let records: Vec<_> = bodies
         .iter()
         .enumerate()

@@ -3,19 +3,26 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tests::{Manner, Receiver, Rough, World};
+use tests::{Manner, Receiver, Rough, World, receiver::Scripted};
 use tokio::{io::AsyncReadExt, net::TcpListener};
+
+use crate::batches::records;
 
 /// A world with these retry delays, and one second for an attempt.
 async fn world(schedule: &str) -> World {
     World::with(&[("RETRY_SCHEDULE", schedule), ("DELIVERY_TIMEOUT", "1")]).await
 }
 
-async fn send_to(world: &World, url: &str) {
+/// An event of a job that has a callback.
+fn to_callback(job: &str, url: &str) -> String {
     let event = json!({
-        "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": url, "callback_secret": "s",
+        "event": "job.completed", "tenant_id": "t", "job_id": job, "callback_url": url, "callback_secret": "s",
     });
-    world.enqueue("job-events", event.to_string()).await;
+    event.to_string()
+}
+
+async fn send_to(world: &World, url: &str) {
+    world.enqueue("job-events", to_callback("j", url)).await;
     assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
     assert!(world.drain("job-events").await.is_empty(), "the event was acknowledged");
 }
@@ -160,6 +167,49 @@ async fn retry_after_is_honoured_on_429_and_503_only() {
         let taken = world.stack.poll("deliveries").await.expect("a step");
         assert_eq!(taken, usize::from(!waits), "{status} {header}");
         assert_eq!(receiver.received().await.len(), 1 + taken, "{status} {header}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_same_time() {
+    // What is put into the queue is seen by a receiver that stands for the queue.
+    let sqs = Receiver::start().await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "5")]).await;
+    let busy: Scripted = (503, &[("retry-after", "3600")]);
+    let receiver = Receiver::scripted(&[busy; 20]).await;
+    let events: Vec<_> = (0..20).map(|job| to_callback(&job.to_string(), &receiver.url("/"))).collect();
+    world.stack.invoke("webhooks-deliver", records(&events)).await.expect("an answer");
+    let now = jiff::Timestamp::now().as_millisecond();
+    let waits: Vec<_> = sqs.received().await.iter().map(|sent| not_before(sent) - now).collect();
+    let (first, last) = (waits.iter().min().expect("they wait"), waits.iter().max().expect("they wait"));
+    assert!(*first > 3_500_000 && *last < 3600 * 1200 && last - first > 60_000, "{waits:?}");
+}
+
+/// When a delivery is due that was sent to a queue.
+fn not_before(sent: &tests::Received) -> i64 {
+    let message: Value = serde_json::from_str(sent.json()["MessageBody"].as_str().expect("a body")).expect("JSON");
+    message["not_before"].as_i64().expect("a time")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver_asks_for() {
+    let world = world("5,5,5").await;
+    let day = 24 * 3600 * 1000;
+    let now = jiff::Timestamp::now().as_millisecond();
+    let asks: [(i64, Scripted, bool); 3] = [
+        (2 * day, (503, &[("retry-after", "86000")]), false),
+        (2 * day, (503, &[("retry-after", "3600")]), true),
+        (3 * day, (503, &[]), false),
+    ];
+    for (age, answer, waits) in asks {
+        let receiver = Receiver::scripted(&[answer]).await;
+        let mut batch = records(&[to_callback("j", &receiver.url("/"))]);
+        batch["Records"][0]["attributes"]["SentTimestamp"] = json!((now - age).to_string());
+        world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+        let dead = world.drain("deliveries-dead").await;
+        assert_eq!(dead.len(), usize::from(!waits), "{age} {answer:?}");
+        assert!(dead.iter().all(|letter| letter["dead"]["reason"] == "status_5xx" && letter["dead"]["attempts"] == 1));
+        assert_eq!(receiver.received().await.len(), 1);
     }
 }
 
