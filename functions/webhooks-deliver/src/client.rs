@@ -8,12 +8,14 @@ use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Dura
 
 use bytes::Bytes;
 use common::{
-    destination::DestinationPolicy,
-    endpoint_url::EndpointUrl,
-    endpoints::Receiver,
-    signature::{body_signature, standard_signature},
-    signing_secret::SigningSecret,
     timestamp::Timestamp,
+    webhooks::{
+        destination::DestinationPolicy,
+        endpoint_url::EndpointUrl,
+        endpoints::Receiver,
+        signing::{body_signature, standard_signature},
+        signing_secret::SigningSecret,
+    },
 };
 use http_body_util::{BodyExt, Full};
 use hyper::{

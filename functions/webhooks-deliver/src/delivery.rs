@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{
-    endpoint_url::EndpointUrl,
     id::{EndpointId, TenantId},
-    signing_secret::SigningSecret,
     timestamp::Timestamp,
+    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

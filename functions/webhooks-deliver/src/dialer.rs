@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use common::destination::DestinationPolicy;
+use common::webhooks::destination::DestinationPolicy;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{net::TcpStream, time::timeout};
 use url::{Host, Url};

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use bytes::Bytes;
-use common::{endpoint_url::EndpointUrl, id::TenantId, signing_secret::SigningSecret};
+use common::{
+    id::TenantId,
+    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
+};
 use memchr::{memchr, memchr2, memchr3};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

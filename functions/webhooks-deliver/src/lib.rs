@@ -9,7 +9,9 @@
 //! Nothing is acknowledged before what follows is safe: a crash at any point repeats work, and loses none.
 
 use std::{
+    any::Any,
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -27,7 +29,7 @@ use common::{
         endpoints::{Endpoints, Receiver},
     },
 };
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use lambda_runtime::LambdaEvent;
 use rustls::crypto::ring;
 use tokio::{
@@ -83,14 +85,14 @@ struct App {
 /// A setting is missing or does not parse, or the machine trusts no certificate authority.
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
-    let timeout = Duration::from_secs(env.parsed("DELIVERY_TIMEOUT")?);
-    let at_once = env.parsed("MAX_CONCURRENT_ATTEMPTS")?;
+    let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
+    let at_once = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=400)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, at_once, tls()?, system_lookup());
     let app = App {
         endpoints: Endpoints::from_env(env, &aws)?,
         queues: Queues::from_env(env, &aws)?,
         client,
-        schedule: env.list("RETRY_SCHEDULE")?.into_iter().map(Duration::from_secs).collect(),
+        schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
         slots: Semaphore::new(at_once),
     };
     Ok(Deliver { app: Arc::new(app) })
@@ -116,6 +118,8 @@ enum Undone {
     Malformed(Malformed),
     /// It can be done again.
     Failed(Error),
+    /// Handling it panicked. That is the end of nothing else: the other records of the batch go on.
+    Panicked(Box<dyn Any + Send>),
 }
 
 impl From<Malformed> for Undone {
@@ -195,7 +199,8 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 impl App {
     /// Handles a record; answers its id if it is to stay in its queue.
     async fn record(&self, record: &SqsMessage, batch: &Batch) -> Option<String> {
-        let undone = self.handle(record, batch).await.err()?;
+        let handled = AssertUnwindSafe(self.handle(record, batch)).catch_unwind().await;
+        let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
         let message_id = record.message_id.clone().unwrap_or_default();
         observe::undone(&message_id, &undone);
         Some(message_id)
@@ -298,5 +303,95 @@ impl App {
         self.queues.bury(delivery, &death).await?;
         observe::dead(delivery, failure);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::SystemTime};
+
+    use aws_lambda_events::sqs::SqsMessage;
+    use futures::future::BoxFuture;
+    use serde_json::{Value, json};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// A function with one slot for attempts, that panics when it looks up a name. Its queues and tables are nowhere.
+    fn panicking() -> Deliver {
+        let env = Env::new(|_| Some("http://127.0.0.1:9/nowhere".to_owned()));
+        let aws = Aws::new(&env).expect("settings");
+        let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
+        let policy = DestinationPolicy::new(true, vec!["127.0.0.0/8".parse().expect("a range")]);
+        let tls = tls().expect("the machine trusts somebody");
+        let app = App {
+            endpoints: Endpoints::from_env(&env, &aws).expect("settings"),
+            queues: Queues::from_env(&env, &aws).expect("settings"),
+            client: Client::new(policy, Duration::from_secs(2), 1, tls, Arc::new(lookup)),
+            schedule: Vec::new(),
+            slots: Semaphore::new(1),
+        };
+        Deliver { app: Arc::new(app) }
+    }
+
+    /// A record with an event that goes to `url`.
+    fn record(id: &str, url: &str) -> SqsMessage {
+        let event = json!({
+            "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": url, "callback_secret": "s",
+        });
+        let mut record = SqsMessage::default();
+        record.message_id = Some(id.to_owned());
+        record.body = Some(event.to_string());
+        record
+    }
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_its_own_record_and_is_logged() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let good = format!("http://{}/", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                assert!(stream.read(&mut [0; 4096]).await.expect("a request") > 0);
+                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("it is taken");
+            }
+        });
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber =
+            common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::INFO, move || writer.clone());
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let mut event = LambdaEvent::new(SqsEvent::default(), lambda_runtime::Context::default());
+        event.payload.records = vec![record("a", &good), record("b", "http://panics.example/"), record("c", &good)];
+        let deadline = SystemTime::now() + Duration::from_secs(30);
+        let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+        event.context.deadline = u64::try_from(deadline).expect("before the year 500,000,000");
+
+        let undone = panicking().handle(event).await.expect("an answer").batch_item_failures;
+
+        assert_eq!(undone.iter().map(|failure| failure.item_identifier.as_str()).collect::<Vec<_>>(), ["b"]);
+        let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("UTF-8");
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let (panics, others): (Vec<_>, Vec<_>) = lines.partition(|line| line["panic"].is_string());
+        assert_eq!(panics.len(), 1, "{log}");
+        assert_eq!(panics[0]["panic"], "no resolver for panics.example");
+        assert_eq!(panics[0]["message_id"], "b");
+        assert_eq!(others.iter().filter(|line| line["outcome"] == "delivered").count(), 2, "{log}");
     }
 }

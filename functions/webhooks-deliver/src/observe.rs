@@ -2,6 +2,7 @@
 //! Never a URL, which may hold a credential, a body or a secret.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -141,5 +142,14 @@ pub(crate) fn undone(message_id: &str, undone: &Undone) {
         }
         Undone::Failed(Error::Internal(cause)) => tracing::error!(message_id, cause, "the record was not handled"),
         Undone::Failed(error) => tracing::warn!(message_id, ?error, "the record was not handled"),
+        Undone::Panicked(panic) => {
+            tracing::error!(message_id, panic = message(panic.as_ref()), "handling the record panicked");
+        }
     }
+}
+
+/// What a panic says.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("no text")
 }
