@@ -48,8 +48,9 @@ impl BaseUrl {
 
 /// The origin of an absolute http or https URL. An opaque origin (`null`, `data:`) never matches.
 fn origin(url: &str) -> Option<Origin> {
-    let origin = Url::parse(url).ok()?.origin();
-    origin.is_tuple().then_some(origin)
+    let url = Url::parse(url).ok()?;
+    let bare = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+    bare.then(|| url.origin())
 }
 
 impl FromStr for BaseUrl {
@@ -57,7 +58,11 @@ impl FromStr for BaseUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| error.to_string())?;
-        let bare = matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none();
+        // A wildcard would be a host here, and any host in the CORS settings of API Gateway.
+        let bare = matches!(url.scheme(), "http" | "https")
+            && url.path() == "/"
+            && url.query().is_none()
+            && !text.contains(['@', '*']);
         if bare { Ok(Self(url.origin().ascii_serialization())) } else { Err("it must be scheme and host only".into()) }
     }
 }
@@ -88,6 +93,8 @@ mod tests {
             "null",
             "",
             "javascript:alert(1)",
+            "blob:https://api.example.com/1",
+            "https://evil@api.example.com",
         ] {
             assert!(!base.is_origin_of(other), "{other}");
         }
@@ -95,7 +102,13 @@ mod tests {
 
     #[test]
     fn a_base_url_has_no_path() {
-        for text in ["https://api.example.com/prod", "ftp://api.example.com", "api.example.com"] {
+        for text in [
+            "https://*",
+            "https://u:p@api.example.com",
+            "https://api.example.com/prod",
+            "ftp://api.example.com",
+            "api.example.com",
+        ] {
             assert!(text.parse::<BaseUrl>().is_err(), "{text}");
         }
     }

@@ -50,6 +50,8 @@ pub enum Conflict {
     InvitationUsed,
     /// The tenant has reached its limit of webhook endpoints.
     EndpointLimit(u32),
+    /// The organization has the maximum number of API keys.
+    KeyLimit(u32),
 }
 
 /// Why an authenticated caller may not do something.

@@ -35,6 +35,7 @@ mod auth;
 pub mod cookies;
 mod event;
 mod fields;
+mod json;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 mod origins;

@@ -53,15 +53,17 @@ fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Whether `c` is visible on its own. Joiners, as in many emoji, are not. The blank Braille pattern is a symbol, but
-/// the only one drawn as nothing.
+/// Whether `c` is visible on its own. Joiners, as in many emoji, are not.
 fn is_visible(c: char) -> bool {
+    // Symbols by their category, but drawn as nothing: the blank Braille pattern, the null notehead, blank hieroglyphs and
+    // an embedded object.
+    const BLANK: [char; 5] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}', '\u{fffc}'];
     const DRAWN: GeneralCategoryGroup = GeneralCategoryGroup::Letter
         .union(GeneralCategoryGroup::Number)
         .union(GeneralCategoryGroup::Punctuation)
         .union(GeneralCategoryGroup::Symbol);
     let is_ignored = CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c);
-    DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && c != '\u{2800}'
+    DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && !BLANK.contains(&c)
 }
 
 /// The unique name of an organization in URLs and commands: 2 to 60 of `a-z 0-9 -`, not starting or ending with `-`.

@@ -2,19 +2,22 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::{Client, types::Delete};
+use aws_sdk_dynamodb::{
+    Client,
+    types::{Delete, Update, builders::UpdateBuilder},
+};
 use zeroize::Zeroizing;
 
 use crate::{
     accounts::{token::SecretHash, users::User},
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, query_all, text},
+        dynamo::{Item, Record, item, number, query_all, text},
         failure,
         transaction::Transaction,
     },
     config::{ConfigError, Env},
-    error::{Error, Result},
+    error::{Conflict, Error, Result},
     id::{KeyId, TenantId, UserId},
     name::Name,
     random,
@@ -120,6 +123,10 @@ const BY_ORGANIZATION: &str = "by-organization";
 /// The key does not exist or belongs to another organization.
 pub const NOT_FOUND: Error = Error::NotFound("API key not found");
 
+/// The most keys that an organization may have. They are listed in one answer, and each is a credential that somebody has
+/// to keep track of.
+pub const MAX_KEYS: u32 = 100;
+
 /// The table of keys. Each key has a second item, a pointer, so that it can be found by id with consistent reads. The
 /// pointer has none of the index's attributes, so the index does not include it.
 #[derive(Clone)]
@@ -169,7 +176,13 @@ impl ApiKeys {
             ("user_id", text(user.id)),
             ("created_at", text(now)),
         ]);
+        let count = self
+            .counter(&user.organization, 1)
+            .condition_expression("attribute_not_exists(#keys) OR #keys < :limit")
+            .expression_attribute_values(":limit", number(MAX_KEYS.into()));
         Transaction::new("storing an API key")
+            .update(count)
+            .or(Error::Conflict(Conflict::KeyLimit(MAX_KEYS)))
             .put_new(&self.table, "key_hash", key)
             .put_new(&self.table, "key_hash", pointer)
             .commit(&self.dynamodb)
@@ -216,8 +229,20 @@ impl ApiKeys {
             .delete_existing(&self.table, "key_hash", item([("key_hash", text(&key.hash))]))
             .or(NOT_FOUND)
             .delete(Delete::builder().table_name(&self.table).key("key_hash", text(pointer(key.id))))
+            .update(self.counter(&key.organization, -1))
             .commit(&self.dynamodb)
             .await
+    }
+
+    /// Counts the keys of an organization, in an item of its own: DynamoDB checks conditions on items, not on how many
+    /// there are.
+    fn counter(&self, organization: &TenantId, by: i64) -> UpdateBuilder {
+        Update::builder()
+            .table_name(&self.table)
+            .key("key_hash", text(format!("count#{organization}")))
+            .update_expression("ADD #keys :by")
+            .expression_attribute_names("#keys", "keys")
+            .expression_attribute_values(":by", number(by))
     }
 
     async fn read(&self, key: &str) -> Result<Option<Item>> {

@@ -11,7 +11,7 @@ use crate::{
     accounts::{email::Email, token::SecretHash},
     aws::{
         clients::Aws,
-        dynamo::{Record, is_refused, item, number, text},
+        dynamo::{Item, Record, is_refused, item, number, text},
         failure,
     },
     config::{ConfigError, Env},
@@ -120,11 +120,7 @@ impl Attempts {
     /// # Errors
     /// The write fails.
     pub async fn remember_client(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
-        let known = item([
-            ("token_hash", text(key(KNOWN_CLIENT, &pair(address, client)))),
-            ("kind", text(KNOWN_CLIENT)),
-            ("expires_at", number(now.as_second() + KNOWN_SECONDS)),
-        ]);
+        let known = known_client_item(address, client, now);
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
         put.send().await.map_err(failure("remembering a client"))?;
         Ok(())
@@ -222,6 +218,15 @@ fn key(what: &str, subject: &str) -> String {
 /// An address and a client as one subject. A client contains no space, so different pairs cannot give the same text.
 fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")
+}
+
+/// Remembers that `client` has signed in to `address`.
+pub(crate) fn known_client_item(address: &str, client: ClientAddress, now: Timestamp) -> Item {
+    item([
+        ("token_hash", text(key(KNOWN_CLIENT, &pair(address, client)))),
+        ("kind", text(KNOWN_CLIENT)),
+        ("expires_at", number(now.as_second() + KNOWN_SECONDS)),
+    ])
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Signing up: creating a user and, for founders, their organization.
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::{Client, types::Put};
 
 use crate::{
     accounts::{
+        attempts::{ClientAddress, known_client_item},
         email::Email,
         organizations::{Organization, slug_key},
         password::PasswordHash,
@@ -36,6 +37,8 @@ pub struct NewUser {
     pub session_token: Token,
     /// The secret in the verification mail.
     pub verification_token: Token,
+    /// Where they sign up from, which is where they are first signed in.
+    pub client: ClientAddress,
 }
 
 /// Somebody who is signing up.
@@ -46,6 +49,8 @@ pub struct Person {
     pub email: Email,
     /// The hash of their password.
     pub password: PasswordHash,
+    /// Where they sign up from.
+    pub client: ClientAddress,
 }
 
 /// Prepares the account of a person who signs up at `now`.
@@ -53,7 +58,7 @@ pub struct Person {
 /// # Errors
 /// The session would end beyond the representable time.
 pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
-    let Person { name, email, password } = person;
+    let Person { name, email, password, client } = person;
     let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
     Ok(NewUser {
         session: Session::start(user.id, now)?,
@@ -61,6 +66,7 @@ pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timesta
         password,
         session_token: Token::generate(),
         verification_token: Token::generate(),
+        client,
     })
 }
 
@@ -125,11 +131,13 @@ impl NewUser {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
         let session = self.session.to_item(&self.session_token.hash(), now);
         let verification = verification_item(&self.verification_token, &self.user, now);
+        let known_client = known_client_item(self.user.email.as_str(), self.client, now);
         writes
             .put_new(users, "pk", email_guard)
             .or(Error::Conflict(Conflict::EmailTaken))
             .put_new(users, "pk", self.user.to_item(&self.password, now))
             .put_new(tokens, "token_hash", session)
             .put_new(tokens, "token_hash", verification)
+            .put(Put::builder().table_name(tokens).set_item(Some(known_client)))
     }
 }

@@ -2,8 +2,8 @@
 //! issues at once. Run without values, the same code describes the fields.
 
 use schemars::JsonSchema;
-use serde_json::{Map, Value};
 
+use super::json::{Json, Object};
 use crate::{
     error::{Error, Result},
     issue::{Issue, IssueCode, Problem},
@@ -12,7 +12,7 @@ use crate::{
 
 /// The fields of an input, and the issues found so far.
 pub struct Fields {
-    values: Map<String, Value>,
+    values: Object,
     issues: Vec<Issue>,
     #[cfg(feature = "openapi")]
     description: Option<super::openapi::FieldDescriptions>,
@@ -24,10 +24,7 @@ pub struct Rejected;
 
 impl Fields {
     /// Reads an input from `values`.
-    pub(super) fn read<I>(
-        values: Map<String, Value>,
-        read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
-    ) -> Result<I> {
+    pub(super) fn read<I>(values: Object, read: impl FnOnce(&mut Self) -> Result<I, Rejected>) -> Result<I> {
         let mut fields = Self {
             values,
             issues: Vec::new(),
@@ -47,7 +44,7 @@ impl Fields {
         read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
     ) -> super::openapi::FieldDescriptions {
         let description = Some(super::openapi::FieldDescriptions::new(std::mem::take(generator)));
-        let mut fields = Self { values: Map::new(), issues: Vec::new(), description };
+        let mut fields = Self { values: Object::new(), issues: Vec::new(), description };
         // There are no values, so required fields are rejected, but every field that was asked for is recorded.
         let (Ok(_) | Err(Rejected)) = read(&mut fields);
         let mut description = fields.description.unwrap_or_default();
@@ -96,7 +93,7 @@ impl Fields {
         self.note::<T>(name, Presence::Nullable);
         match self.values.remove(name) {
             None => Ok(Patch::Keep),
-            Some(Value::Null) => Ok(Patch::Clear),
+            Some(Json::Null) => Ok(Patch::Clear),
             Some(value) => self.parse(name, &value, parse).map(Patch::Set),
         }
     }
@@ -109,7 +106,7 @@ impl Fields {
         self.note::<bool>(name, Presence::Optional);
         match self.values.remove(name) {
             None => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(Json::Bool(value)) => Ok(Some(value)),
             Some(_) => Err(self.wrong_type(name, "Must be true or false")),
         }
     }
@@ -117,10 +114,10 @@ impl Fields {
     fn parse<T>(
         &mut self,
         name: &str,
-        value: &Value,
+        value: &Json,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<T, Rejected> {
-        let Value::String(text) = value else { return Err(self.wrong_type(name, "Must be a string")) };
+        let Json::Text(text) = value else { return Err(self.wrong_type(name, "Must be a string")) };
         parse(text).map_err(|problems| {
             self.issues.extend(problems.into_iter().map(|problem| Issue {
                 code: problem.code,
@@ -163,9 +160,8 @@ mod tests {
     use super::*;
     use crate::name::{Name, Slug};
 
-    fn values(value: Value) -> Map<String, Value> {
-        let Value::Object(values) = value else { unreachable!("an object") };
-        values
+    fn values(value: serde_json::Value) -> Object {
+        serde_json::from_value::<std::collections::HashMap<_, _>>(value).expect("an object")
     }
 
     #[test]

@@ -215,8 +215,8 @@ fn errors(info: &RouteInfo, wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'s
     if !info.credentials.contains(&Credential::None) {
         add(401, "UNAUTHORIZED", None);
     }
-    if plain && info.method == super::Method::POST {
-        add(403, "INVALID_ORIGIN", None);
+    if info.method == super::Method::POST && info.credentials != [Credential::Key] {
+        add(403, if plain { "INVALID_ORIGIN" } else { "FORBIDDEN" }, None);
     }
     for fault in info.faults {
         match fault {

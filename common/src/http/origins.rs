@@ -20,14 +20,6 @@ impl Origins {
         Self { base: None, trusted: Vec::new() }
     }
 
-    /// Trusts the origin in `BASE_URL` alone.
-    ///
-    /// # Errors
-    /// It does not parse.
-    pub fn base(env: &Env) -> Result<Self, ConfigError> {
-        Ok(Self { base: BaseUrl::from_env(env)?, trusted: Vec::new() })
-    }
-
     /// Trusts the origins in `BASE_URL` and `TRUSTED_ORIGINS`.
     ///
     /// # Errors

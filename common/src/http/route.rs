@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use lambda_http::http::{Method, header};
-use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
 use super::{
-    Access, Failure, Fields, Output, Rejected, Reply, Wire, auth::Credential, cookies::token_in_cookies,
-    event::Request, origins::Origins, wire::check_size,
+    Access, Failure, Fields, Output, Rejected, Reply, Wire,
+    auth::Credential,
+    cookies::token_in_cookies,
+    event::Request,
+    json::{Json, Object},
+    origins::Origins,
+    wire::check_size,
 };
 use crate::{
     accounts::{attempts::ClientAddress, token::Token},
@@ -175,9 +179,7 @@ impl<A: Send + Sync + 'static> Route<A> {
                 let mut tenant = None;
                 let answer = async {
                     check_size(&call.request)?;
-                    if wire == Wire::Plain && call.request.method == Method::POST {
-                        call.check_origin()?;
-                    }
+                    call.check_origin(wire, C::CREDENTIALS)?;
                     let caller = C::identify(&app, &call).await?;
                     tenant = C::tenant(&caller).map(ToString::to_string);
                     let input = Fields::read(call.fields(takes, wire)?, |fields| input(&app, fields))?;
@@ -238,7 +240,7 @@ impl Call<()> {
         Call { caller, base, client, origins, request }
     }
 
-    fn fields(&self, takes: Takes, wire: Wire) -> Result<Map<String, Value>> {
+    fn fields(&self, takes: Takes, wire: Wire) -> Result<Object> {
         match takes {
             Takes::Json => wire.fields(&self.request.body),
             Takes::Query => Ok(parameters(self.request.query.as_bytes())),
@@ -248,12 +250,16 @@ impl Call<()> {
 
     /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
     /// forgery) or sign the browser in to somebody else's account (login CSRF). Browsers send the origin with every
-    /// such call. A call without one does not come from a browser, unless it has a cookie.
-    fn check_origin(&self) -> Result<()> {
+    /// `POST`. A call without one does not come from a browser, unless it has a cookie; sign-ups do not act by a cookie,
+    /// so there it does not matter. Nor does any of this where only a key counts: a page that sends one has it.
+    fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
+        if self.request.method != Method::POST || credentials == [Credential::Key] {
+            return Ok(());
+        }
         let origin = self.request.headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
         let trusted = match origin {
             Some(origin) => self.origins.trust(&self.base, origin),
-            None => self.request.cookies.is_empty(),
+            None => wire == Wire::Envelope || self.request.cookies.is_empty(),
         };
         if trusted { Ok(()) } else { Err(Error::Forbidden(Refusal::Origin { expected: self.base.clone() })) }
     }
@@ -280,10 +286,10 @@ impl<C> Call<C> {
 }
 
 /// The parameters of a query or form; of duplicates, the first.
-fn parameters(encoded: &[u8]) -> Map<String, Value> {
-    let mut parameters = Map::new();
+fn parameters(encoded: &[u8]) -> Object {
+    let mut parameters = Object::new();
     for (name, value) in form_urlencoded::parse(encoded) {
-        parameters.entry(name).or_insert_with(|| Value::String(value.into_owned()));
+        parameters.entry(name.into_owned()).or_insert_with(|| Json::Text(value.into_owned()));
     }
     parameters
 }

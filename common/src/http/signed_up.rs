@@ -32,7 +32,7 @@ pub struct SignedUp {
 /// Sends the verification mail and builds the response.
 pub async fn welcome(mailer: &Mailer, base: &BaseUrl, new: NewUser, organization_slug: Slug) -> WithCookies<SignedUp> {
     let NewUser { user, session_token, verification_token, .. } = new;
-    let mail = verification_mail(base, &user.name, &verification_token);
+    let mail = verification_mail(base, &verification_token);
     mailer.send(&user.email, mail, user.id).await;
     metrics::count("SignedUp");
     let cookies = vec![session_cookie(base, &session_token)];

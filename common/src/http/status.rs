@@ -130,6 +130,7 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
         Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
+        Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
     }
 }
 
@@ -140,5 +141,6 @@ fn reason(conflict: &Conflict) -> &'static str {
         Conflict::InvitationExpired => "invitation_expired",
         Conflict::InvitationUsed => "invitation_used",
         Conflict::EndpointLimit(_) => "endpoint_limit",
+        Conflict::KeyLimit(_) => "key_limit",
     }
 }

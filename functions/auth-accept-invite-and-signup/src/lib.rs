@@ -39,7 +39,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
     };
-    Ok(Function::new(Wire::Envelope, app, Origins::base(env)?, [route()]))
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
 
 fn route() -> Route<App> {
@@ -77,7 +77,7 @@ async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCooki
     let now = Timestamp::now();
     let invitation = app.invitations.pending(input.invitation_id, &input.tenant_slug, now).await?;
     let password = app.hasher.hash(input.password).await?;
-    let person = Person { name: input.name, email: invitation.email.clone(), password };
+    let person = Person { name: input.name, email: invitation.email.clone(), password, client: call.client };
     let new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
     app.invitations.accept(&invitation, &new, now).await?;
     Ok(welcome(&app.mailer, &call.base, new, input.tenant_slug).await)

@@ -21,7 +21,7 @@ use crate::{App, Success};
 pub(crate) fn create() -> Route<App> {
     Route::post("/api/auth/api-key/create", Session, New::read, issue)
         .summary("Issues a key for the caller's organization. The key itself is shown only once.")
-        .faults(&[Fault::EmailNotVerified])
+        .faults(&[Fault::EmailNotVerified, Fault::Conflict("key_limit")])
 }
 
 pub(crate) fn list() -> Route<App> {

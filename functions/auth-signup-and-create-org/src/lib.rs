@@ -41,7 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
     };
-    Ok(Function::new(Wire::Envelope, app, Origins::base(env)?, [route()]))
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
 
 fn route() -> Route<App> {
@@ -91,7 +91,7 @@ async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCooki
         debug_notification_email: input.debug_notification_email,
         created_at: now,
     };
-    let person = Person { name: input.name, email: input.email, password };
+    let person = Person { name: input.name, email: input.email, password, client: call.client };
     let new = new_user(person, organization.id.clone(), Role::Owner, now)?;
     app.accounts.create(&organization, &new, now).await?;
     Ok(welcome(&app.mailer, &call.base, new, organization.slug).await)

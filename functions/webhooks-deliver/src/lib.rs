@@ -86,7 +86,7 @@ struct App {
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
-    let at_once = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=400)?;
+    let at_once = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, at_once, tls()?, system_lookup());
     let app = App {
         endpoints: Endpoints::from_env(env, &aws)?,

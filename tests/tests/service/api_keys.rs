@@ -100,13 +100,33 @@ async fn an_old_key_is_found_through_the_index() {
     let tenant = world.tenant("acme").await;
     let issued = create(&world, &tenant.cookie).await;
     let dynamodb = world.stack.dynamodb_client();
-    for item in world.items("api-keys").await.iter().filter(|item| !item.contains_key("key_id")) {
+    for item in world.items("api-keys").await.iter().filter(|item| item.contains_key("hash")) {
         let key = item["key_hash"].clone();
         dynamodb.delete_item().table_name("api-keys").key("key_hash", key).send().await.expect("it is deleted");
     }
     assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
     assert!(!works(&world, &issued["key"]).await);
     assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 404);
+}
+
+/// Keys are listed in one answer, which must fit into Lambda's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_has_at_most_100_keys_also_under_concurrent_creates() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut issued = Vec::new();
+    for _ in 0..98 {
+        issued.push(create(&world, &tenant.cookie).await["id"].clone());
+    }
+    let one_more = || world.cli(&tenant.cookie, "api-key/create", json!({"name": "x"}));
+    let last = futures::future::join_all((0..8).map(|_| one_more())).await;
+    assert_eq!(last.iter().filter(|answer| answer.status == 200).count(), 1);
+    for refused in last.iter().filter(|answer| answer.status != 200) {
+        assert_eq!((refused.status, &refused.body["reason"]), (409, &json!("key_limit")), "{refused:?}");
+    }
+    assert_eq!(delete(&world, &tenant.cookie, &issued[0]).await.status, 200);
+    assert_eq!(one_more().await.status, 200);
+    assert_eq!(one_more().await.status, 409);
 }
 
 #[tokio::test(flavor = "multi_thread")]

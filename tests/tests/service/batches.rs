@@ -57,11 +57,12 @@ async fn an_attempt_that_cannot_be_started_in_time_goes_to_the_queue_and_is_not_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_that_does_not_fit_into_the_functions_fails_loudly_and_loses_nothing() {
-    let world = World::with(&[("DELIVERY_TIMEOUT", "27")]).await;
-    let tenant = world.tenant("acme").await;
-    let error = world.stack.invoke("webhooks-deliver", records(&[event(&tenant, "j").to_string()])).await;
-    assert!(error.expect_err("no attempt fits").to_string().contains("DELIVERY_TIMEOUT"));
+async fn a_timeout_that_does_not_fit_into_the_functions_stops_the_start() {
+    let env = [("DELIVERY_TIMEOUT".to_owned(), "24".to_owned())].into();
+    let error =
+        local::Stack::start(local::Options { env, ..Default::default() }).await.err().expect("it does not start");
+    let error = format!("{error:#}");
+    assert!(error.contains("DELIVERY_TIMEOUT is 24 and must be from 1 to 23"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

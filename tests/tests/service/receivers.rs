@@ -197,7 +197,8 @@ async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver
     let day = 24 * 3600 * 1000;
     let now = jiff::Timestamp::now().as_millisecond();
     let asks: [(i64, Scripted, bool); 3] = [
-        (2 * day, (503, &[("retry-after", "86000")]), false),
+        // A day, and no jitter is below nothing.
+        (2 * day + 10_000, (503, &[("retry-after", "86400")]), false),
         (2 * day, (503, &[("retry-after", "3600")]), true),
         (3 * day, (503, &[]), false),
     ];

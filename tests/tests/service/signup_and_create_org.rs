@@ -180,3 +180,22 @@ async fn a_password_is_counted_in_characters_and_never_trimmed() {
         assert_eq!(world.rpc("", ROUTE, fields).await.status, status, "{slug}");
     }
 }
+
+/// The answer sets a session cookie: a page of somebody else's could sign a visitor in to an account of its owner's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_page_signs_nobody_up() {
+    let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
+    let sign_up = |slug: &str, origin: &str| {
+        let body = json!({"json": World::sign_up_fields(slug)}).to_string();
+        let request = world.http.post(world.url("/v1/auth/signupAndCreateOrg")).header("content-type", "text/plain");
+        world.send(request.header("origin", origin).body(body))
+    };
+    for origin in ["https://evil.example.com", "null"] {
+        let refused = sign_up("acme", origin).await;
+        assert_eq!(refused.error(), (403, "FORBIDDEN", ""));
+        assert!(refused.json()["message"].as_str().expect("a message").contains(world.stack.api()));
+        assert!(!refused.headers.contains_key("set-cookie"));
+    }
+    assert_eq!(sign_up("ours", world.stack.api()).await.status, 200);
+    assert_eq!(sign_up("theirs", "https://app.example.com").await.status, 200);
+}
