@@ -1,7 +1,20 @@
-//! Webhook endpoints, and what deliveries are made of.
+//! Webhooks: the endpoints that tenants register, and all that a delivery consists of.
+//!
+//! A [`JobEvent`](event::JobEvent) says what happened. What goes to one destination is a
+//! [`Delivery`](delivery::Delivery). A [`Client`](client::Client) makes the attempts,
+//! [`next_step`](outcome::next_step) decides what follows each, and the [`Queues`](queue::Queues) keep the deliveries
+//! that wait or have been given up.
 
+pub mod client;
+mod connection;
+pub mod delivery;
 pub mod destination;
+pub mod dialer;
 pub mod endpoint_url;
 pub mod endpoints;
+pub mod event;
+pub mod outcome;
+mod pool;
+pub mod queue;
 pub mod signing;
 pub mod signing_secret;

@@ -25,8 +25,14 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
+        client::{Client, NoDescriptor, Target},
+        delivery::{Death, Delivery, Destination},
         destination::DestinationPolicy,
+        dialer::system_lookup,
         endpoints::{Endpoints, Receiver},
+        event::{Audience, JobEvent, Malformed},
+        outcome::{Failure, Step, next_step},
+        queue::Queues,
     },
 };
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
@@ -37,25 +43,9 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-use crate::{
-    client::{Client, NoDescriptor, Target},
-    delivery::{Death, Delivery, Destination},
-    dialer::system_lookup,
-    event::{Audience, JobEvent, Malformed},
-    observe::Tally,
-    queue::Queues,
-    schedule::{Failure, Step, next_step},
-};
+use crate::observe::Tally;
 
-mod client;
-mod connection;
-mod delivery;
-mod dialer;
-mod event;
 mod observe;
-mod pool;
-mod queue;
-mod schedule;
 
 /// What is left of an invocation after its last attempt, for the bookkeeping.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));

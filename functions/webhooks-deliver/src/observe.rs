@@ -13,13 +13,13 @@ use common::{
     id::TenantId,
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
+    webhooks::{
+        delivery::Delivery,
+        outcome::{Failure, Outcome},
+    },
 };
 
-use crate::{
-    Undone,
-    delivery::Delivery,
-    schedule::{Failure, Outcome},
-};
+use crate::Undone;
 
 /// What the attempts of a batch came to. Each has its log line at once; the metrics of all are emitted together,
 /// since a document for each costs more than the attempt's signatures. A process that dies loses those of its batch.

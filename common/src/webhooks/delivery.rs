@@ -1,61 +1,73 @@
-//! One event on its way to one destination.
+//! Deliveries: one event on its way to one destination.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{
-    id::{EndpointId, TenantId},
-    timestamp::Timestamp,
-    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
-};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::{
+use super::{
+    endpoint_url::EndpointUrl,
     event::{EventName, JobEvent, Malformed, malformed},
-    schedule::MAX_AGE,
+    outcome::MAX_AGE,
+    signing_secret::SigningSecret,
+};
+use crate::{
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
 };
 
-/// A delivery: what to send where, and how often that was tried. As a message of the deliveries queue it waits
-/// for its next attempt; as a message of the dead-letter queue, for an operator.
+/// What to send where, and how often that has been tried. In the deliveries queue, a delivery waits for its next
+/// attempt; in the dead-letter queue, for an operator.
 #[derive(Clone, Debug)]
-pub(crate) struct Delivery {
-    pub(crate) tenant: TenantId,
-    pub(crate) event: EventName,
-    pub(crate) destination: Destination,
-    /// The same for every attempt and for a duplicate of the event, so that a receiver can tell.
-    pub(crate) webhook_id: String,
-    /// Attempts that were made.
-    pub(crate) attempts: u32,
-    /// When the event entered its queue, in milliseconds of Unix time, if the queue says so.
-    pub(crate) event_at: Option<i64>,
-    /// Nothing is sent before this time, in milliseconds of Unix time.
-    pub(crate) not_before: Option<i64>,
-    /// No attempt follows one that fails after this time, in milliseconds of Unix time.
-    pub(crate) give_up_at: i64,
-    pub(crate) body: Bytes,
+pub struct Delivery {
+    /// The tenant whose event it is.
+    pub tenant: TenantId,
+    /// The event's name, which receivers also get as a header.
+    pub event: EventName,
+    /// Where it goes.
+    pub destination: Destination,
+    /// The same for all attempts and for duplicates of the event, so that receivers can recognise a repetition.
+    pub webhook_id: String,
+    /// How many attempts have been made.
+    pub attempts: u32,
+    /// When the event entered its queue, in milliseconds of Unix time, if known.
+    pub event_at: Option<i64>,
+    /// The next attempt is not made before this time, in milliseconds of Unix time.
+    pub not_before: Option<i64>,
+    /// An attempt that fails after this time is the last, in milliseconds of Unix time.
+    pub give_up_at: i64,
+    /// The JSON to send, byte for byte.
+    pub body: Bytes,
 }
 
 /// Where a delivery goes.
 #[derive(Clone, Debug)]
-pub(crate) enum Destination {
-    /// A stored endpoint. Its URL and secret are read again before every attempt.
+pub enum Destination {
+    /// A stored endpoint. Its URL and secret are read again before each attempt.
     Endpoint(EndpointId),
     /// A job's own callback.
-    Callback { url: EndpointUrl, secret: SigningSecret },
+    Callback {
+        /// Where to deliver.
+        url: EndpointUrl,
+        /// The secret to sign the delivery with.
+        secret: SigningSecret,
+    },
 }
 
 /// Why a delivery is in the dead-letter queue.
 #[derive(Debug, Serialize)]
-pub(crate) struct Death<'a> {
-    pub(crate) reason: &'a str,
-    pub(crate) attempts: u32,
-    /// RFC 3339.
-    pub(crate) at: String,
+pub struct Death<'a> {
+    /// Why the last attempt failed.
+    pub reason: &'a str,
+    /// How many attempts were made.
+    pub attempts: u32,
+    /// When it was given up, in RFC 3339.
+    pub at: String,
 }
 
-/// A delivery as a queue has it. `dead` is for people: a message that is put back starts anew.
+/// A delivery as it is in a queue. `dead` is only for people to read: a message that is put back starts over.
 #[derive(Serialize, Deserialize)]
 struct Message<'a> {
     tenant_id: String,
@@ -81,8 +93,9 @@ struct Message<'a> {
 }
 
 impl Delivery {
-    /// The first delivery of `event` to `destination`, `now`.
-    pub(crate) fn first(event: &JobEvent, destination: Destination, event_at: Option<i64>, now: Timestamp) -> Self {
+    /// A delivery of `event` to `destination` before its first attempt. Its time runs from `event_at`, or else from `now`.
+    #[must_use]
+    pub fn first(event: &JobEvent, destination: Destination, event_at: Option<i64>, now: Timestamp) -> Self {
         let address = match &destination {
             Destination::Endpoint(id) => id.to_string(),
             Destination::Callback { url, .. } => url.as_str().to_owned(),
@@ -100,9 +113,12 @@ impl Delivery {
         }
     }
 
-    /// Parses a message of the deliveries queue. One that was put back from the dead-letter queue has all its time
-    /// from `now` on.
-    pub(crate) fn parse(text: &str, now: Timestamp) -> Result<Self, Malformed> {
+    /// Parses a message of the deliveries queue. If it was put back from the dead-letter queue, its time starts over
+    /// `now`.
+    ///
+    /// # Errors
+    /// It is not a delivery. The error does not repeat any of its text.
+    pub fn parse(text: &str, now: Timestamp) -> Result<Self, Malformed> {
         let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
         let wrong = |field: &str| Malformed(format!("{field} is not what was sent"));
         let destination = match (message.endpoint_id, message.callback_url, message.callback_secret) {
@@ -126,14 +142,14 @@ impl Delivery {
         })
     }
 
-    /// The message that waits for the next attempt.
-    pub(crate) fn to_message(&self) -> Result<String, serde_json::Error> {
+    /// The message for the deliveries queue.
+    pub(super) fn to_message(&self) -> Result<String, serde_json::Error> {
         self.message(None)
     }
 
-    /// The message for the dead-letter queue: whole, with the reason, and without its attempts and times, so that
-    /// putting it back into the deliveries queue is all that it takes to start anew.
-    pub(crate) fn to_dead_letter(&self, death: &Death<'_>) -> Result<String, serde_json::Error> {
+    /// The message for the dead-letter queue: the whole delivery and its reason, but no count of attempts and no retry
+    /// times, so that it starts over when it is simply put back into the deliveries queue.
+    pub(super) fn to_dead_letter(&self, death: &Death<'_>) -> Result<String, serde_json::Error> {
         self.message(Some(death))
     }
 
@@ -161,14 +177,16 @@ impl Delivery {
         })
     }
 
-    /// The time until it is given up in any case.
-    pub(crate) fn time_left(&self, now: Timestamp) -> Duration {
+    /// The time until it is given up, however many attempts its schedule still has.
+    #[must_use]
+    pub fn time_left(&self, now: Timestamp) -> Duration {
         let left = self.give_up_at.saturating_sub(now.as_millisecond());
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 
-    /// The destination, for the log: never a URL, which may hold a credential.
-    pub(crate) fn destination_name(&self) -> String {
+    /// The destination, for the log: never a URL, which may contain a credential.
+    #[must_use]
+    pub fn destination_name(&self) -> String {
         match &self.destination {
             Destination::Endpoint(id) => id.to_string(),
             Destination::Callback { .. } => "callback".to_owned(),
@@ -176,12 +194,13 @@ impl Delivery {
     }
 }
 
-/// The end of a delivery that began at `start`, in milliseconds of Unix time.
+/// When to give up a delivery whose time starts at `start`, both in milliseconds of Unix time.
 fn give_up_at(start: i64) -> i64 {
     start.saturating_add(i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// 128 bits of a hash over the parts, each with its length before it, so that no two lists run together.
+/// 128 bits of a hash over the parts. Each is prefixed with its length, so that different parts cannot join to the same
+/// text.
 fn webhook_id(parts: [&str; 4]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -226,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_says_why_and_starts_anew_when_put_back() {
+    fn a_dead_letter_says_why_and_starts_over_when_put_back() {
         let first = Delivery::first(&event(), callback(), Some(0), now());
         let delivery = Delivery { attempts: 8, not_before: Some(9), ..first };
         let death = Death { reason: "timeout", attempts: 8, at: "2026-01-31T12:00:00.000Z".to_owned() };

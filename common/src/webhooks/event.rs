@@ -1,38 +1,45 @@
-//! What job producers send: one message for each finished job.
+//! Job events: producers send one message per finished job.
 
 use std::fmt;
 
 use bytes::Bytes;
-use common::{
-    id::TenantId,
-    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
-};
 use memchr::{memchr, memchr2, memchr3};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A job that finished, and who is to be told.
+use super::{endpoint_url::EndpointUrl, signing_secret::SigningSecret};
+use crate::id::TenantId;
+
+/// A finished job, and who hears of it.
 #[derive(Debug)]
-pub(crate) struct JobEvent {
-    pub(crate) name: EventName,
-    pub(crate) tenant: TenantId,
-    pub(crate) job_id: String,
-    pub(crate) audience: Audience,
-    /// What is delivered, serialised once: every signature is over exactly these bytes.
-    pub(crate) body: Bytes,
+pub struct JobEvent {
+    /// How the job ended.
+    pub name: EventName,
+    /// The tenant that owns the job.
+    pub tenant: TenantId,
+    /// The producer's id of the job, taken as it comes.
+    pub job_id: String,
+    /// Where to deliver the event.
+    pub audience: Audience,
+    /// The body of each delivery, serialised once: every signature covers exactly these bytes.
+    pub body: Bytes,
 }
 
-/// The events that there are.
+/// The name of an event, as producers send it and receivers get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum EventName {
+pub enum EventName {
+    /// `job.completed`
     #[serde(rename = "job.completed")]
     Completed,
+    /// `job.failed`
     #[serde(rename = "job.failed")]
     Failed,
 }
 
 impl EventName {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "job.completed",
             Self::Failed => "job.failed",
@@ -40,20 +47,26 @@ impl EventName {
     }
 }
 
-/// Who is to be told of an event.
+/// Who hears of an event.
 #[derive(Debug)]
-pub(crate) enum Audience {
-    /// Nobody: the job says so.
+pub enum Audience {
+    /// Nobody: the job skips its callbacks.
     Nobody,
-    /// The job's own callback, and nobody else.
-    Callback { url: EndpointUrl, secret: SigningSecret },
-    /// Every endpoint of the tenant that is active at that moment.
+    /// Only the job's own callback.
+    Callback {
+        /// Where to deliver.
+        url: EndpointUrl,
+        /// The secret to sign the delivery with.
+        secret: SigningSecret,
+    },
+    /// All endpoints of the tenant that are active when the event is handled.
     Endpoints,
 }
 
-/// A message that is not of the form that the contract fixes. It is left to the queue's redrive policy.
+/// Why a message of a queue cannot be parsed. Such a message never succeeds, so it is left to the queue's redrive
+/// policy.
 #[derive(Debug)]
-pub(crate) struct Malformed(pub(crate) String);
+pub struct Malformed(pub(super) String);
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,8 +74,8 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The message as it comes. The values that only pass through stay text: a number keeps every digit, a string its
-/// escapes.
+/// The message as received. Values that are only passed on stay text, so that numbers keep all their digits and strings
+/// their escapes.
 #[derive(Deserialize)]
 struct Message<'a> {
     event: EventName,
@@ -87,7 +100,7 @@ struct Message<'a> {
     skip_callbacks: Option<bool>,
 }
 
-/// What is delivered: these fields in this order, all of them always there.
+/// The delivered body: always all of these fields, in this order.
 #[derive(Serialize)]
 struct Payload<'a> {
     event: EventName,
@@ -102,8 +115,11 @@ struct Payload<'a> {
 }
 
 impl JobEvent {
-    /// Parses a message.
-    pub(crate) fn parse(text: &str) -> Result<Self, Malformed> {
+    /// Parses a message of the job events queue.
+    ///
+    /// # Errors
+    /// It is not a job event. The error does not repeat any of its text.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
         let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
         let payload = Payload {
             event: message.event,
@@ -131,8 +147,9 @@ impl JobEvent {
     }
 }
 
-/// A JSON text without the white space around its tokens. Many receivers sign `JSON.stringify` of what they parsed
-/// instead of the bytes as they came: this makes the two the same for an ordinary payload.
+/// Removes the white space between the tokens of a JSON text. Many receivers verify the signature over
+/// `JSON.stringify` of the parsed body instead of the bytes they received. For ordinary payloads, this makes the two the
+/// same.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
         return json;
@@ -161,7 +178,7 @@ fn string_length(json: &[u8]) -> usize {
     json.len()
 }
 
-/// Skipping wins; only one of the two callback fields counts as none.
+/// Skipping wins. One callback field without the other counts as no callback.
 fn audience(skip: bool, url: Option<&str>, secret: Option<&str>) -> Result<Audience, Malformed> {
     match (skip, url, secret) {
         (true, _, _) => Ok(Audience::Nobody),
@@ -170,7 +187,7 @@ fn audience(skip: bool, url: Option<&str>, secret: Option<&str>) -> Result<Audie
     }
 }
 
-/// The two texts of a callback, parsed. The message is no secret, the texts are.
+/// Parses a callback. The errors must not quote the values, which are secret.
 fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
     let url = EndpointUrl::parse(url).map_err(|_problems| Malformed("callback_url is no endpoint URL".to_owned()))?;
     let secret = SigningSecret::parse(secret)
@@ -178,8 +195,8 @@ fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
     Ok(Audience::Callback { url, secret })
 }
 
-/// The place and kind of a JSON problem, never the text: it may be a secret.
-pub(crate) fn malformed(error: serde_json::Error) -> Malformed {
+/// Reports the position and kind of a JSON error, but none of the text, which may be secret.
+pub(super) fn malformed(error: serde_json::Error) -> Malformed {
     Malformed(format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column()))
 }
 
@@ -254,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn another_form_is_malformed_and_told_without_its_text() {
+    fn a_malformed_message_is_reported_without_its_text() {
         for message in [
             "",
             "x",
@@ -277,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pretty_printed_result_is_delivered_as_a_terse_one(keys in any::<Vec<String>>(), text in any::<String>()) {
+        fn a_pretty_printed_result_is_delivered_compact(keys in any::<Vec<String>>(), text in any::<String>()) {
             let result: Value = keys.into_iter().map(|key| (key, json!([text, {"text": text}, []]))).collect();
             let delivered = |result: &str| {
                 body(&format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","result":{result}}}"#))

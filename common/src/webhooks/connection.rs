@@ -1,4 +1,4 @@
-//! One connection to a receiver, and how much of what comes over it is read.
+//! A connection to a receiver, with a limit on how much is read from it.
 
 use std::{
     error::Error,
@@ -21,20 +21,20 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-/// No more is read of an answer, or of a TLS handshake. Interim responses, headers, the framing of the body and what
-/// TLS adds all count: a receiver may send each of them for ever.
+/// How much is read of a response, or of a TLS handshake. Interim responses, headers, the framing of the body and the
+/// overhead of TLS all count, because a receiver could send any of them forever.
 const MAX_BYTES: usize = 64 * 1024;
-/// What a read counts at least: who sends single bytes costs us as much as who sends many.
+/// The least that a read counts: a single byte costs us as much work as many.
 const READ: usize = 128;
-/// What an interim response (100, 102, 103) counts: a handful is usual, sixteen are too many.
+/// What an interim response (100, 102, 103) counts: a handful is normal, sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
 
-/// What may still be read.
+/// How many bytes may still be read.
 #[derive(Debug)]
-pub(crate) struct Meter(AtomicUsize);
+pub(super) struct Meter(AtomicUsize);
 
 impl Meter {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(AtomicUsize::new(MAX_BYTES)))
     }
 
@@ -51,31 +51,31 @@ impl Meter {
     }
 
     fn count(&self, bytes: usize) {
-        // Nobody else counts at the same time: a connection is polled by one attempt.
+        // No race: only one attempt polls a connection.
         self.0.store(self.0.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
     }
 }
 
-/// More came than is read.
+/// The receiver sent more than is read.
 #[derive(Debug)]
-pub(crate) struct TooMuch;
+pub(super) struct TooMuch;
 
 impl fmt::Display for TooMuch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("more came than is read")
+        f.write_str("the receiver sent more than is read")
     }
 }
 
 impl Error for TooMuch {}
 
-/// A stream of which no more is read than its meter lets through.
-pub(crate) struct Metered<S> {
+/// A stream that fails once its meter is used up.
+pub(super) struct Metered<S> {
     stream: S,
     meter: Arc<Meter>,
 }
 
 impl<S> Metered<S> {
-    pub(crate) fn new(stream: S, meter: Arc<Meter>) -> Self {
+    pub(super) fn new(stream: S, meter: Arc<Meter>) -> Self {
         Self { stream, meter }
     }
 }
@@ -118,44 +118,46 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     }
 }
 
-/// A connection that speaks HTTP/1.1. Nothing of it runs on its own: it moves while a request is sent, and closes when
-/// it is dropped, so an attempt that is out of time leaves nothing behind.
-pub(crate) struct Connection {
+/// An HTTP/1.1 connection. It has no background task: it makes progress only while a request is being sent, and closes
+/// when dropped, so an attempt that times out leaves nothing behind.
+pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
-    /// What reads and writes; gone once the connection is closed.
+    /// Reads and writes; `None` once the connection is closed.
     driver: Option<BoxFuture<'static, hyper::Result<()>>>,
-    /// The meters of what comes over the wire and of what HTTP gets of it; without TLS they are one.
+    /// Counts what arrives over TCP.
     wire: Arc<Meter>,
-    answer: Arc<Meter>,
-    _room: Option<OwnedSemaphorePermit>,
+    /// Counts what arrives inside TLS; without TLS, the same meter as `wire`.
+    response: Arc<Meter>,
+    /// The place in the pool's limit that this connection takes.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
-    /// A connection over `stream`, whose innermost layer counts on `wire`, for as long as it has `room`.
-    pub(crate) async fn over<S>(
+    /// A connection over `stream`, whose TCP layer is metered by `wire`. Releases `permit` when it closes.
+    pub(super) async fn over<S>(
         stream: Metered<S>,
         wire: Arc<Meter>,
-        room: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> hyper::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let answer = Arc::clone(&stream.meter);
+        let response = Arc::clone(&stream.meter);
         let (requests, driver) = http1::Builder::new().max_buf_size(MAX_BYTES).handshake(TokioIo::new(stream)).await?;
-        Ok(Self { requests, driver: Some(Box::pin(driver)), wire, answer, _room: room })
+        Ok(Self { requests, driver: Some(Box::pin(driver)), wire, response, _permit: permit })
     }
 
-    /// Sends a request, and reads as much of the answer as `read` wants.
-    pub(crate) async fn send<T>(
+    /// Sends a request, and calls `read` with the response.
+    pub(super) async fn send<T>(
         &mut self,
         mut request: Request<Full<Bytes>>,
         read: impl AsyncFnOnce(Response<Incoming>) -> T,
     ) -> hyper::Result<T> {
         self.wire.refill();
-        self.answer.refill();
-        let answer = Arc::clone(&self.answer);
-        // Where it is one too many, the next read says so.
-        on_informational(&mut request, move |_| answer.count(INTERIM));
+        self.response.refill();
+        let meter = Arc::clone(&self.response);
+        // If this uses up the meter, the next read fails.
+        on_informational(&mut request, move |_| meter.count(INTERIM));
         let response = self.requests.send_request(request);
         let driver = &mut self.driver;
         let mut exchange = pin!(async { Ok(read(response.await?).await) });
@@ -168,14 +170,14 @@ impl Connection {
         .await
     }
 
-    /// Whether nothing has come back since the last request was sent.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        self.answer.is_full()
+    /// Whether nothing has been received since the last request.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.response.is_full()
     }
 
-    /// Whether it is open and done with what it was used for: it can be used again.
-    pub(crate) fn is_idle(&mut self) -> bool {
-        // It also lets go of the task that used it.
+    /// Whether it is open and done with the last exchange, so that it can be used again.
+    pub(super) fn is_idle(&mut self) -> bool {
+        // Polling also replaces the waker, and so releases the task that used the connection last.
         let context = &mut Context::from_waker(Waker::noop());
         self.driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_pending())
             && self.requests.is_ready()
@@ -189,8 +191,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_more_is_read_than_the_meter_lets_through() {
-        for (length, piece, lets_through) in
+    async fn no_more_is_read_than_the_meter_allows() {
+        for (length, piece, allowed) in
             [(MAX_BYTES - 1, 4096, true), (MAX_BYTES, 4096, false), (500, 1, true), (512, 1, false)]
         {
             let bytes = vec![b'.'; length];
@@ -202,7 +204,7 @@ mod tests {
                     Err(error) => break Err(error),
                 }
             };
-            assert_eq!(end.is_ok(), lets_through, "{length}: {end:?}");
+            assert_eq!(end.is_ok(), allowed, "{length}: {end:?}");
         }
     }
 }

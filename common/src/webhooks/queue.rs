@@ -1,9 +1,12 @@
-//! The queues that deliveries wait and end in.
+//! The deliveries queue and its dead-letter queue.
 
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
-use common::{
+use tokio::sync::Semaphore;
+
+use super::delivery::{Death, Delivery};
+use crate::{
     aws::{clients::Aws, failure},
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -11,18 +14,14 @@ use common::{
     timestamp::Timestamp,
 };
 
-use tokio::sync::Semaphore;
-
-use crate::delivery::{Death, Delivery};
-
-/// Messages that are written and sent at once: a thousand failures of one moment must neither open a thousand
+/// How many messages are serialised and sent at once: a thousand simultaneous failures must neither open a thousand
 /// connections nor hold a thousand messages in memory.
 const MAX_CONCURRENT_SENDS: usize = 32;
-/// SQS delays a message by this much at the most; a longer wait is made in hops.
+/// The longest delay that SQS offers. A delivery that waits longer is sent again each time it arrives early.
 const MAX_DELAY: Duration = Duration::from_secs(900);
 
-/// The deliveries queue and its dead-letter queue.
-pub(crate) struct Queues {
+/// Sends deliveries to the queue where they wait for their next attempt, and to the one where they end.
+pub struct Queues {
     sqs: Client,
     deliveries: String,
     dead: String,
@@ -31,7 +30,10 @@ pub(crate) struct Queues {
 
 impl Queues {
     /// The queues that `env` names.
-    pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             sqs: aws.sqs(),
             deliveries: env.required("DELIVERIES_QUEUE_URL")?,
@@ -40,22 +42,28 @@ impl Queues {
         })
     }
 
-    /// Whether a record from the queue with this ARN is a delivery; all others are job events.
-    pub(crate) fn is_deliveries(&self, arn: &str) -> bool {
+    /// Whether the queue with this ARN is the deliveries queue.
+    #[must_use]
+    pub fn is_deliveries(&self, arn: &str) -> bool {
         arn.rsplit(':').next().is_some_and(|name| Some(name) == self.deliveries.rsplit('/').next())
     }
 
-    /// Puts `delivery` into the deliveries queue, to come out at its `not_before` or, where that is further away
-    /// than SQS delays, on the way there.
-    pub(crate) async fn wait(&self, delivery: &Delivery, now: Timestamp) -> Result<()> {
-        let _turn = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
+    /// Puts `delivery` into the deliveries queue until its `not_before`, or for SQS's longest delay if that is sooner.
+    ///
+    /// # Errors
+    /// SQS did not accept the message.
+    pub async fn wait(&self, delivery: &Delivery, now: Timestamp) -> Result<()> {
+        let _permit = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
         let message = delivery.to_message().map_err(Error::internal("writing a delivery"))?;
         self.send(&self.deliveries, &delivery.tenant, message, delay(delivery.not_before, now)).await
     }
 
-    /// Puts `delivery` into the dead-letter queue, whole.
-    pub(crate) async fn bury(&self, delivery: &Delivery, death: &Death<'_>) -> Result<()> {
-        let _turn = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
+    /// Puts `delivery` into the dead-letter queue.
+    ///
+    /// # Errors
+    /// SQS did not accept the message.
+    pub async fn bury(&self, delivery: &Delivery, death: &Death<'_>) -> Result<()> {
+        let _permit = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
         let message = delivery.to_dead_letter(death).map_err(Error::internal("writing a dead letter"))?;
         self.send(&self.dead, &delivery.tenant, message, 0).await
     }
@@ -63,13 +71,13 @@ impl Queues {
     async fn send(&self, queue: &str, tenant: &TenantId, message: String, delay: i32) -> Result<()> {
         let send = self.sqs.send_message().queue_url(queue).message_body(message);
         let send = send.message_group_id(tenant.as_str()).delay_seconds(delay).send();
-        // Boxed: it has thousands of bytes, and each attempt has room for it where one in a hundred needs it.
+        // Boxed: the future takes thousands of bytes, and every attempt would reserve them though few fail.
         Box::pin(send).await.map_err(failure("sending a message"))?;
         Ok(())
     }
 }
 
-/// The delay that SQS is asked for, in whole seconds, rounded up.
+/// The delay to ask SQS for, in whole seconds, rounded up.
 fn delay(not_before: Option<i64>, now: Timestamp) -> i32 {
     let wait = not_before.map_or(0, |time| time - now.as_millisecond()).max(0);
     let seconds = (wait.unsigned_abs()).div_ceil(1000).min(MAX_DELAY.as_secs());

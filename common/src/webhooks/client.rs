@@ -1,22 +1,11 @@
-//! One attempt: a signed POST to a receiver that nobody trusts.
+//! Makes delivery attempts: each is a signed POST to a receiver that is not trusted.
 //!
-//! The cast: a [`Dialer`] that connects to permitted addresses only, TLS, a [`Connection`] that reads no more than it
-//! must, a [`Pool`] of those that can be used again, and one deadline over everything from the look-up of the name to
-//! the last byte of the answer.
+//! The `Dialer` connects to permitted addresses only, a `Connection` limits how much is read from it, and the `Pool`
+//! keeps those that can be used again. One deadline covers the attempt, from the name look-up to the end of the response.
 
 use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use common::{
-    timestamp::Timestamp,
-    webhooks::{
-        destination::DestinationPolicy,
-        endpoint_url::EndpointUrl,
-        endpoints::Receiver,
-        signing::{body_signature, standard_signature},
-        signing_secret::SigningSecret,
-    },
-};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
@@ -27,78 +16,89 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-use crate::{
+use super::{
     connection::{Connection, Meter, Metered, TooMuch},
     delivery::Delivery,
+    destination::DestinationPolicy,
     dialer::{DialError, Dialer, Lookup},
+    endpoint_url::EndpointUrl,
+    endpoints::Receiver,
+    outcome::{Failure, Outcome, retry_after},
     pool::Pool,
-    schedule::{Failure, Outcome, retry_after},
+    signing::{body_signature, standard_signature},
+    signing_secret::SigningSecret,
 };
+use crate::timestamp::Timestamp;
 
-const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+/// Receivers know the service by this name, whichever function sends.
+const USER_AGENT: &str = concat!("webhooks-deliver/", env!("CARGO_PKG_VERSION"));
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const BODY_SIGNATURE: HeaderName = HeaderName::from_static("x-webhook-signature");
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const STANDARD_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Posts deliveries. Connections are kept and used again, across invocations too.
-pub(crate) struct Client {
+/// Posts deliveries. Connections are kept and used again, also across invocations.
+pub struct Client {
     dialer: Dialer,
     tls: TlsConnector,
     pool: Pool,
     timeout: Duration,
 }
 
-/// This process had no file descriptor left for an attempt: the failure is ours, and there was no attempt.
+/// This process had no file descriptor left for an attempt. That is our failure, and does not count as an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoDescriptor;
+pub struct NoDescriptor;
 
 /// Where to post, and what to sign with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
-    pub(crate) url: &'a EndpointUrl,
-    pub(crate) secret: &'a SigningSecret,
+pub struct Target<'a> {
+    /// The receiver's URL.
+    pub url: &'a EndpointUrl,
+    /// The secret that the receiver verifies signatures with.
+    pub secret: &'a SigningSecret,
 }
 
 impl<'a> Target<'a> {
-    /// Of a stored endpoint.
-    pub(crate) fn of(receiver: &'a Receiver) -> Self {
+    /// The URL and secret of a stored endpoint.
+    #[must_use]
+    pub fn of(receiver: &'a Receiver) -> Self {
         Self { url: &receiver.url, secret: &receiver.signing_secret }
     }
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 enum Unanswered {
     Failed(Failure),
     NoDescriptor,
 }
 
 impl Client {
-    /// A client that sends where `policy` allows, gives each attempt `timeout`, and makes `at_once` of them at once.
-    pub(crate) fn new(
+    /// A client for the destinations that `policy` allows. Each attempt has `timeout`; the limit on open connections is
+    /// made for `attempts` concurrent ones.
+    #[must_use]
+    pub fn new(
         policy: DestinationPolicy,
         timeout: Duration,
-        at_once: usize,
+        attempts: usize,
         tls: rustls::ClientConfig,
         lookup: Lookup,
     ) -> Self {
-        let (tls, pool) = (TlsConnector::from(Arc::new(tls)), Pool::new(at_once));
+        let (tls, pool) = (TlsConnector::from(Arc::new(tls)), Pool::new(attempts));
         Self { dialer: Dialer::new(policy, lookup), tls, pool, timeout }
     }
 
-    /// The time that an attempt may take.
-    pub(crate) fn timeout(&self) -> Duration {
+    /// How long an attempt may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Makes one attempt, signed `now`.
-    pub(crate) async fn post(
-        &self,
-        delivery: &Delivery,
-        target: Target<'_>,
-        now: Timestamp,
-    ) -> Result<Outcome, NoDescriptor> {
+    /// Makes one attempt. `now` is the time in the signature.
+    ///
+    /// # Errors
+    /// There was no file descriptor left.
+    pub async fn post(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Outcome, NoDescriptor> {
         if !self.dialer.permits(target.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked));
         }
@@ -106,7 +106,7 @@ impl Client {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(Unanswered::Failed(failure))) => Ok(Outcome::Failed(failure)),
             Ok(Err(Unanswered::NoDescriptor)) => {
-                // What waits has some that others can have, our own calls of AWS among them.
+                // Idle connections hold some that others need, our own AWS calls among them.
                 self.pool.clear();
                 Err(NoDescriptor)
             }
@@ -120,7 +120,7 @@ impl Client {
         if let Some(mut connection) = self.pool.take(origin) {
             let request = request(delivery, target, now)?;
             match connection.send(request, async |response| read(response, now).await).await {
-                // The receiver had closed it, and we did not know yet. That says nothing about the receiver.
+                // The receiver closed the idle connection before the request reached it: no failure, so open a new one.
                 Err(_) if connection.is_unanswered() => {}
                 Err(error) => return Err(error.into()),
                 Ok(outcome) => {
@@ -129,7 +129,7 @@ impl Client {
                 }
             }
         }
-        // Boxed: it has thousands of bytes, and most attempts find a connection.
+        // Boxed: the future takes thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(url)).await?;
         let request = request(delivery, target, now)?;
         let outcome = connection.send(request, async |response| read(response, now).await).await?;
@@ -140,19 +140,19 @@ impl Client {
     /// Opens a connection.
     async fn open(&self, url: &Url) -> Result<Connection, Unanswered> {
         let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(Unanswered::Failed(Failure::Protocol))?;
-        let mut room = self.pool.room();
+        let mut permit = self.pool.reserve();
         let tcp = self.dialer.dial(&host, port).await?;
-        // A connection takes one of the places that a dial needs.
-        drop(room.as_mut().and_then(|room| room.split(room.num_permits() - 1)));
+        // A connection needs only one of the sockets reserved for the dial.
+        drop(permit.as_mut().and_then(|permit| permit.split(permit.num_permits() - 1)));
         let wire = Meter::new();
         let tcp = Metered::new(tcp, Arc::clone(&wire));
         if url.scheme() == "http" {
-            return Ok(Connection::over(tcp, wire, room).await?);
+            return Ok(Connection::over(tcp, wire, permit).await?);
         }
         let name = server_name(host).ok_or(Unanswered::Failed(Failure::Tls))?;
         let tls =
             self.tls.connect(name, tcp).await.map_err(|error| Unanswered::Failed(failure(&error, Failure::Connect)))?;
-        Ok(Connection::over(Metered::new(tls, Meter::new()), wire, room).await?)
+        Ok(Connection::over(Metered::new(tls, Meter::new()), wire, permit).await?)
     }
 }
 
@@ -179,7 +179,7 @@ impl From<hyper::http::Error> for Unanswered {
     }
 }
 
-/// The name that a certificate must have.
+/// The name that the certificate must be valid for.
 fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
     match host {
         Host::Domain(name) => ServerName::try_from(name.to_owned()).ok(),
@@ -210,8 +210,8 @@ fn request(
     Ok(request)
 }
 
-/// A 2xx counts once the response is complete, or has more bytes than anyone wants to read. The body of another
-/// status says nothing, so it is not read.
+/// A 2xx counts once the response is complete, or longer than is read. The bodies of other responses are not needed, so
+/// they are not read.
 async fn read(response: Response<Incoming>, now: Timestamp) -> Outcome {
     let status = response.status();
     if !status.is_success() {
@@ -235,7 +235,7 @@ fn asked_to_wait(response: &Response<Incoming>, now: Timestamp) -> Option<Durati
     retry_after(response.headers().get(header::RETRY_AFTER)?.to_str().ok()?, now)
 }
 
-/// What kind of failure an error is: TLS where one of its causes says so, else `otherwise`.
+/// Classifies an error: as TLS if one of its causes is a TLS error, else as `otherwise`.
 fn failure(error: &(dyn Error + 'static), otherwise: Failure) -> Failure {
     if is_caused_by::<rustls::Error>(error) { Failure::Tls } else { otherwise }
 }
@@ -244,7 +244,7 @@ fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
     successors(Some(error), |error| cause(*error)).any(<dyn Error>::is::<E>)
 }
 
-/// The next cause. An `io::Error` skips the error that it wraps and names only that one's own cause.
+/// The next cause of an error. `source` of an `io::Error` skips the error that it wraps, so that is looked up first.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     wrapped.map(|error| error as &(dyn Error + 'static)).or_else(|| error.source())
@@ -271,7 +271,7 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
-    use crate::{delivery::Destination, event::JobEvent};
+    use crate::webhooks::{delivery::Destination, event::JobEvent};
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -283,24 +283,24 @@ mod tests {
             .with_no_client_auth()
     }
 
-    /// A client that makes two attempts at once and may dial 127.0.0.1 and nothing else of loopback.
+    /// A client for two concurrent attempts, which may dial 127.0.0.1 but no other loopback address.
     fn client_with(lookup: Lookup, roots: rustls::RootCertStore) -> Client {
         let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
         Client::new(policy, Duration::from_secs(2), 2, tls(roots), lookup)
     }
 
-    /// A client for which every name is 127.0.0.1.
+    /// A client for which every name resolves to 127.0.0.1.
     fn client_trusting(roots: rustls::RootCertStore) -> Client {
         let here = |_| -> BoxFuture<'static, _> { Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }) };
         client_with(Arc::new(here), roots)
     }
 
-    /// The same, trusting nobody.
+    /// The same, but it trusts no certificate.
     fn client() -> Client {
         client_trusting(rustls::RootCertStore::empty())
     }
 
-    /// A client with these answers of the resolver, and how often that was asked.
+    /// A client whose resolver gives these answers in turn, and a count of the look-ups.
     fn client_resolving(answers: Vec<Vec<&'static str>>) -> (Client, Arc<AtomicUsize>) {
         let (answers, asked) = (Mutex::new(answers.into_iter()), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&asked);
@@ -324,7 +324,7 @@ mod tests {
         try_to_post(client, url).await.expect("there are descriptors")
     }
 
-    /// What a server does on one connection: for each request it sends one of these, in pieces; then it closes.
+    /// What a server does on one connection: it answers each request with the next response, in pieces, then closes.
     type Script = Vec<Vec<&'static [u8]>>;
 
     async fn play(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Script) {
@@ -340,11 +340,11 @@ mod tests {
                 sleep(Duration::from_millis(1)).await;
             }
         }
-        // Over TLS it says goodbye, as it should.
+        // Over TLS, this sends close_notify.
         stream.shutdown().await.ok();
     }
 
-    /// Connections of a server: all that there were, and those that are open.
+    /// The connections that a server has accepted, and those that are still open.
     #[derive(Default)]
     struct Connections {
         all: AtomicUsize,
@@ -356,7 +356,7 @@ mod tests {
             self.all.load(Ordering::Relaxed)
         }
 
-        /// Waits until no more than `most` are open.
+        /// Waits until at most `most` are open.
         async fn open_at_most(&self, most: usize) {
             for _ in 0..400 {
                 if self.open.load(Ordering::Relaxed) <= most {
@@ -368,7 +368,7 @@ mod tests {
         }
     }
 
-    /// A server at `address` that plays these scripts, one on each connection, and the last one ever after.
+    /// A server at `address` that plays one script per connection, and repeats the last one.
     async fn server(address: &str, tls: Option<TlsAcceptor>, scripts: Vec<Script>) -> (u16, Arc<Connections>) {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let (port, connections) = (listener.local_addr().expect("an address").port(), Arc::<Connections>::default());
@@ -395,12 +395,12 @@ mod tests {
         (port, connections)
     }
 
-    /// A server that answers each request with 200, so many on a connection.
+    /// A server that answers this many requests per connection, each with 200.
     async fn good(address: &str, requests: usize) -> (u16, Arc<Connections>) {
         server(address, None, vec![vec![vec![OK]; requests]]).await
     }
 
-    /// A certificate for `hook.example`: whoever trusts it, and a server that has it.
+    /// A certificate for `hook.example`: a root store that trusts it, and an acceptor that presents it.
     fn certified() -> (rustls::RootCertStore, TlsAcceptor) {
         let certified = rcgen::generate_simple_self_signed(["hook.example".to_owned()]).expect("a certificate");
         let certificate: CertificateDer<'static> = certified.cert.der().clone();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_good_and_bad_addresses_only_the_good_are_dialled() {
+    async fn only_permitted_addresses_of_a_name_are_dialled() {
         let (port, permitted) = good("127.0.0.1:0", 1).await;
         let (_, refused) = good(&format!("127.0.0.2:{port}"), 1).await;
         let (client, _) = client_resolving(vec![vec!["127.0.0.2", "10.0.0.1", "127.0.0.1", "::1"]]);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_up_without_a_descriptor_is_no_attempt() {
+    async fn a_look_up_without_a_descriptor_does_not_count_as_an_attempt() {
         let lookup = |_| -> BoxFuture<'static, _> { Box::pin(async { Err(io::Error::from_raw_os_error(24)) }) };
         let client = client_with(Arc::new(lookup), rustls::RootCertStore::empty());
         assert_eq!(try_to_post(&client, "http://hook.example/").await, Err(NoDescriptor));
@@ -468,16 +468,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_to_many_hosts_make_way_for_each_other() {
+    async fn open_connections_are_bounded_over_all_hosts() {
         let (port, connections) = good("127.0.0.1:0", 10).await;
         let client = client();
         let url = |host: usize| format!("http://host-{host}.example:{port}/");
         for host in 0..20 {
             assert_eq!(post(&client, &url(host)).await, Outcome::Delivered(200));
         }
-        // Two attempts at once, each with two sockets at the most.
+        // Two concurrent attempts, with at most two sockets each.
         connections.open_at_most(4).await;
-        // The last that was used is kept.
+        // The last one used is kept.
         assert_eq!(post(&client, &url(19)).await, Outcome::Delivered(200));
         assert_eq!(connections.all(), 20);
     }
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kept_connection_over_tls_that_says_goodbye_is_replaced_at_once() {
+    async fn a_kept_connection_that_tls_closes_is_replaced_at_once() {
         let (roots, acceptor) = certified();
         let once: Script = vec![vec![OK], vec![]];
         let (port, connections) = server("127.0.0.1:0", Some(acceptor), vec![once]).await;
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_without_a_request_ends_the_connection() {
+    async fn an_unrequested_response_ends_the_connection() {
         let twice: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
         let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![twice], vec![twice]]]).await;
         let (client, url) = (client(), format!("http://127.0.0.1:{port}/"));
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handful_of_interim_responses_is_usual_and_many_are_a_failure() {
+    async fn a_handful_of_interim_responses_is_fine_and_many_are_a_failure() {
         for (interim, outcome) in [(8, Outcome::Delivered(200)), (17, Outcome::Failed(Failure::Protocol))] {
             let mut answer: Vec<&[u8]> = vec![b"HTTP/1.1 103 Early Hints\r\nlink: </>\r\n\r\n"; interim];
             answer.push(OK);
@@ -551,7 +551,7 @@ mod tests {
 
     #[tokio::test]
     async fn headers_in_tiny_pieces_are_given_up() {
-        // Large ones are fine, and the last few KiB of what is read would be, in large pieces.
+        // The same headers would be accepted in large pieces: they stay below the limit in bytes.
         let large: &[u8] = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(60_000)).leak().as_bytes();
         let mut answer = vec![large];
         answer.resize(60, b"x");

@@ -1,4 +1,4 @@
-//! Connecting to permitted addresses only, whatever a name or a URL says.
+//! Connects to permitted addresses only, whatever a URL or the DNS says.
 
 use std::{
     io,
@@ -7,27 +7,30 @@ use std::{
     time::Duration,
 };
 
-use common::webhooks::destination::DestinationPolicy;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{net::TcpStream, time::timeout};
 use url::{Host, Url};
 
-/// What connecting to all addresses of a name may take together.
+use super::destination::DestinationPolicy;
+
+/// The time limit for connecting to a host, over all of its addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// No more addresses of a name are tried.
+/// How many addresses of a name are tried.
 const MAX_ADDRESSES: usize = 8;
-/// Addresses that are tried at the same time, and so the sockets that a dial needs at the most.
-pub(crate) const SIDE_BY_SIDE: usize = 2;
-/// An address that has not answered by then gets company (RFC 8305, section 5).
+/// How many addresses are tried at the same time, and so how many sockets a dial needs.
+pub(super) const MAX_PARALLEL: usize = 2;
+/// How long one address is tried alone before the next one is tried too (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// What an address has where more than two could be tried: a lost packet is sent again after a second.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time limit for one address when there are more than can be tried at the same time. TCP sends a lost packet again
+/// after a second.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks up the addresses of a name.
-pub(crate) type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+/// Looks up the addresses of a host name.
+pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// The look-up of the operating system.
-pub(crate) fn system_lookup() -> Lookup {
+/// A look-up that asks the operating system's resolver.
+#[must_use]
+pub fn system_lookup() -> Lookup {
     Arc::new(|name| {
         Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
     })
@@ -35,14 +38,14 @@ pub(crate) fn system_lookup() -> Lookup {
 
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DialError {
-    /// No address is one that the deployment lets through.
+pub(super) enum DialError {
+    /// The deployment allows none of the addresses.
     Refused,
     /// The name has no address.
     NoAddress,
-    /// No address answers.
+    /// No address accepted a connection.
     NoAnswer,
-    /// This process has no file descriptor left. That is no fault of the receiver's.
+    /// This process has no file descriptor left, which is not the receiver's fault.
     NoDescriptor,
 }
 
@@ -52,26 +55,26 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// Connects, to permitted addresses only. The addresses that are dialled are those that were checked: a name is
-/// looked up once for each connection, and nothing looks it up again.
-pub(crate) struct Dialer {
+/// Opens connections to permitted addresses. A name is looked up once per connection, and the addresses that were checked
+/// are the ones dialled, so a resolver that changes its answer (DNS rebinding) gains nothing.
+pub(super) struct Dialer {
     policy: DestinationPolicy,
     lookup: Lookup,
 }
 
 impl Dialer {
-    /// Connects where `policy` allows, to the addresses that `lookup` finds.
-    pub(crate) fn new(policy: DestinationPolicy, lookup: Lookup) -> Self {
+    /// A dialer for the destinations that `policy` allows, which resolves names with `lookup`.
+    pub(super) fn new(policy: DestinationPolicy, lookup: Lookup) -> Self {
         Self { policy, lookup }
     }
 
-    /// Whether the policy has nothing against a URL that can be told without a look-up.
-    pub(crate) fn permits(&self, url: &Url) -> bool {
+    /// Whether the policy allows a URL, as far as can be told without a look-up.
+    pub(super) fn permits(&self, url: &Url) -> bool {
         self.policy.refusals(url).next().is_none()
     }
 
     /// Connects to a host.
-    pub(crate) async fn dial(&self, host: &Host<&str>, port: u16) -> Result<TcpStream, DialError> {
+    pub(super) async fn dial(&self, host: &Host<&str>, port: u16) -> Result<TcpStream, DialError> {
         let mut addresses = match host {
             Host::Ipv4(address) => vec![IpAddr::from(*address)],
             Host::Ipv6(address) => vec![IpAddr::from(*address)],
@@ -81,7 +84,7 @@ impl Dialer {
         if addresses.is_empty() {
             return Err(DialError::Refused);
         }
-        match timeout(CONNECT_TIMEOUT, connect(&in_turns(addresses), port)).await {
+        match timeout(CONNECT_TIMEOUT, connect(&interleave(addresses), port)).await {
             Ok(connected) => Ok(connected?),
             Err(_elapsed) => Err(DialError::NoAnswer),
         }
@@ -96,37 +99,37 @@ impl Dialer {
     }
 }
 
-/// The first addresses, those of both families in turn: where one family leads nowhere, the other is soon tried (RFC
-/// 8305, section 4).
-fn in_turns(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+/// The first addresses, alternating between IPv4 and IPv6, so that the other family is tried soon if one does not work
+/// (RFC 8305, section 4).
+fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
     let (of_first, of_other): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
     let (mut of_first, mut of_other) = (of_first.into_iter(), of_other.into_iter());
-    let mut turns = Vec::new();
+    let mut interleaved = Vec::new();
     while of_first.len() + of_other.len() > 0 {
-        turns.extend(of_first.next());
-        turns.extend(of_other.next());
+        interleaved.extend(of_first.next());
+        interleaved.extend(of_other.next());
     }
-    turns.truncate(MAX_ADDRESSES);
-    turns
+    interleaved.truncate(MAX_ADDRESSES);
+    interleaved
 }
 
-/// The first connection that one of the addresses takes. They are tried in their order: the next as soon as one has
-/// failed, and with a slow one for company.
+/// Connects to whichever address answers first. They are tried in order: the next one when one fails, or alongside one
+/// that is slow.
 async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
-    let patience = if addresses.len() > SIDE_BY_SIDE { PATIENCE } else { CONNECT_TIMEOUT };
+    let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
     let mut next = addresses.iter().map(|address| {
         let connecting = TcpStream::connect(SocketAddr::new(*address, port));
-        async move { timeout(patience, connecting).await? }
+        async move { timeout(limit, connecting).await? }
     });
     let mut under_way = FuturesUnordered::new();
     let mut failure = io::ErrorKind::TimedOut.into();
     loop {
-        if under_way.len() < SIDE_BY_SIDE {
+        if under_way.len() < MAX_PARALLEL {
             under_way.extend(next.next());
         }
-        let wait = if under_way.len() < SIDE_BY_SIDE && next.len() > 0 { HEAD_START } else { CONNECT_TIMEOUT };
+        let wait = if under_way.len() < MAX_PARALLEL && next.len() > 0 { HEAD_START } else { CONNECT_TIMEOUT };
         match timeout(wait, under_way.next()).await {
             Ok(Some(Ok(stream))) => {
                 stream.set_nodelay(true)?;
@@ -140,7 +143,7 @@ async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
     }
 }
 
-/// Whether a call failed because this process (EMFILE) or the machine (ENFILE) has no file descriptor left.
+/// Whether a call failed because this process (EMFILE) or the whole system (ENFILE) has no file descriptor left.
 fn is_no_descriptor(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -167,15 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn families_take_turns_and_many_addresses_are_cut_off() {
+    fn families_alternate_and_addresses_beyond_the_limit_are_dropped() {
         let v4 = |last| IpAddr::from([192, 0, 2, last]);
         let v6 = |last| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
-        assert_eq!(in_turns(vec![v6(1), v6(2), v6(3), v4(1), v4(2)]), [v6(1), v4(1), v6(2), v4(2), v6(3)]);
-        assert_eq!(in_turns(vec![v4(1), v6(1)]), [v4(1), v6(1)]);
-        assert_eq!(in_turns((0..50).map(v4).collect()), (0..8).map(v4).collect::<Vec<_>>());
+        assert_eq!(interleave(vec![v6(1), v6(2), v6(3), v4(1), v4(2)]), [v6(1), v4(1), v6(2), v4(2), v6(3)]);
+        assert_eq!(interleave(vec![v4(1), v6(1)]), [v4(1), v6(1)]);
+        assert_eq!(interleave((0..50).map(v4).collect()), (0..8).map(v4).collect::<Vec<_>>());
     }
 
-    /// A listener at `address` that has no room for another connection, until it accepts some.
+    /// A listener at `address` whose backlog is full until it accepts a connection.
     async fn full(address: SocketAddr) -> (TcpListener, TcpStream) {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(address).expect("a free port");
@@ -185,19 +188,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_address_has_its_time_though_there_are_fifty() {
+    async fn a_slow_address_has_time_to_answer_even_if_there_are_fifty() {
         let (slow, _waiting) = full(SocketAddr::from(([127, 0, 0, 1], 0))).await;
         let port = slow.local_addr().expect("an address").port();
-        let mut deaf = Vec::new();
+        let mut unresponsive = Vec::new();
         for last in 2..=50 {
-            deaf.push(full(SocketAddr::from(([127, 0, 0, last], port))).await);
+            unresponsive.push(full(SocketAddr::from(([127, 0, 0, last], port))).await);
         }
         let lookup = |_| -> BoxFuture<'static, _> {
             Box::pin(async { Ok((1..=50).map(|last| IpAddr::from([127, 0, 0, last])).collect()) })
         };
         let loopback: IpNet = "127.0.0.0/8".parse().expect("a range");
         let dialer = Dialer::new(DestinationPolicy::new(true, vec![loopback]), Arc::new(lookup));
-        // Its first packet is lost. The second comes after a second.
+        // The first packet is lost. TCP sends it again after a second.
         let accept = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             loop {

@@ -11,7 +11,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{connection::Connection, dialer::SIDE_BY_SIDE};
+use super::{connection::Connection, dialer::MAX_PARALLEL};
 
 /// A connection that waited longer is not used again: gateways forget idle connections without a word.
 const MAX_IDLE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 /// ```
 ///
 /// There is no bound for each host: a host has no more idle connections than there were attempts at it at once.
-pub(crate) struct Pool {
+pub(super) struct Pool {
     /// The longest idle first.
     idle: Mutex<VecDeque<Idle>>,
     room: Arc<Semaphore>,
@@ -46,13 +46,13 @@ struct Idle {
 
 impl Pool {
     /// A pool for this many attempts at once.
-    pub(crate) fn new(at_once: usize) -> Self {
-        let room = at_once.saturating_mul(SIDE_BY_SIDE).min(Semaphore::MAX_PERMITS);
+    pub(super) fn new(at_once: usize) -> Self {
+        let room = at_once.saturating_mul(MAX_PARALLEL).min(Semaphore::MAX_PERMITS);
         Self { idle: Mutex::default(), room: Arc::new(Semaphore::new(room)) }
     }
 
     /// An idle connection to `origin`, the last one that was used: it is the least likely to have been closed.
-    pub(crate) fn take(&self, origin: &str) -> Option<Connection> {
+    pub(super) fn take(&self, origin: &str) -> Option<Connection> {
         let mut idle = self.idle();
         while idle.front().is_some_and(|longest| longest.since.elapsed() > MAX_IDLE) {
             idle.pop_front();
@@ -67,7 +67,7 @@ impl Pool {
     }
 
     /// Keeps a connection to `origin`, if it can be used again.
-    pub(crate) fn put(&self, origin: &str, mut connection: Connection) {
+    pub(super) fn put(&self, origin: &str, mut connection: Connection) {
         if connection.is_idle() {
             self.idle().push_back(Idle { origin: origin.into(), since: Instant::now(), connection });
         }
@@ -75,9 +75,9 @@ impl Pool {
 
     /// Room for a dial: idle connections make way, the longest idle first. `None` is a dial too many. It is made all
     /// the same: there is nothing that could make way for it.
-    pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn reserve(&self) -> Option<OwnedSemaphorePermit> {
         loop {
-            if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(SIDE_BY_SIDE as u32) {
+            if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(MAX_PARALLEL as u32) {
                 return Some(room);
             }
             self.idle().pop_front()?;
@@ -85,7 +85,7 @@ impl Pool {
     }
 
     /// Closes all that is idle.
-    pub(crate) fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.idle().clear();
     }
 

@@ -1,13 +1,13 @@
-//! What follows an attempt: one pure function.
+//! How an attempt ended, and what to do next.
 
 use std::time::Duration;
 
-use common::timestamp::Timestamp;
+use crate::timestamp::Timestamp;
 
 /// How an attempt ended. A receiver's failure is data, not an error of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The receiver answered this 2xx.
+pub enum Outcome {
+    /// The receiver answered with this 2xx status.
     Delivered(u16),
     /// Anything else.
     Failed(Failure),
@@ -15,26 +15,27 @@ pub(crate) enum Outcome {
 
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The receiver answered this status, and perhaps when to come back.
+pub enum Failure {
+    /// The receiver answered with this status, and perhaps a `Retry-After`.
     Status(u16, Option<Duration>),
-    /// No complete response in time.
+    /// There was no complete response in time.
     Timeout,
-    /// The destination is not one that the deployment lets through.
+    /// The deployment does not allow this destination.
     Blocked,
-    /// The name has no address.
+    /// The host name has no address.
     Dns,
-    /// No connection.
+    /// No address accepted a connection.
     Connect,
-    /// No trust: the TLS handshake failed.
+    /// The TLS handshake failed, most often because the certificate is not trusted.
     Tls,
-    /// The connection ended early, or what came over it was not HTTP.
+    /// The connection closed early, or the response was not valid HTTP.
     Protocol,
 }
 
 impl Failure {
-    /// The reason, for the log, the metrics and the dead-letter queue.
-    pub(crate) fn reason(self) -> &'static str {
+    /// The reason, as the log, the metrics and the dead-letter queue name it.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
         match self {
             Self::Status(410, _) => "gone",
             Self::Status(300..=399, _) => "redirect",
@@ -53,26 +54,25 @@ impl Failure {
 
 /// What to do after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Nothing: it was delivered.
     Done,
-    /// Another attempt after this time.
+    /// Try again after this delay.
     RetryAfter(Duration),
-    /// No further attempt: to the dead-letter queue.
+    /// Give up: it goes to the dead-letter queue.
     Dead(Failure),
 }
 
-/// A receiver may ask for this much patience and no more.
+/// The longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// However patient a receiver asks us to be, a delivery is given up so long after its event.
-pub(crate) const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// A delay grows by up to this share, so that what failed together does not come back together.
+/// A delivery is given up this long after its event, whatever its receiver asks for.
+pub(super) const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+/// Delays are extended by up to this share, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 
-/// What follows the attempt number `attempt` (1 is the first) that ended with `outcome`. `schedule` has the
-/// delays after the first attempt, the second, and so on; `left` is the time until the delivery is given up in any
-/// case; `jitter` gives a number in `0.0..1.0`.
-pub(crate) fn next_step(
+/// Decides what follows attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt, the
+/// second, and so on; `left` is the time until the delivery is given up; `jitter` returns a number in `0.0..1.0`.
+pub fn next_step(
     outcome: Outcome,
     attempt: u32,
     schedule: &[Duration],
@@ -96,11 +96,11 @@ pub(crate) fn next_step(
     if delay > left { Step::Dead(failure) } else { Step::RetryAfter(delay) }
 }
 
-/// Reads a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Garbage is `None`.
-pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+/// Parses a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Garbage is `None`.
+pub(super) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit are more patience than we have anyway.
+        // A number that overflows is above the limit anyway.
         return Some(header.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs));
     }
     let date = httpdate::parse_http_date(header).ok()?;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn success_ends_it_and_gone_ends_it_too() {
+    fn success_and_gone_both_end_a_delivery() {
         assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, Duration::ZERO, || 0.0), Step::Done);
         let gone = Failure::Status(410, Some(Duration::from_secs(1)));
         assert_eq!(after(gone, 1), Step::Dead(gone));
@@ -185,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn no_header_panics_the_reader(header in any::<String>()) {
+        fn no_header_panics_the_parser(header in any::<String>()) {
             let _parsed = retry_after(&header, Timestamp::now());
         }
     }
