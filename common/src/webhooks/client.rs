@@ -1,7 +1,8 @@
 //! Makes delivery attempts: each is a signed POST to a receiver that is not trusted.
 //!
 //! The `Dialer` connects to permitted addresses only, a `Connection` limits how much is read from it, and the `Pool`
-//! keeps those that can be used again. One deadline covers the attempt, from the name look-up to the end of the response.
+//! keeps those that can be used again. One deadline covers the attempt, from the name look-up to the end of the
+//! response.
 
 use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 

@@ -93,7 +93,8 @@ struct Message<'a> {
 }
 
 impl Delivery {
-    /// A delivery of `event` to `destination` before its first attempt. Its time runs from `event_at`, or else from `now`.
+    /// A delivery of `event` to `destination` before its first attempt. Its time runs from `event_at`, or else from
+    /// `now`.
     #[must_use]
     pub fn first(event: &JobEvent, destination: Destination, event_at: Option<i64>, now: Timestamp) -> Self {
         let address = match &destination {

@@ -55,8 +55,8 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// Opens connections to permitted addresses. A name is looked up once per connection, and the addresses that were checked
-/// are the ones dialled, so a resolver that changes its answer (DNS rebinding) gains nothing.
+/// Opens connections to permitted addresses. A name is looked up once per connection, and the addresses that were
+/// checked are the ones dialled, so a resolver that changes its answer (DNS rebinding) gains nothing.
 pub(super) struct Dialer {
     policy: DestinationPolicy,
     lookup: Lookup,

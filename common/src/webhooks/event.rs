@@ -147,9 +147,8 @@ impl JobEvent {
     }
 }
 
-/// Removes the white space between the tokens of a JSON text. Many receivers verify the signature over
-/// `JSON.stringify` of the parsed body instead of the bytes they received. For ordinary payloads, this makes the two the
-/// same.
+/// Removes the white space between the tokens of a JSON text. Many receivers verify the signature over `JSON.stringify`
+/// of the parsed body instead of the bytes they received. For ordinary payloads, this makes the two the same.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
         return json;

@@ -70,8 +70,8 @@ pub(super) const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// Delays are extended by up to this share, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 
-/// Decides what follows attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt, the
-/// second, and so on; `left` is the time until the delivery is given up; `jitter` returns a number in `0.0..1.0`.
+/// Decides what follows attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
+/// the second, and so on; `left` is the time until the delivery is given up; `jitter` returns a number in `0.0..1.0`.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,

@@ -1,4 +1,4 @@
-//! Connections that wait to be used again.
+//! Idle connections, kept to be used again.
 
 use std::{
     collections::VecDeque,
@@ -13,29 +13,30 @@ use tokio::{
 
 use super::{connection::Connection, dialer::MAX_PARALLEL};
 
-/// A connection that waited longer is not used again: gateways forget idle connections without a word.
+/// A connection that has been idle for longer is not used again: some gateways drop idle connections silently.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
-/// The connections that are open, in use and idle ones together: as many as the attempts need that are made at once,
-/// however many hosts there are. A new one takes the place of the one that has been idle longest.
+/// Bounds the open connections, in use and idle together, by what the concurrent attempts need, however many hosts
+/// there are. At the limit, a new connection replaces the one that has been idle longest.
 ///
-/// Lambda gives a process 1,024 file descriptors. A dial takes two at the most: for two addresses side by side, or
-/// for the sockets and files of a look-up. So with `MAX_CONCURRENT_ATTEMPTS` at its highest:
+/// Lambda allows a process 1,024 file descriptors. A dial takes at most two: for two addresses at the same time, or for
+/// the sockets and files of a look-up. So with `MAX_CONCURRENT_ATTEMPTS` at its maximum:
 ///
 /// ```text
-///  800  connections and dials of 400 attempts, and what is idle
-///   64  the queues' clients: 32 sends at once (`queue.rs`), and as many connections that are being replaced
-///   20  the table's client: a read for each record of a batch, and the same again
+///  800  connections and dials of 400 attempts, and idle connections
+///   64  the SQS client: 32 concurrent sends (`queue.rs`), and as many connections that are being replaced
+///   20  the DynamoDB client: a read for each record of a batch, and as many again
 ///   20  the runtime: its API, timers, signals, the standard streams
 ///  ---
 ///  904
 /// ```
 ///
-/// There is no bound for each host: a host has no more idle connections than there were attempts at it at once.
+/// There is no limit per host: a host never has more idle connections than it had concurrent attempts.
 pub(super) struct Pool {
     /// The longest idle first.
     idle: Mutex<VecDeque<Idle>>,
-    room: Arc<Semaphore>,
+    /// One permit for each socket.
+    sockets: Arc<Semaphore>,
 }
 
 struct Idle {
@@ -45,13 +46,13 @@ struct Idle {
 }
 
 impl Pool {
-    /// A pool for this many attempts at once.
-    pub(super) fn new(at_once: usize) -> Self {
-        let room = at_once.saturating_mul(MAX_PARALLEL).min(Semaphore::MAX_PERMITS);
-        Self { idle: Mutex::default(), room: Arc::new(Semaphore::new(room)) }
+    /// A pool for this many concurrent attempts.
+    pub(super) fn new(attempts: usize) -> Self {
+        let sockets = attempts.saturating_mul(MAX_PARALLEL).min(Semaphore::MAX_PERMITS);
+        Self { idle: Mutex::default(), sockets: Arc::new(Semaphore::new(sockets)) }
     }
 
-    /// An idle connection to `origin`, the last one that was used: it is the least likely to have been closed.
+    /// Takes the idle connection to `origin` that was used last: it is the least likely to have been closed.
     pub(super) fn take(&self, origin: &str) -> Option<Connection> {
         let mut idle = self.idle();
         while idle.front().is_some_and(|longest| longest.since.elapsed() > MAX_IDLE) {
@@ -66,25 +67,25 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection to `origin`, if it can be used again.
+    /// Keeps a connection to `origin` if it can be used again.
     pub(super) fn put(&self, origin: &str, mut connection: Connection) {
         if connection.is_idle() {
             self.idle().push_back(Idle { origin: origin.into(), since: Instant::now(), connection });
         }
     }
 
-    /// Room for a dial: idle connections make way, the longest idle first. `None` is a dial too many. It is made all
-    /// the same: there is nothing that could make way for it.
+    /// Reserves the sockets for a dial, and closes idle connections for it if necessary, the longest idle first. `None`
+    /// is a dial beyond the limit, with nothing idle left to close. It may go ahead all the same.
     pub(super) fn reserve(&self) -> Option<OwnedSemaphorePermit> {
         loop {
-            if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(MAX_PARALLEL as u32) {
-                return Some(room);
+            if let Ok(permit) = Arc::clone(&self.sockets).try_acquire_many_owned(MAX_PARALLEL as u32) {
+                return Some(permit);
             }
             self.idle().pop_front()?;
         }
     }
 
-    /// Closes all that is idle.
+    /// Closes all idle connections.
     pub(super) fn clear(&self) {
         self.idle().clear();
     }

@@ -1,15 +1,13 @@
-//! Delivering job events to webhook endpoints.
+//! Delivers job events to webhook endpoints.
 //!
-//! The cast: a `JobEvent` comes from the job-events queue and goes to its `Audience`; what goes to one
-//! destination is a `Delivery`; the `Client` makes an attempt, over a `Connection` from its `Pool` or a new one
-//! from its `Dialer`; `next_step` decides what follows, and the `Queues` hold what has to wait or has died. The
-//! first attempts of a batch are made at once, here and now: an event costs one message where all goes well, and
-//! only a failure costs another.
+//! A `JobEvent` comes from the job events queue and goes to its `Audience`, as a `Delivery` for each destination. The
+//! `Client` makes an attempt once `Admission` lets it start. `next_step` decides what follows, and the `Queues` keep
+//! the deliveries that wait or have been given up. The first attempts of a batch are made at once and in the same
+//! invocation, so an event costs one message if all goes well, and only a failure costs another.
 //!
-//! Nothing is acknowledged before what follows is safe: a crash at any point repeats work, and loses none.
+//! A record is acknowledged only once its follow-up is stored: a crash at any point repeats work, but loses none.
 
 use std::{
-    any::Any,
     collections::HashMap,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
@@ -30,8 +28,8 @@ use common::{
         destination::DestinationPolicy,
         dialer::system_lookup,
         endpoints::{Endpoints, Receiver},
-        event::{Audience, JobEvent, Malformed},
-        outcome::{Failure, Step, next_step},
+        event::{Audience, JobEvent},
+        outcome::{Failure, Outcome, Step, next_step},
         queue::Queues,
     },
 };
@@ -40,19 +38,24 @@ use lambda_runtime::LambdaEvent;
 use rustls::crypto::ring;
 use tokio::{
     sync::{OnceCell, Semaphore},
-    time::{Instant, sleep, timeout_at},
+    time::Instant,
 };
 
-use crate::observe::Tally;
+use crate::{
+    admission::{Admission, PAUSE},
+    observe::Tally,
+    undone::Undone,
+};
 
+mod admission;
 mod observe;
+mod undone;
 
-/// What is left of an invocation after its last attempt, for the bookkeeping.
+/// The time kept free at the end of an invocation to store what follows from the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
-/// SQS may hand a message over a little before its delay is over; that is not worth another hop.
+/// SQS may hand over a message slightly before its delay is over. Up to this many milliseconds are not worth sending it
+/// again.
 const EARLY: i64 = 1000;
-/// What an attempt waits for which no file descriptor was left: others have to be over first.
-const BREATHER: Duration = Duration::from_secs(1);
 
 /// The function, ready to be called. Cloning is cheap.
 #[derive(Clone)]
@@ -65,7 +68,7 @@ struct App {
     queues: Queues,
     client: Client,
     schedule: Vec<Duration>,
-    /// Attempts that may be under way at once.
+    /// One permit for each concurrent attempt.
     slots: Semaphore,
 }
 
@@ -76,14 +79,14 @@ struct App {
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
-    let at_once = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
-    let client = Client::new(DestinationPolicy::from_env(env)?, timeout, at_once, tls()?, system_lookup());
+    let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
+    let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls()?, system_lookup());
     let app = App {
         endpoints: Endpoints::from_env(env, &aws)?,
         queues: Queues::from_env(env, &aws)?,
         client,
         schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
-        slots: Semaphore::new(at_once),
+        slots: Semaphore::new(attempts),
     };
     Ok(Deliver { app: Arc::new(app) })
 }
@@ -102,41 +105,19 @@ fn tls() -> Result<rustls::ClientConfig, ConfigError> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Why a record is left in its queue.
-enum Undone {
-    /// It can never be done; the queue's redrive policy takes it to the dead-letter queue.
-    Malformed(Malformed),
-    /// It can be done again.
-    Failed(Error),
-    /// Handling it panicked. That is the end of nothing else: the other records of the batch go on.
-    Panicked(Box<dyn Any + Send>),
-}
-
-impl From<Malformed> for Undone {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-impl From<Error> for Undone {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
 impl Deliver {
-    /// Handles a batch. The answer names the records that are to stay in their queue.
+    /// Handles a batch. The response names the records that stay in their queue.
     ///
     /// # Errors
-    /// The function's timeout leaves no time for an attempt; nothing of the batch is done then.
+    /// The function's timeout leaves no time for an attempt. Then nothing of the batch has been done.
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
         let app = &self.app;
         let left = event.context.deadline().duration_since(std::time::SystemTime::now()).unwrap_or_default();
-        if left < app.client.timeout() + RESERVE {
+        let Some(spare) = left.checked_sub(app.client.timeout() + RESERVE) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
-        }
-        let last_start = Instant::now() + (left - app.client.timeout() - RESERVE);
-        let batch = Batch { last_start, receivers: Mutex::default(), tally: Tally::default() };
+        };
+        let admission = Admission::new(&app.slots, Instant::now() + spare);
+        let batch = Batch { admission, receivers: Mutex::default(), tally: Tally::default() };
         let records = event.payload.records.iter().map(|record| app.record(record, &batch));
         let undone = all(records).await;
         batch.tally.emit();
@@ -155,25 +136,23 @@ impl Deliver {
 }
 
 /// What the records of a batch share.
-struct Batch {
-    /// No attempt is started later.
-    last_start: Instant,
-    /// The active endpoints of the tenants in it: events that come together need them from one moment, once.
-    /// `None` is a read that failed: it is not tried again for each record, or the invocation would run out of time.
+struct Batch<'a> {
+    admission: Admission<'a>,
+    /// The active endpoints of the tenants in it, read once for all of a tenant's events. `None` is a failed read: if
+    /// each record tried again, the invocation would run out of time.
     receivers: Mutex<HashMap<TenantId, ReadOnce>>,
-    /// What its attempts came to.
     tally: Tally,
 }
 
 type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
 
-impl Batch {
+impl Batch<'_> {
     async fn receivers(&self, tenant: &TenantId, store: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
         let cell = Arc::clone(
             self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
         );
         let read = async || {
-            // Boxed: the SDK's futures have thousands of bytes, and each record of a batch has room for its own.
+            // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
             let read = Box::pin(store.active(tenant)).await.inspect_err(|error| observe::unread(tenant, error));
             read.ok().map(Arc::from)
         };
@@ -181,14 +160,14 @@ impl Batch {
     }
 }
 
-/// What all of them come to, in any order. Each is polled only when there is something for it to do.
+/// Runs all futures to completion and returns their outputs, in any order. Each is polled only when it is woken.
 async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     futures.collect::<FuturesUnordered<_>>().collect().await
 }
 
 impl App {
-    /// Handles a record; answers its id if it is to stay in its queue.
-    async fn record(&self, record: &SqsMessage, batch: &Batch) -> Option<String> {
+    /// Handles a record. Returns its id if it stays in its queue.
+    async fn record(&self, record: &SqsMessage, batch: &Batch<'_>) -> Option<String> {
         let handled = AssertUnwindSafe(self.handle(record, batch)).catch_unwind().await;
         let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
         let message_id = record.message_id.clone().unwrap_or_default();
@@ -196,10 +175,10 @@ impl App {
         Some(message_id)
     }
 
-    async fn handle(&self, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
+    async fn handle(&self, record: &SqsMessage, batch: &Batch<'_>) -> Result<(), Undone> {
         let body = record.body.as_deref().unwrap_or_default();
         if self.queues.is_deliveries(record.event_source_arn.as_deref().unwrap_or_default()) {
-            // Boxed, as the rarer kinds are: each record is moved with room for all of them.
+            // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
             return Box::pin(self.retry(body, batch)).await;
         }
         let sent_at = record.attributes.get("SentTimestamp").and_then(|time| time.parse().ok());
@@ -207,7 +186,7 @@ impl App {
     }
 
     /// Makes the first attempts of a job event, all at once.
-    async fn event(&self, body: &str, sent_at: Option<i64>, batch: &Batch) -> Result<(), Undone> {
+    async fn event(&self, body: &str, sent_at: Option<i64>, batch: &Batch<'_>) -> Result<(), Undone> {
         let event = JobEvent::parse(body)?;
         let first = |destination, target| {
             let delivery = Delivery::first(&event, destination, sent_at, Timestamp::now());
@@ -223,15 +202,15 @@ impl App {
                 let receivers = batch.receivers(&event.tenant, &self.endpoints).await?;
                 let attempts =
                     receivers.iter().map(|receiver| first(Destination::Endpoint(receiver.id), Target::of(receiver)));
-                // Every attempt runs to its end, even where the bookkeeping of another fails.
+                // All attempts run to completion, even if the follow-up of one cannot be stored.
                 all(attempts).await.into_iter().collect::<Result<(), _>>()?;
             }
         }
         Ok(())
     }
 
-    /// Makes another attempt of a delivery, or sends it on if it is not due.
-    async fn retry(&self, body: &str, batch: &Batch) -> Result<(), Undone> {
+    /// Makes the next attempt of a delivery, or sends it again if it is not due.
+    async fn retry(&self, body: &str, batch: &Batch<'_>) -> Result<(), Undone> {
         let now = Timestamp::now();
         let delivery = Delivery::parse(body, now)?;
         if delivery.not_before.is_some_and(|time| time > now.as_millisecond() + EARLY) {
@@ -249,44 +228,54 @@ impl App {
         Ok(())
     }
 
-    /// Makes an attempt and does what follows from it. An attempt that cannot be started in time goes back to the
-    /// queue as it is: it is never cut off.
-    async fn attempt(&self, mut delivery: Delivery, target: Target<'_>, batch: &Batch) -> Result<(), Error> {
-        let slot = match timeout_at(batch.last_start, self.slots.acquire()).await {
-            // A free slot is given even where the time is over.
-            Ok(Ok(slot)) if Instant::now() < batch.last_start => slot,
-            _ => return self.queues.wait(&delivery, Timestamp::now()).await,
+    /// Makes an attempt, and stores what follows from it. If the attempt cannot start in time, the delivery goes back
+    /// to the queue unchanged: an attempt is never cut off.
+    async fn attempt(&self, mut delivery: Delivery, target: Target<'_>, batch: &Batch<'_>) -> Result<(), Error> {
+        let Some(slot) = batch.admission.slot().await else {
+            return self.queues.wait(&delivery, Timestamp::now()).await;
         };
-        let (started, outcome) = loop {
-            let started = Instant::now();
-            match self.client.post(&delivery, target, Timestamp::now()).await {
-                Ok(outcome) => break (started, outcome),
-                Err(NoDescriptor) => observe::no_descriptor(&delivery),
-            }
-            if started + BREATHER >= batch.last_start {
-                return self.wait(delivery, BREATHER, Timestamp::now()).await;
-            }
-            sleep(BREATHER).await;
+        let Ok((outcome, duration)) = self.post(&delivery, target, &batch.admission).await else {
+            return self.wait(delivery, PAUSE, Timestamp::now()).await;
         };
         drop(slot);
         delivery.attempts = delivery.attempts.saturating_add(1);
         let now = Timestamp::now();
-        batch.tally.attempt(&delivery, outcome, started.elapsed(), now);
-        let left = delivery.time_left(now);
-        match next_step(outcome, delivery.attempts, &self.schedule, left, random::fraction) {
+        batch.tally.attempt(&delivery, outcome, duration, now);
+        match next_step(outcome, delivery.attempts, &self.schedule, delivery.time_left(now), random::fraction) {
             Step::Done => Ok(()),
             Step::RetryAfter(delay) => self.wait(delivery, delay, now).await,
             Step::Dead(failure) => self.bury(&delivery, failure).await,
         }
     }
 
-    /// Lets a delivery wait for its next attempt.
+    /// Posts a delivery, and measures how long that takes. If there is no file descriptor, it tries again while there
+    /// is time.
+    async fn post(
+        &self,
+        delivery: &Delivery,
+        target: Target<'_>,
+        admission: &Admission<'_>,
+    ) -> Result<(Outcome, Duration), NoDescriptor> {
+        loop {
+            let started = Instant::now();
+            match self.client.post(delivery, target, Timestamp::now()).await {
+                Ok(outcome) => return Ok((outcome, started.elapsed())),
+                Err(NoDescriptor) => observe::no_descriptor(delivery),
+            }
+            if !admission.pause().await {
+                return Err(NoDescriptor);
+            }
+        }
+    }
+
+    /// Queues a delivery for its next attempt, after `delay`.
     async fn wait(&self, mut delivery: Delivery, delay: Duration, now: Timestamp) -> Result<(), Error> {
         let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
         delivery.not_before = Some(now.as_millisecond().saturating_add(delay));
         self.queues.wait(&delivery, now).await
     }
 
+    /// Gives up a delivery.
     async fn bury(&self, delivery: &Delivery, failure: Failure) -> Result<(), Error> {
         let at = Timestamp::now().to_string();
         let death = Death { reason: failure.reason(), attempts: delivery.attempts, at };
@@ -310,13 +299,13 @@ mod tests {
 
     use super::*;
 
-    /// A function with one slot for attempts, that panics when it looks up a name. Its queues and tables are nowhere.
+    /// A function with a single slot, which panics when it looks up a name. Its queues and tables do not exist.
     fn panicking() -> Deliver {
         let env = Env::new(|_| Some("http://127.0.0.1:9/nowhere".to_owned()));
         let aws = Aws::new(&env).expect("settings");
         let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
         let policy = DestinationPolicy::new(true, vec!["127.0.0.0/8".parse().expect("a range")]);
-        let tls = tls().expect("the machine trusts somebody");
+        let tls = tls().expect("the machine trusts a certificate authority");
         let app = App {
             endpoints: Endpoints::from_env(&env, &aws).expect("settings"),
             queues: Queues::from_env(&env, &aws).expect("settings"),
@@ -327,7 +316,7 @@ mod tests {
         Deliver { app: Arc::new(app) }
     }
 
-    /// A record with an event that goes to `url`.
+    /// A record with an event for the callback `url`.
     fn record(id: &str, url: &str) -> SqsMessage {
         let event = json!({
             "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": url, "callback_secret": "s",

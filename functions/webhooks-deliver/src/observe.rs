@@ -1,5 +1,5 @@
-//! What is seen from outside: one log line for each attempt and for whatever ends a delivery, and metrics.
-//! Never a URL, which may hold a credential, a body or a secret.
+//! Logs and metrics: a log line for each attempt and for each delivery that ends without success. Never a body, a
+//! secret, or a URL, which may contain a credential.
 
 use std::{
     any::Any,
@@ -19,10 +19,10 @@ use common::{
     },
 };
 
-use crate::Undone;
+use crate::undone::Undone;
 
-/// What the attempts of a batch came to. Each has its log line at once; the metrics of all are emitted together,
-/// since a document for each costs more than the attempt's signatures. A process that dies loses those of its batch.
+/// The results of a batch's attempts. Each attempt is logged at once, but the metrics are emitted together, since a
+/// document per attempt costs more than its signatures do. A process that dies loses the metrics of its batch.
 #[derive(Default)]
 pub(crate) struct Tally(Mutex<Counts>);
 
@@ -35,7 +35,7 @@ struct Counts {
 }
 
 impl Tally {
-    /// An attempt that took `duration` and ended `now`.
+    /// Logs and counts an attempt that took `duration` and ended `now`.
     pub(crate) fn attempt(&self, delivery: &Delivery, outcome: Outcome, duration: Duration, now: Timestamp) {
         let (result, status) = match outcome {
             Outcome::Delivered(status) => ("delivered", status),
@@ -94,7 +94,7 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// A delivery that went to the dead-letter queue.
+/// Logs and counts a delivery that went to the dead-letter queue.
 pub(crate) fn dead(delivery: &Delivery, failure: Failure) {
     tracing::warn!(
         tenant = %delivery.tenant,
@@ -107,7 +107,7 @@ pub(crate) fn dead(delivery: &Delivery, failure: Failure) {
     metrics::emit(&[counted("Dead", 1.0)], &[("Reason", failure.reason())]);
 }
 
-/// A delivery whose endpoint was deleted or made inactive meanwhile.
+/// Logs a delivery that ends because its endpoint has been deleted or deactivated.
 pub(crate) fn ended(delivery: &Delivery) {
     tracing::info!(
         tenant = %delivery.tenant,
@@ -118,7 +118,7 @@ pub(crate) fn ended(delivery: &Delivery) {
     );
 }
 
-/// An attempt that was not made, because this process had no file descriptor left.
+/// Logs an attempt that could not be made because this process had no file descriptor left.
 pub(crate) fn no_descriptor(delivery: &Delivery) {
     tracing::error!(
         tenant = %delivery.tenant,
@@ -128,12 +128,12 @@ pub(crate) fn no_descriptor(delivery: &Delivery) {
     );
 }
 
-/// A tenant whose endpoints could not be read.
+/// Logs that a tenant's endpoints could not be read.
 pub(crate) fn unread(tenant: &TenantId, error: &Error) {
     tracing::error!(%tenant, ?error, "the endpoints could not be read");
 }
 
-/// A record that stays in its queue.
+/// Logs a record that stays in its queue, and counts it if it is malformed.
 pub(crate) fn undone(message_id: &str, undone: &Undone) {
     match undone {
         Undone::Malformed(malformed) => {
@@ -148,7 +148,7 @@ pub(crate) fn undone(message_id: &str, undone: &Undone) {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("no text")
