@@ -114,9 +114,8 @@ impl Function {
             Ok(request) => request,
             Err(failure) => return (None, failure.into()),
         };
-        let route = match self.find(&request) {
-            Ok(route) => route,
-            Err(reply) => return (None, Outcome { reply, tenant: None }),
+        let Some(route) = self.find(&request) else {
+            return (None, Outcome { reply: self.unrouted(&request), tenant: None });
         };
         let call = Call::new(request, Arc::clone(&self.origins));
         // A panic fails one request, not the process and the requests waiting for it.
@@ -125,17 +124,27 @@ impl Function {
         (Some(&route.info), outcome.unwrap_or_else(panicked))
     }
 
-    /// The route of a request, or the response if there is none.
-    fn find(&self, request: &Request) -> Result<&BoundRoute, Result<Reply, Failure>> {
-        // API Gateway calls a function with one route for that route only, whatever path prefix the stage adds.
-        let only = self.routes.len() == 1;
-        let here = || self.routes.iter().filter(|route| only || route.info.path == request.path);
-        match here().find(|route| route.info.method == request.method) {
-            Some(route) => Ok(route),
-            None if request.method == Method::OPTIONS && self.wire == Wire::Plain => Err(Ok(Reply::Preflight)),
-            None if here().next().is_some() => Err(Err(Failure::Method)),
-            None => Err(Err(Error::NotFound("Not found").into())),
+    /// The route of a request.
+    fn find(&self, request: &Request) -> Option<&BoundRoute> {
+        self.at_path(request).find(|route| route.info.method == request.method)
+    }
+
+    /// The response to a request that no route takes.
+    fn unrouted(&self, request: &Request) -> Result<Reply, Failure> {
+        if request.method == Method::OPTIONS && self.wire == Wire::Plain {
+            Ok(Reply::Preflight)
+        } else if self.at_path(request).next().is_some() {
+            Err(Failure::Method)
+        } else {
+            Err(Error::NotFound("Not found").into())
         }
+    }
+
+    /// The routes at a request's path. API Gateway calls a function with a single route for that route only, whatever the
+    /// stage puts in front of its path.
+    fn at_path(&self, request: &Request) -> impl Iterator<Item = &BoundRoute> {
+        let single = self.routes.len() == 1;
+        self.routes.iter().filter(move |route| single || route.info.path == request.path)
     }
 
     /// Serves requests from Lambda until the environment shuts down.
