@@ -13,7 +13,7 @@ static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 pub fn collect() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
-        common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::TRACE, Collector).init()
+        common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::TRACE, Collector).init();
     });
 }
 

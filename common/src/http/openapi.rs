@@ -300,7 +300,7 @@ fn error_schema(wire: Wire, status: u16, codes: &[&str], reasons: &[&str]) -> Va
 
 /// Adds an example to every JSON body, composed of the examples of its parts.
 fn add_examples(document: &mut Value) {
-    let schemas = document["components"]["schemas"].clone();
+    let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let Some(paths) = document["paths"].as_object_mut() else { return };
     for operation in paths.values_mut().filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
         if let Some(content) = operation.pointer_mut("/requestBody/content") {
@@ -326,10 +326,10 @@ fn example(schema: &Value, schemas: &Value) -> Value {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return example(&schemas[name], schemas);
     }
-    for given in [schema.get("const"), schema.pointer("/examples/0"), schema.pointer("/enum/0")] {
-        if let Some(given) = given {
-            return given.clone();
-        }
+    let mut given =
+        [schema.get("const"), schema.pointer("/examples/0"), schema.pointer("/enum/0")].into_iter().flatten();
+    if let Some(given) = given.next() {
+        return given.clone();
     }
     if let Some(either) = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
         return either.first().map(|first| example(first, schemas)).unwrap_or_default();

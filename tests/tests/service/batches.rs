@@ -5,8 +5,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tests::{Manner, Receiver, Rough, World};
 
-use crate::delivery::event;
-
 /// What Lambda hands over for these messages of the job-events queue.
 pub(crate) fn records(bodies: &[String]) -> Value {
     let records: Vec<_> = bodies
