@@ -14,6 +14,7 @@ mod batches;
 mod binaries;
 mod cors;
 mod delivery;
+mod docs;
 mod envelope;
 mod events;
 mod faults;

@@ -7,8 +7,10 @@ mod watching;
 
 use serde_json::{Map, Value};
 
+pub(crate) use watching::METRICS;
+
 /// The required parameters.
-const LEAST: [(&str, &str); 2] = [("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")];
+pub(crate) const LEAST: [(&str, &str); 2] = [("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")];
 /// The optional parameters that make every condition of the template true.
 const ALL: [(&str, &str); 9] = [
     ("MailFrom", "mail@example.com"),
@@ -24,23 +26,23 @@ const ALL: [(&str, &str); 9] = [
 const KEY: &str = "arn:aws:kms:eu-central-1:123456789012:key/1";
 
 /// The template as deployed with `parameters`, with all references resolved.
-fn template(parameters: &[(&str, &str)]) -> Value {
+pub(crate) fn template(parameters: &[(&str, &str)]) -> Value {
     local::template(parameters).expect("every reference resolves")
 }
 
 /// The resources of a type, with their logical ids.
-fn resources<'a>(template: &'a Value, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+pub(crate) fn resources<'a>(template: &'a Value, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let resources = template["Resources"].as_object().expect("resources").iter();
     resources.filter(move |(_, resource)| resource["Type"] == kind).map(|(name, resource)| (name.as_str(), resource))
 }
 
 /// The functions, by the name of their crate.
-fn functions(template: &Value) -> impl Iterator<Item = (&str, &Value)> {
+pub(crate) fn functions(template: &Value) -> impl Iterator<Item = (&str, &Value)> {
     resources(template, "AWS::Serverless::Function")
         .map(|(_, function)| (text(&function["Metadata"]["BuildProperties"]["Binary"]), &function["Properties"]))
 }
 
-fn variables(function: &Value) -> &Map<String, Value> {
+pub(crate) fn variables(function: &Value) -> &Map<String, Value> {
     function["Environment"]["Variables"].as_object().expect("variables")
 }
 
@@ -55,11 +57,11 @@ fn texts(value: &Value) -> Vec<&str> {
     value.as_array().map_or_else(|| vec![text(value)], |list| list.iter().map(text).collect())
 }
 
-fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| unreachable!("{value} is not a text"))
 }
 
 /// What follows the last `separator`.
-fn last(text: &str, separator: char) -> &str {
+pub(crate) fn last(text: &str, separator: char) -> &str {
     text.rsplit(separator).next().unwrap_or_default()
 }

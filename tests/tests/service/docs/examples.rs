@@ -1,0 +1,156 @@
+//! The examples of the pages run as they stand there, and answer what the pages say.
+//!
+//! Every block that is marked `bash` is one; those of a page run in one shell, top to bottom, against a `cargo local`.
+
+use std::{net::TcpListener, process::Stdio, time::Duration};
+
+use local::{Options, Stack};
+use pulldown_cmark::{CodeBlockKind, Event, Tag};
+use serde_json::{Map, Value, json};
+use tokio::{process::Command, time::timeout};
+
+use super::{page, parser};
+
+/// More than a page takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readme() {
+    run("README.md").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api() {
+    run("docs/api.md").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receiving() {
+    run("docs/receiving.md").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_events() {
+    run("docs/job-events.md").await;
+}
+
+async fn run(path: &str) {
+    for tool in ["bash", "curl", "python3"] {
+        let found = Command::new(tool).arg("--version").stdout(Stdio::null()).status().await;
+        assert!(found.is_ok_and(|status| status.success()), "the examples of the pages need {tool}: install it");
+    }
+    let (script, answers) = examples(&page(path));
+    let stack = Stack::start(Options::default()).await.expect("the service starts");
+    let script = elsewhere(script, &stack);
+    let folder = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
+    std::fs::create_dir(&folder).expect("a folder");
+    let shell = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &script])
+        // For `mktemp`.
+        .env("TMPDIR", &folder)
+        .env("no_proxy", "*")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // So that the receivers of a page end with it, also where it fails.
+        .process_group(0)
+        .spawn()
+        .expect("a shell");
+    let end = format!("kill -- -{} 2> /dev/null", shell.id().expect("it runs"));
+    let ended = timeout(PATIENCE, shell.wait_with_output()).await;
+    Command::new("bash").args(["-c", &end]).status().await.expect("a shell");
+    std::fs::remove_dir_all(&folder).expect("it is removed");
+    let output = ended.unwrap_or_else(|_| unreachable!("{path} did not end in {PATIENCE:?}")).expect("it ends");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{path} failed with {}:\n{said}\n{errors}", output.status);
+    for answer in answers {
+        answer
+            .is_in(&said)
+            .unwrap_or_else(|missing| unreachable!("{path} says that this comes: {missing}\nThis came:\n{said}"));
+    }
+    stack.stop().await;
+}
+
+/// What a page says that its examples print.
+enum Answer {
+    Json(Value),
+    /// A request, with its headers and its body.
+    Request(String),
+}
+
+/// The blocks of a page that run, as one script, and what the page says that they print.
+fn examples(page: &str) -> (String, Vec<Answer>) {
+    let (mut script, mut answers, mut block) = (String::new(), Vec::new(), None);
+    for event in parser(page) {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => block = Some(language),
+            Event::Text(text) => match block.take().as_deref() {
+                Some("bash") => script.push_str(&text),
+                Some("json") if !script.is_empty() => {
+                    let values = serde_json::Deserializer::from_str(&text).into_iter();
+                    answers.extend(values.map(|value| Answer::Json(value.expect("JSON"))));
+                }
+                Some("text") if !script.is_empty() => answers.push(Answer::Request(text.into_string())),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    assert!(!script.is_empty(), "the page has no examples");
+    (script, answers)
+}
+
+/// The script with the addresses of this stack, and free ports for its receivers, instead of the usual ones.
+fn elsewhere(mut script: String, stack: &Stack) -> String {
+    for (usual, here) in [("9000", stack.api()), ("8025", stack.mail()), ("9324", stack.sqs())] {
+        script = script.replace(&format!("http://127.0.0.1:{usual}"), here);
+    }
+    for usual in ["9100", "9101", "9102"] {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port();
+        script = script.replace(usual, &free.to_string());
+    }
+    script
+}
+
+impl Answer {
+    /// Whether the examples printed something like this; if not, what is missing.
+    fn is_in(&self, printed: &str) -> Result<(), String> {
+        let found = match self {
+            Self::Json(answer) => printed.lines().any(|line| is_like(line, answer)),
+            Self::Request(request) => {
+                let head = head(request);
+                let body = request.split_once("\n\n").map_or("", |(_, body)| body).replace('\n', "");
+                let body = serde_json::from_str(&body).expect("JSON");
+                let lines: Vec<_> = printed.lines().collect();
+                let same = |(start, _): (usize, _)| self::head(&lines[start..].join("\n")) == head;
+                lines.iter().enumerate().any(same) && lines.iter().any(|line| is_like(line, &body))
+            }
+        };
+        let missing = match self {
+            Self::Json(answer) => answer.to_string(),
+            Self::Request(request) => request.clone(),
+        };
+        if found { Ok(()) } else { Err(missing) }
+    }
+}
+
+fn is_like(line: &str, answer: &Value) -> bool {
+    serde_json::from_str::<Value>(line).is_ok_and(|printed| shape(&printed) == shape(answer))
+}
+
+/// The value without its texts, most of which are others every time.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::String(_) => json!("text"),
+        Value::Array(items) => items.iter().map(shape).collect(),
+        Value::Object(members) => {
+            Value::Object(members.iter().map(|(name, value)| (name.clone(), shape(value))).collect::<Map<_, _>>())
+        }
+        other => other.clone(),
+    }
+}
+
+/// The names of the headers of a request, up to the blank line.
+fn head(request: &str) -> Vec<&str> {
+    request.lines().take_while(|line| !line.is_empty()).map(|line| line.split(':').next().unwrap_or_default()).collect()
+}

@@ -1,0 +1,161 @@
+//! docs/settings.md has every variable and every parameter, with the default and the range that the template and the
+//! functions have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::config::Env;
+use local::Handler;
+use serde_json::Value;
+
+use super::{code, codes, page, rows};
+use crate::template::{LEAST, functions, last, resources, template, text, variables};
+
+const PAGE: &str = "docs/settings.md";
+const VARIABLES: [&str; 5] = ["variable", "template parameter", "default", "range", "meaning"];
+const PARAMETERS: [&str; 4] = ["parameter", "default", "range", "meaning"];
+
+#[test]
+fn every_variable_is_listed_with_the_parameter_or_resource_that_sets_it() {
+    let source = page(PAGE);
+    let mut listed = BTreeMap::new();
+    for row in [rows(&source, &VARIABLES), rows(&source, &["variable", "resource"])].concat() {
+        assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
+    }
+    // Where every parameter is its own name, a variable shows which one it refers to.
+    let template = template(&LEAST);
+    let names: Vec<_> = template["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
+    let template = super::super::template::template(&names.iter().map(|name| (*name, *name)).collect::<Vec<_>>());
+    let mut given = BTreeMap::new();
+    for (name, value) in functions(&template).flat_map(|(_, function)| variables(function)) {
+        let value = text(value);
+        let setter = if names.contains(&value) { value.to_owned() } else { resource(&template, value) };
+        assert_eq!(given.insert(name.as_str(), setter.clone()).unwrap_or_else(|| setter.clone()), setter, "{name}");
+    }
+    assert_eq!(listed, given);
+}
+
+/// The table or queue of this local name or URL: `api-keys` is `ApiKeysTable`.
+fn resource(template: &Value, value: &str) -> String {
+    let stem = last(value, '/').replace('-', "");
+    let mut all = resources(template, "AWS::DynamoDB::Table").chain(resources(template, "AWS::SQS::Queue"));
+    let named = |name: &str| [format!("{stem}table"), format!("{stem}queue")].contains(&name.to_lowercase());
+    all.find(|(name, _)| named(name)).unwrap_or_else(|| unreachable!("no resource is called {value}")).0.to_owned()
+}
+
+#[test]
+fn every_parameter_is_listed_with_the_default_and_the_range_of_the_template() {
+    let source = page(PAGE);
+    // Parameter, default and range.
+    let of_variables = rows(&source, &VARIABLES).into_iter().map(|row| [row[1], row[2], row[3]]);
+    let others = rows(&source, &PARAMETERS).into_iter().map(|row| [row[0], row[1], row[2]]);
+    let template = template(&LEAST);
+    let parameters = template["Parameters"].as_object().expect("parameters");
+    let mut listed = BTreeSet::new();
+    for [name, default, range] in of_variables.chain(others) {
+        let name = code(name);
+        assert!(listed.insert(name), "{name} is there twice");
+        let parameter = parameters.get(name).unwrap_or_else(|| unreachable!("the template has no {name}"));
+        assert_eq!(parameter.get("Default").map(self::text_of), self::default(default), "default of {name}");
+        if let Some(allowed) = parameter.get("AllowedValues") {
+            let allowed: Vec<_> = allowed.as_array().expect("a list").iter().map(self::text_of).collect();
+            let named: Vec<_> = codes(range).into_iter().map(|(value, _)| value.to_owned()).collect();
+            let ends = || numbers(range).iter().map(u64::to_string).collect::<Vec<_>>();
+            let fits = if named.is_empty() {
+                ends() == [allowed[0].clone(), allowed[allowed.len() - 1].clone()]
+            } else {
+                named == allowed
+            };
+            assert!(fits, "{name} is one of {allowed:?}, not {range}");
+        } else if parameter["Type"] == "Number" {
+            // The template can ask for more than the function does, which is then said: `A to B; ... C at least`.
+            let numbers = numbers(range);
+            let least = numbers.get(2).unwrap_or(&numbers[0]);
+            assert_eq!(
+                (&parameter["MinValue"], &parameter["MaxValue"]),
+                (&Value::from(*least), &Value::from(numbers[1])),
+                "range of {name}"
+            );
+        }
+    }
+    assert_eq!(listed, parameters.keys().map(String::as_str).collect());
+}
+
+/// A default as the page words it: None where there is none, empty where the words say what that means.
+fn default(cell: &str) -> Option<String> {
+    match codes(cell)[..] {
+        [(value, "")] => Some(value.to_owned()),
+        _ if cell == "must be given" => None,
+        _ if cell.parse::<u64>().is_ok() => Some(cell.to_owned()),
+        _ => Some(String::new()),
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The numbers in a text.
+fn numbers(text: &str) -> Vec<u64> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
+#[test]
+fn a_function_starts_at_both_ends_of_a_range_and_refuses_what_is_outside() {
+    let source = page(PAGE);
+    for row in rows(&source, &VARIABLES) {
+        let (name, range) = (code(row[0]), row[3]);
+        match numbers(range)[..] {
+            [most, low, high] if range.starts_with("up to") => {
+                let list = |value: u64, count: u64| {
+                    vec![value.to_string(); usize::try_from(count).expect("it fits")].join(",")
+                };
+                starts(name, "");
+                starts(name, &list(low, most));
+                starts(name, &list(high, most));
+                refused(name, &list(low, most + 1), "");
+                refused(name, &list(high + 1, 1), &format!("from {low} to {high}"));
+            }
+            [low, high, ..] => {
+                starts(name, &low.to_string());
+                starts(name, &high.to_string());
+                refused(name, &(low - 1).to_string(), &format!("from {low} to {high}"));
+                refused(name, &(high + 1).to_string(), &format!("from {low} to {high}"));
+            }
+            _ => {}
+        }
+        // Which senders there are, only SES knows.
+        if name != "MAIL_FROM" {
+            refused(name, "?", "");
+        }
+    }
+}
+
+fn starts(variable: &str, value: &str) {
+    for (function, started) in start(variable, value) {
+        started.unwrap_or_else(|error| unreachable!("{function} does not start with {variable}={value}: {error:#}"));
+    }
+}
+
+fn refused(variable: &str, value: &str, problem: &str) {
+    for (function, started) in start(variable, value) {
+        let error = started.err().unwrap_or_else(|| unreachable!("{function} starts with {variable}={value}"));
+        let error = format!("{error:#}");
+        assert!(error.contains(variable) && error.contains(problem), "{function}, {variable}={value}: {error}");
+    }
+}
+
+/// Starts every function that has this variable with this value, and otherwise with what the template gives it.
+fn start(variable: &str, value: &str) -> Vec<(String, anyhow::Result<Handler>)> {
+    let template = template(&LEAST);
+    let users = functions(&template).filter(|(_, function)| variables(function).contains_key(variable));
+    let started = users.map(|(name, function)| {
+        let mut variables = variables(function).clone();
+        variables.insert(variable.to_owned(), value.into());
+        let env = Env::new(move |name| match name {
+            "AWS_REGION" | "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("x".to_owned()),
+            name => Some(text(variables.get(name)?).to_owned()),
+        });
+        (name.to_owned(), Handler::start(name, &env))
+    });
+    started.collect()
+}
