@@ -4,7 +4,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use tests::{Lambda, Receiver, World};
 
-use super::{log_file, read, run, seeds, spoil, text};
+use super::{log_file, read, run, spoil, text};
 use crate::binaries::build;
 
 const NAME: &str = "webhooks-deliver";
@@ -70,9 +70,9 @@ fn check(seed: u64, event: &Value, answer: &str) {
 
 #[test]
 fn every_batch_gets_an_answer_from_the_local_runner() {
-    run(async {
+    run(async |seeds| {
         let (world, receiver) = (World::start().await, Receiver::start().await);
-        for seed in seeds() {
+        for seed in seeds {
             let event = event(&mut Rng::with_seed(seed), &receiver);
             let answer = world.stack.invoke(NAME, event.clone()).await;
             check(seed, &event, &answer.map_or_else(|error| format!("{error:#}"), |answer| answer.to_string()));
@@ -84,12 +84,12 @@ fn every_batch_gets_an_answer_from_the_local_runner() {
 
 #[test]
 fn every_batch_gets_an_answer_from_the_binary() {
-    run(async {
+    run(async |seeds| {
         let (directory, log) = (build().await, log_file());
         let (world, receiver) = (World::start().await, Receiver::start().await);
         let environment = world.stack.environment(NAME).expect("a function");
         let mut lambda = Lambda::start_logged(&directory.join(NAME), environment, &log).await;
-        for seed in seeds() {
+        for seed in seeds {
             let event = event(&mut Rng::with_seed(seed), &receiver);
             check(seed, &event, &lambda.invoke(event.to_string()).await);
         }

@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{query, route, run, seeds, spoil, text};
+use super::{query, route, run, spoil, text};
 
 /// What waits longer is taken for incomplete.
 const QUIET: Duration = Duration::from_secs(1);
@@ -123,11 +123,11 @@ async fn exchange(address: &str, request: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn every_request_gets_an_answer_from_the_local_api() {
-    run(async {
+    run(async |seeds| {
         let world = World::start().await;
         let tenant = world.tenant("acme").await;
         let address = world.stack.api().trim_start_matches("http://");
-        let cases = seeds().map(async |seed| {
+        let cases = seeds.map(async |seed| {
             let request = request(&mut Rng::with_seed(seed), &tenant, world.stack.api());
             let Some(answer) = exchange(address, &request).await else { return };
             let (answer, request) = (String::from_utf8_lossy(&answer), String::from_utf8_lossy(&request));
