@@ -67,12 +67,16 @@ fn every_parameter_is_listed_with_the_default_and_the_range_of_the_template() {
             };
             assert!(fits, "{name} is one of {allowed:?}, not {range}");
         } else if parameter["Type"] == "Number" {
-            // The template can ask for more than the function does, which is then said: `A to B; ... C at least`.
-            let numbers = numbers(range);
-            let least = numbers.get(2).unwrap_or(&numbers[0]);
+            // The template can be stricter than the function, which is then said: `A to B; in the template C at least`.
+            let (least, most) = match numbers(range)[..] {
+                [_, high, least] if range.ends_with("at least") => (least, high),
+                [low, _, most] if range.ends_with("at most") => (low, most),
+                [low, high] => (low, high),
+                _ => unreachable!("{name} has the range {range}"),
+            };
             assert_eq!(
                 (&parameter["MinValue"], &parameter["MaxValue"]),
-                (&Value::from(*least), &Value::from(numbers[1])),
+                (&Value::from(least), &Value::from(most)),
                 "range of {name}"
             );
         }
