@@ -21,10 +21,10 @@ fn every_variable_is_listed_with_the_parameter_or_resource_that_sets_it() {
     for row in [rows(&source, &VARIABLES), rows(&source, &["variable", "resource"])].concat() {
         assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
     }
-    // Where every parameter is its own name, a variable shows which one it refers to.
-    let template = template(&LEAST);
-    let names: Vec<_> = template["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
-    let template = super::super::template::template(&names.iter().map(|name| (*name, *name)).collect::<Vec<_>>());
+    // Where the value of every parameter is its name, a variable shows which one it refers to.
+    let least = template(&LEAST);
+    let names: Vec<_> = least["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
+    let template = template(&names.iter().map(|name| (*name, *name)).collect::<Vec<_>>());
     let mut given = BTreeMap::new();
     for (name, value) in functions(&template).flat_map(|(_, function)| variables(function)) {
         let value = text(value);
@@ -55,9 +55,9 @@ fn every_parameter_is_listed_with_the_default_and_the_range_of_the_template() {
         let name = code(name);
         assert!(listed.insert(name), "{name} is there twice");
         let parameter = parameters.get(name).unwrap_or_else(|| unreachable!("the template has no {name}"));
-        assert_eq!(parameter.get("Default").map(self::text_of), self::default(default), "default of {name}");
+        assert_eq!(parameter.get("Default").map(text_of), self::default(default), "default of {name}");
         if let Some(allowed) = parameter.get("AllowedValues") {
-            let allowed: Vec<_> = allowed.as_array().expect("a list").iter().map(self::text_of).collect();
+            let allowed: Vec<_> = allowed.as_array().expect("a list").iter().map(text_of).collect();
             let named: Vec<_> = codes(range).into_iter().map(|(value, _)| value.to_owned()).collect();
             let ends = || numbers(range).iter().map(u64::to_string).collect::<Vec<_>>();
             let fits = if named.is_empty() {
