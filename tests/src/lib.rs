@@ -19,6 +19,19 @@ pub use receiver::{Received, Receiver};
 pub use rough::{Manner, Rough};
 pub use world::{Answer, Tenant, World};
 
+/// Cargo, as from a shell: without what the Cargo that runs this process says of the package it runs. `ring` is compiled
+/// again, with all that depends on it, whenever that differs from the time before.
+#[must_use]
+pub fn cargo() -> std::process::Command {
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
 /// The sample event of a function, from `events/`.
 #[must_use]
 pub fn sample_event(function: &str) -> serde_json::Value {

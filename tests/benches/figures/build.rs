@@ -1,6 +1,6 @@
 //! Builds the measured binaries the way they are deployed.
 
-use std::{collections::HashMap, io::Write, path::PathBuf, process::Command};
+use std::{collections::HashMap, io::Write, path::PathBuf};
 
 use flate2::{Compression, write::DeflateEncoder};
 
@@ -37,8 +37,7 @@ impl Binaries {
         let target = this.ancestors().nth(3).expect("a target folder").join("shipped");
         let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
         for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
-            let cargo = std::env::var_os("CARGO").expect("cargo runs the benchmark");
-            let mut build = Command::new(cargo);
+            let mut build = tests::cargo();
             build.args(["build", "--locked", "--release", "--quiet", "--target-dir"]).arg(&target);
             build.args(packages.iter().flat_map(|package| ["--package", package]));
             assert!(build.status().expect("cargo starts").success(), "{packages:?} are built");

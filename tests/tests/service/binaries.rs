@@ -81,7 +81,7 @@ pub(crate) async fn build() -> PathBuf {
     }
     let test = env::current_exe().expect("this test is a file");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = Command::from(tests::cargo());
     cargo.args(["build", "--quiet", "--locked", "--target-dir"]).arg(profile.parent().expect("target"));
     if profile.ends_with("release") {
         cargo.arg("--release");
