@@ -86,13 +86,6 @@ pub(crate) async fn build() -> PathBuf {
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
-    // What Cargo tells this test of its own package. A build script that looks at it would run again each time, here and
-    // in the build around this one, and all that depends on it would be built anew.
-    for (name, _) in env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
-            cargo.env_remove(name);
-        }
-    }
     for name in local::function_names() {
         cargo.args(["--package", name]);
     }
