@@ -1,7 +1,7 @@
 //! The OpenAPI 3.1 description of the API (<https://spec.openapis.org/oas/v3.1.1.html>), generated from the routes.
 //! Only the local runner and the tests build this module: no deployed function contains it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -140,12 +140,13 @@ fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) ->
 
 /// `webhooksCreate`, `getVerifyEmail`: the words of the path, with the method where paths alone are not unique.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
-    let words = info.path.split(['/', '-']).filter(|word| !matches!(*word, "" | "v1" | "api"));
+    let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");
+    let words = path.split(['/', '-']);
     let mut id = match wire {
         Wire::Envelope => String::new(),
         Wire::Plain => info.method.as_str().to_lowercase(),
     };
-    for word in words.skip(usize::from(wire == Wire::Plain)) {
+    for word in words {
         let mut letters = word.chars();
         let first = letters.next().map(|first| if id.is_empty() { first } else { first.to_ascii_uppercase() });
         id.extend(first.into_iter().chain(letters));
@@ -188,7 +189,8 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes) -> Value {
         }
     }
     for (status, errors) in errors(info, wire) {
-        let codes: Vec<&str> = errors.iter().map(|(code, _)| code.as_str()).collect();
+        let codes: BTreeSet<&str> = errors.iter().map(|(code, _)| code.as_str()).collect();
+        let codes = Vec::from_iter(codes);
         let reasons: Vec<&str> = errors.iter().filter_map(|(_, reason)| *reason).collect();
         let mut media = json!({ "application/json": { "schema": error_schema(wire, status, &codes, &reasons) } });
         if let (None, 400, Value::Object(media)) = (&shapes.output, status, &mut media) {
