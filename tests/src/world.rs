@@ -102,6 +102,12 @@ impl World {
         self.post(key, &format!("/v1/{route}"), json!({ "json": fields }).to_string().into_bytes()).await
     }
 
+    /// Calls `POST /v1/{route}` with these fields and this session, from a page of our own.
+    pub async fn rpc_by_session(&self, cookie: &str, route: &str, fields: Value) -> Answer {
+        let request = self.http.post(self.url(&format!("/v1/{route}"))).json(&json!({ "json": fields }));
+        self.send(request.header("cookie", cookie).header("origin", self.stack.api())).await
+    }
+
     /// Posts raw bytes.
     pub async fn post(&self, key: &str, path: &str, body: Vec<u8>) -> Answer {
         let request = self.http.post(self.url(path)).body(body);

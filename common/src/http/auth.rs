@@ -6,7 +6,9 @@ use crate::{
         sessions::{Session as Stored, Sessions},
         users::{User, Users},
     },
-    error::{Error, Result},
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Refusal, Result},
     http::Call,
     id::TenantId,
     timestamp::Timestamp,
@@ -38,6 +40,46 @@ pub enum Credential {
     None,
 }
 
+/// The stores that tell who calls. An app with routes that are not open to everybody holds them.
+pub struct Callers {
+    /// Whom a key belongs to.
+    pub keys: ApiKeys,
+    /// Who is signed in.
+    pub sessions: Sessions,
+    /// The users behind both.
+    pub users: Users,
+}
+
+impl Callers {
+    /// The stores over the tables that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            keys: ApiKeys::from_env(env, aws)?,
+            sessions: Sessions::from_env(env, aws)?,
+            users: Users::from_env(env, aws)?,
+        })
+    }
+
+    /// Who holds the key in a header, unless it is malformed, unknown or revoked.
+    async fn holder(&self, key: &str) -> Result<Option<KeyHolder>> {
+        match ApiKey::parse(key) {
+            Some(key) => self.keys.holder(&key).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The session in the cookie of a call, unless there is none or it has ended.
+    async fn session(&self, call: &Call<()>) -> Result<Option<Stored>> {
+        match call.session() {
+            Some(token) => self.sessions.find(&token, Timestamp::now()).await,
+            None => Ok(None),
+        }
+    }
+}
+
 /// Open to everybody.
 pub struct Public;
 
@@ -54,23 +96,26 @@ impl<A: Sync> Access<A> for Public {
     }
 }
 
-/// Holders of an API key. A missing, malformed, unknown or revoked key all give the same answer.
-pub struct Key;
+/// Whoever acts for a tenant: with one of its keys, or as a signed-in user of it whose email is verified. A missing,
+/// malformed, unknown or ended credential all give the same answer.
+pub struct Tenant;
 
-impl<A: AsRef<ApiKeys> + Sync> Access<A> for Key {
-    type Caller = KeyHolder;
-    const CREDENTIALS: &'static [Credential] = &[Credential::Key];
+impl<A: AsRef<Callers> + Sync> Access<A> for Tenant {
+    type Caller = TenantId;
+    const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
 
-    async fn identify(app: &A, call: &Call<()>) -> Result<KeyHolder> {
-        let holder = match call.header("x-api-key").and_then(ApiKey::parse) {
-            Some(key) => AsRef::<ApiKeys>::as_ref(app).holder(&key).await?,
-            None => None,
-        };
-        holder.ok_or(Error::Unauthorized)
+    async fn identify(app: &A, call: &Call<()>) -> Result<TenantId> {
+        // One read is enough: a key names its tenant, and was issued to a user whose email was verified.
+        if let Some(key) = call.header("x-api-key") {
+            let holder = app.as_ref().holder(key).await?;
+            return holder.map(|holder| holder.tenant).ok_or(Error::Unauthorized);
+        }
+        let user = Session::identify(app, call).await?;
+        if user.email_verified { Ok(user.organization) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
     }
 
-    fn tenant(holder: &KeyHolder) -> Option<&TenantId> {
-        Some(&holder.tenant)
+    fn tenant(tenant: &TenantId) -> Option<&TenantId> {
+        Some(tenant)
     }
 }
 
@@ -93,28 +138,23 @@ pub enum By {
 /// A user with a key or a session, or an anonymous caller.
 pub struct AnyCaller;
 
-impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for AnyCaller {
+impl<A: AsRef<Callers> + Sync> Access<A> for AnyCaller {
     type Caller = Option<Caller>;
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session, Credential::None];
 
     async fn identify(app: &A, call: &Call<()>) -> Result<Option<Caller>> {
         // A key takes precedence over a cookie: browsers add cookies by themselves, but a key is sent on purpose.
+        let callers = app.as_ref();
         let by = match call.header("x-api-key") {
-            Some(key) => match ApiKey::parse(key) {
-                Some(key) => AsRef::<ApiKeys>::as_ref(app).holder(&key).await?.map(By::Key),
-                None => None,
-            },
-            None => match call.session() {
-                Some(token) => AsRef::<Sessions>::as_ref(app).find(&token, Timestamp::now()).await?.map(By::Session),
-                None => None,
-            },
+            Some(key) => callers.holder(key).await?.map(By::Key),
+            None => callers.session(call).await?.map(By::Session),
         };
         let Some(by) = by else { return Ok(None) };
         let id = match &by {
             By::Session(session) => session.user,
             By::Key(holder) => holder.user,
         };
-        let user = AsRef::<Users>::as_ref(app).find(id).await?;
+        let user = callers.users.find(id).await?;
         Ok(user.map(|user| Caller { user, by }))
     }
 
@@ -126,7 +166,7 @@ impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for An
 /// A user with a key or a session.
 pub struct KeyOrSession;
 
-impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for KeyOrSession {
+impl<A: AsRef<Callers> + Sync> Access<A> for KeyOrSession {
     type Caller = Caller;
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
 
@@ -142,7 +182,7 @@ impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for Ke
 /// A signed-in user. Keys are not accepted: a leaked key must not be able to issue others that outlive it.
 pub struct Session;
 
-impl<A: AsRef<ApiKeys> + AsRef<Sessions> + AsRef<Users> + Sync> Access<A> for Session {
+impl<A: AsRef<Callers> + Sync> Access<A> for Session {
     type Caller = User;
     const CREDENTIALS: &'static [Credential] = &[Credential::Session];
 

@@ -14,12 +14,6 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Trusts only the domain that a request came to: for routes that need no settings.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { base: None, trusted: Vec::new() }
-    }
-
     /// Trusts the origins in `BASE_URL` and `TRUSTED_ORIGINS`.
     ///
     /// # Errors

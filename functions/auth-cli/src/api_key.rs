@@ -87,7 +87,7 @@ async fn issue(app: Arc<App>, call: Call<User>, input: New) -> Result<Issued> {
     if !user.email_verified {
         return Err(Error::Forbidden(Refusal::EmailNotVerified));
     }
-    let IssuedKey { id, key, created_at } = app.keys.issue(&user, &input.name, Timestamp::now()).await?;
+    let IssuedKey { id, key, created_at } = app.callers.keys.issue(&user, &input.name, Timestamp::now()).await?;
     Ok(Issued {
         id,
         name: input.name,
@@ -101,18 +101,18 @@ async fn issue(app: Arc<App>, call: Call<User>, input: New) -> Result<Issued> {
 
 async fn managed(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<Vec<View>> {
     let user = call.caller.user;
-    let keys = app.keys.list(&user.organization).await?;
+    let keys = app.callers.keys.list(&user.organization).await?;
     Ok(keys.into_iter().filter(|key| manages(&user, key)).map(View::from).collect())
 }
 
 /// Other people's keys are reported as unknown.
 async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Success> {
     let user = call.caller.user;
-    let key = app.keys.find(&user.organization, input.key).await?;
+    let key = app.callers.keys.find(&user.organization, input.key).await?;
     if !manages(&user, &key) {
         return Err(NOT_FOUND);
     }
-    app.keys.delete(&key).await?;
+    app.callers.keys.delete(&key).await?;
     Ok(Success::DONE)
 }
 

@@ -131,7 +131,13 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Sent> {
     let (email, now) = (input.email, Timestamp::now());
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {
-        let user = app.users.credentials(Some(&email)).await?.map(|(user, _)| user).filter(|user| !user.email_verified);
+        let user = app
+            .callers
+            .users
+            .credentials(Some(&email))
+            .await?
+            .map(|(user, _)| user)
+            .filter(|user| !user.email_verified);
         if let Some(user) = user {
             let token = app.verifications.issue(&user, now).await?;
             app.mailer.send(&user.email, verification_mail(&call.base, &token), user.id).await;

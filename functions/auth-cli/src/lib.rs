@@ -3,12 +3,12 @@
 
 use common::{
     accounts::{
-        api_keys::ApiKeys, attempts::Attempts, invitations::Invitations, mail::Mailer, organizations::Organizations,
-        password::Hasher, sessions::Sessions, users::Users, verification::Verifications,
+        attempts::Attempts, invitations::Invitations, mail::Mailer, organizations::Organizations, password::Hasher,
+        verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    http::{Function, Origins, Wire},
+    http::{Callers, Function, Origins, Wire},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,13 +21,11 @@ mod session;
 /// The dependencies of the routes.
 pub struct App {
     attempts: Attempts,
+    callers: Callers,
     hasher: Hasher,
     invitations: Invitations,
-    keys: ApiKeys,
     mailer: Mailer,
     organizations: Organizations,
-    sessions: Sessions,
-    users: Users,
     verifications: Verifications,
 }
 
@@ -39,13 +37,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
         attempts: Attempts::from_env(env, &aws)?,
+        callers: Callers::from_env(env, &aws)?,
         hasher: Hasher::from_env(env)?,
         invitations: Invitations::from_env(env, &aws)?,
-        keys: ApiKeys::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
-        sessions: Sessions::from_env(env, &aws)?,
-        users: Users::from_env(env, &aws)?,
         verifications: Verifications::from_env(env, &aws)?,
     };
     let routes = [
@@ -76,20 +72,8 @@ impl Success {
     const DONE: Self = Self { success: true };
 }
 
-impl AsRef<ApiKeys> for App {
-    fn as_ref(&self) -> &ApiKeys {
-        &self.keys
-    }
-}
-
-impl AsRef<Sessions> for App {
-    fn as_ref(&self) -> &Sessions {
-        &self.sessions
-    }
-}
-
-impl AsRef<Users> for App {
-    fn as_ref(&self) -> &Users {
-        &self.users
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
     }
 }

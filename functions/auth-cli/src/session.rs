@@ -100,7 +100,7 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
     // Attempts count together for all spellings of an address.
     let subject = email.as_ref().map_or(input.address.as_str(), Email::as_str);
     app.attempts.count_sign_in(subject, call.client, now).await?;
-    let (user, hash) = app.users.credentials(email.as_ref()).await?.unzip();
+    let (user, hash) = app.callers.users.credentials(email.as_ref()).await?.unzip();
     let checked = app.hasher.check(input.password, hash.clone()).await?;
     let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
         return Err(Error::WrongPassword);
@@ -108,12 +108,12 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
     let (session, token) = (Session::start(user.id, now)?, Token::generate());
     let rehash = async {
         match &checked {
-            Checked::Outdated(new) => app.users.rehash(user.id, &hash, new).await,
+            Checked::Outdated(new) => app.callers.users.rehash(user.id, &hash, new).await,
             _ => Ok(()),
         }
     };
     let (stored, rehashed, forgotten, remembered) = tokio::join!(
-        app.sessions.store(&session, &token, now),
+        app.callers.sessions.store(&session, &token, now),
         rehash,
         app.attempts.forget_sign_in(subject, call.client),
         app.attempts.remember_client(subject, call.client, now),
@@ -144,7 +144,7 @@ async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<C
 
 async fn end(app: Arc<App>, call: Call<()>, (): ()) -> Result<WithCookies<Success>> {
     if let Some(token) = call.session() {
-        app.sessions.end(&token).await?;
+        app.callers.sessions.end(&token).await?;
     }
     Ok(WithCookies { body: Success::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::api_keys::{ApiKeys, KeyHolder},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
-    id::EndpointId,
+    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
     webhooks::{
@@ -23,15 +22,15 @@ use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
-    keys: ApiKeys,
+    callers: Callers,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
     limit: u32,
 }
 
-impl AsRef<ApiKeys> for App {
-    fn as_ref(&self) -> &ApiKeys {
-        &self.keys
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
     }
 }
 
@@ -42,18 +41,18 @@ impl AsRef<ApiKeys> for App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
-        keys: ApiKeys::from_env(env, &aws)?,
+        callers: Callers::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
         limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
     };
-    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/create", Key, Input::read, handle)
+    Route::post("/v1/webhooks/create", Tenant, Input::read, handle)
         .summary("Stores a webhook endpoint.")
-        .faults(&[Fault::Conflict("endpoint_limit")])
+        .faults(&[Fault::EmailNotVerified, Fault::Conflict("endpoint_limit")])
 }
 
 /// The endpoint to store.
@@ -88,7 +87,7 @@ pub struct Output {
     message: &'static str,
 }
 
-async fn handle(app: Arc<App>, call: Call<KeyHolder>, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
     let endpoint = Endpoint {
         id: EndpointId::generate(),
         url: input.url,
@@ -97,6 +96,6 @@ async fn handle(app: Arc<App>, call: Call<KeyHolder>, input: Input) -> Result<Ou
         active: input.active,
         created_at: Timestamp::now(),
     };
-    app.endpoints.create(&call.caller.tenant, &endpoint, app.limit).await?;
+    app.endpoints.create(&call.caller, &endpoint, app.limit).await?;
     Ok(Output { success: true, webhook_endpoint_id: endpoint.id, message: "Webhook endpoint created" })
 }

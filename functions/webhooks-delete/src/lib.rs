@@ -3,24 +3,23 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::api_keys::{ApiKeys, KeyHolder},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Done, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
-    id::EndpointId,
+    http::{Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
     webhooks::endpoints::Endpoints,
 };
 
 /// The dependencies of the route.
 pub struct App {
-    keys: ApiKeys,
+    callers: Callers,
     endpoints: Endpoints,
 }
 
-impl AsRef<ApiKeys> for App {
-    fn as_ref(&self) -> &ApiKeys {
-        &self.keys
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
     }
 }
 
@@ -30,14 +29,14 @@ impl AsRef<ApiKeys> for App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { keys: ApiKeys::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
-    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+    let app = App { callers: Callers::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/delete", Key, Input::read, handle)
+    Route::post("/v1/webhooks/delete", Tenant, Input::read, handle)
         .summary("Deletes a webhook endpoint.")
-        .faults(&[Fault::NotFound])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 /// The endpoint to delete.
@@ -52,7 +51,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<KeyHolder>, input: Input) -> Result<Done> {
-    app.endpoints.delete(&call.caller.tenant, input.id).await?;
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
+    app.endpoints.delete(&call.caller, input.id).await?;
     Ok(Done::new("Webhook endpoint deleted"))
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::api_keys::{ApiKeys, KeyHolder},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Function, Key, Origins, Route, Wire},
-    id::EndpointId,
+    http::{Call, Callers, Fault, Function, Origins, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
     webhooks::endpoints::{EndpointView, Endpoints},
@@ -18,13 +17,13 @@ use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
-    keys: ApiKeys,
+    callers: Callers,
     endpoints: Endpoints,
 }
 
-impl AsRef<ApiKeys> for App {
-    fn as_ref(&self) -> &ApiKeys {
-        &self.keys
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
     }
 }
 
@@ -34,12 +33,14 @@ impl AsRef<ApiKeys> for App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { keys: ApiKeys::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
-    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+    let app = App { callers: Callers::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/list", Key, |_, _| Ok(()), handle).summary("Lists the webhook endpoints, oldest first.")
+    Route::post("/v1/webhooks/list", Tenant, |_, _| Ok(()), handle)
+        .summary("Lists the webhook endpoints, oldest first.")
+        .faults(&[Fault::EmailNotVerified])
 }
 
 /// The endpoints of the tenant, oldest first.
@@ -70,7 +71,7 @@ impl From<EndpointView> for Endpoint {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<KeyHolder>, (): ()) -> Result<Output> {
-    let endpoints = app.endpoints.list(&call.caller.tenant).await?;
+async fn handle(app: Arc<App>, call: Call<TenantId>, (): ()) -> Result<Output> {
+    let endpoints = app.endpoints.list(&call.caller).await?;
     Ok(Output { webhook_endpoints: endpoints.into_iter().map(Endpoint::from).collect() })
 }

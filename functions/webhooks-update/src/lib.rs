@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::api_keys::{ApiKeys, KeyHolder},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Done, Fault, Fields, Function, Key, Origins, Rejected, Route, Wire},
-    id::EndpointId,
+    http::{Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
     webhooks::{
@@ -21,14 +20,14 @@ use common::{
 
 /// The dependencies of the route.
 pub struct App {
-    keys: ApiKeys,
+    callers: Callers,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
 }
 
-impl AsRef<ApiKeys> for App {
-    fn as_ref(&self) -> &ApiKeys {
-        &self.keys
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
     }
 }
 
@@ -39,17 +38,17 @@ impl AsRef<ApiKeys> for App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
-        keys: ApiKeys::from_env(env, &aws)?,
+        callers: Callers::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
     };
-    Ok(Function::new(Wire::Envelope, app, Origins::none(), [route()]))
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/update", Key, Input::read, handle)
+    Route::post("/v1/webhooks/update", Tenant, Input::read, handle)
         .summary("Changes the given fields of a webhook endpoint.")
-        .faults(&[Fault::NotFound])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 /// The endpoint to change, and the changes.
@@ -70,7 +69,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<KeyHolder>, input: Input) -> Result<Done> {
-    app.endpoints.update(&call.caller.tenant, input.id, input.change, Timestamp::now()).await?;
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
+    app.endpoints.update(&call.caller, input.id, input.change, Timestamp::now()).await?;
     Ok(Done::new("Webhook endpoint updated"))
 }

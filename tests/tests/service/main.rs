@@ -7,6 +7,7 @@
 )]
 
 mod accept_invite_and_signup;
+mod access;
 mod addresses_and_names;
 mod api_keys;
 mod auth_cli;

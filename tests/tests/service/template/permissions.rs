@@ -175,6 +175,10 @@ async fn everything_happens_once(world: &World) {
     world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
+    // The caller is looked up before the fields are read.
+    for route in ["webhooks/create", "webhooks/list", "webhooks/update", "webhooks/delete"] {
+        assert_ne!(world.rpc_by_session(&tenant.cookie, route, json!({})).await.status, 401);
+    }
     let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
     world.enqueue("job-events", event.to_string()).await;
     assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);

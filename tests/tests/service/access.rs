@@ -1,0 +1,174 @@
+//! Who may act for a tenant: the holder of a key, and a signed-in user whose email is verified.
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use tests::{
+    Answer, World,
+    world::{cookie, link},
+};
+
+const ROUTES: [&str; 4] = ["webhooks/create", "webhooks/list", "webhooks/update", "webhooks/delete"];
+const FOREIGN: &str = "https://evil.example.com";
+
+async fn call(world: &World, route: &str, headers: &[(&'static str, &str)], fields: Value) -> Answer {
+    let header = |(name, value): &(&'static str, &str)| {
+        (HeaderName::from_static(name), HeaderValue::from_str(value).expect("a header"))
+    };
+    let headers: HeaderMap = headers.iter().map(header).collect();
+    let request = world.http.post(world.url(&format!("/v1/{route}"))).headers(headers);
+    world.send(request.json(&json!({ "json": fields }))).await
+}
+
+fn listed(answer: &Answer) -> Vec<&str> {
+    let endpoints = answer.ok()["webhook_endpoints"].as_array().expect("a list");
+    endpoints.iter().map(|endpoint| endpoint["webhook_endpoint_id"].as_str().expect("an id")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_acts_for_the_users_organization() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let by_session = async |route: &str, fields| world.rpc_by_session(&tenant.cookie, route, fields).await;
+    let fields = json!({"url": "https://example.com/1", "signing_secret": "s"});
+    let created = by_session("webhooks/create", fields).await;
+    let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id");
+    by_session("webhooks/update", json!({"id": id, "active": false})).await.ok();
+    let theirs = by_session("webhooks/list", json!({})).await;
+    assert_eq!(listed(&theirs), [id]);
+    assert_eq!(theirs.ok()["webhook_endpoints"][0]["active"], false);
+    // It is the tenant of the key, too.
+    assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.body, theirs.body);
+    by_session("webhooks/delete", json!({"id": id})).await.ok();
+    assert!(listed(&by_session("webhooks/list", json!({})).await).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invited_member_acts_for_the_organization_too() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let expires_at = jiff::Timestamp::now().as_second() + 60;
+    let invitation = world.invitation(&tenant.id, "bo@example.com", expires_at).await;
+    let accepting =
+        json!({"invitationId": invitation, "tenantSlug": "acme", "name": "Bo", "password": "correct horse"});
+    let cookie = cookie(world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok());
+    assert_eq!(world.confirm(&link(&world.mail_to("bo@example.com").await)).await.status, 200);
+    assert_eq!(listed(&world.rpc_by_session(&cookie, "webhooks/list", json!({})).await), [&id]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_is_not_verified_is_refused_until_they_are() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    for route in ROUTES {
+        let answer = world.rpc_by_session(&cookie, route, json!({})).await;
+        assert_eq!(answer.error(), (403, "FORBIDDEN", ""), "{route}");
+        assert_eq!(answer.json()["message"], "Verify your email address first");
+    }
+    assert_eq!(world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await.status, 200);
+    assert!(listed(&world.rpc_by_session(&cookie, "webhooks/list", json!({})).await).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_needs_a_trusted_origin() {
+    let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
+    let tenant = world.tenant("acme").await;
+    let cookie = ("cookie", tenant.cookie.as_str());
+    for route in ROUTES {
+        for headers in [&[cookie][..], &[cookie, ("origin", FOREIGN)], &[cookie, ("origin", "null")]] {
+            let answer = call(&world, route, headers, json!({})).await;
+            assert_eq!(answer.error(), (403, "FORBIDDEN", ""), "{route} {headers:?}");
+            let message = answer.json()["message"].as_str().expect("a text");
+            assert!(message.contains(world.stack.api()), "{message}");
+        }
+        let trusted = call(&world, route, &[cookie, ("origin", "https://app.example.com")], json!({})).await;
+        assert!([200, 400].contains(&trusted.status), "{route}: {trusted:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_works_from_any_origin() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let (key, cookie) = (("x-api-key", tenant.key.as_str()), ("cookie", tenant.cookie.as_str()));
+    for headers in [&[key, ("origin", FOREIGN)][..], &[key, cookie, ("origin", FOREIGN)], &[key, cookie]] {
+        assert_eq!(listed(&call(&world, "webhooks/list", headers, json!({})).await), [&id], "{headers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_key_and_a_session_the_key_counts() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let id = world.endpoint(&ours, "https://example.com/1", "s").await;
+    let (cookie, origin) = (("cookie", theirs.cookie.as_str()), ("origin", world.stack.api()));
+    let answer = call(&world, "webhooks/list", &[("x-api-key", &ours.key), cookie, origin], json!({})).await;
+    assert_eq!(listed(&answer), [&id]);
+    let unknown = format!("ak_{}", "a".repeat(43));
+    for (route, key) in ROUTES.into_iter().flat_map(|route| [(route, ""), (route, "x"), (route, &unknown)]) {
+        let answer = call(&world, route, &[("x-api-key", key), cookie, origin], json!({})).await;
+        assert_eq!(answer.error(), (401, "UNAUTHORIZED", ""), "{route} {key}");
+    }
+}
+
+/// A call by key reads the key and nothing about its user, so accepting sessions as well costs it nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_works_without_the_tables_of_users_and_sessions() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for table in ["users", "tokens"] {
+        world.stack.dynamodb_client().delete_table().table_name(table).send().await.expect("it is deleted");
+    }
+    let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    assert_eq!(listed(&world.rpc(&tenant.key, "webhooks/list", json!({})).await), [&id]);
+    for route in ["webhooks/update", "webhooks/delete"] {
+        world.rpc(&tenant.key, route, json!({"id": id})).await.ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_tenants_endpoint_is_not_found_by_session_either() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let id = world.endpoint(&theirs, "https://example.com/1", "s").await;
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for route in ["webhooks/update", "webhooks/delete"] {
+        let answer = world.rpc_by_session(&ours.cookie, route, json!({"id": id})).await;
+        assert_eq!(answer.error(), (404, "NOT_FOUND", ""));
+        assert_eq!(answer.body, world.rpc_by_session(&ours.cookie, route, json!({"id": unknown})).await.body);
+    }
+    assert!(listed(&world.rpc_by_session(&ours.cookie, "webhooks/list", json!({})).await).is_empty());
+    assert_eq!(listed(&world.rpc(&theirs.key, "webhooks/list", json!({})).await), [&id]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_session_gets_the_same_answer() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let (name, token) = tenant.cookie.split_once('=').expect("a cookie");
+    assert_eq!(world.cli(&tenant.cookie, "sign-out", Value::Null).await.status, 200);
+    let cookies = [
+        tenant.cookie.clone(),
+        format!("{name}={}", "a".repeat(token.len())),
+        format!("{name}=x"),
+        format!("{name}="),
+        format!("other={token}"),
+    ];
+    let own = ("origin", world.stack.api());
+    let mut bodies = Vec::new();
+    for route in ROUTES {
+        for cookie in &cookies {
+            bodies.push(call(&world, route, &[("cookie", cookie), own], json!({})).await);
+        }
+        // Without a session there is nothing that a foreign page could use.
+        bodies.push(call(&world, route, &[("origin", FOREIGN)], json!({})).await);
+        bodies.push(call(&world, route, &[("cookie", "other=1")], json!({})).await);
+        bodies.push(call(&world, route, &[], json!({})).await);
+        bodies.push(call(&world, route, &[("x-api-key", "x")], json!({})).await);
+    }
+    for answer in &bodies {
+        assert_eq!(answer.error(), (401, "UNAUTHORIZED", ""));
+        assert_eq!(answer.body, bodies[0].body);
+    }
+}
