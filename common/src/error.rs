@@ -52,6 +52,8 @@ pub enum Conflict {
     EndpointLimit(u32),
     /// The organization has the maximum number of API keys.
     KeyLimit(u32),
+    /// The payload of the delivery was not kept, so it cannot be sent again.
+    PayloadNotKept,
 }
 
 /// Why an authenticated caller may not do something.

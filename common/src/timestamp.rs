@@ -1,9 +1,13 @@
 //! Times, as we store and send them.
 
-use std::{fmt, str::FromStr, time::SystemTime};
+use std::{
+    fmt,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
 
 use serde::{Serialize, Serializer};
-use time::{OffsetDateTime, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
+use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
 
 /// A moment in UTC, written in RFC 3339 with milliseconds: `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +26,28 @@ impl Timestamp {
     /// It is beyond the year 9999.
     pub fn from_second(seconds: i64) -> Result<Self, ComponentRange> {
         OffsetDateTime::from_unix_timestamp(seconds).map(Self)
+    }
+
+    /// The moment `milliseconds` after the Unix epoch, or the last one that can be written if it is later.
+    #[must_use]
+    pub fn from_millisecond(milliseconds: i64) -> Self {
+        let nanoseconds = i128::from(milliseconds) * 1_000_000;
+        let end = || OffsetDateTime::new_utc(Date::MAX, Time::MIDNIGHT);
+        Self(OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or_else(|_out_of_range| end()))
+    }
+
+    /// The moment `time` later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millisecond(self.as_millisecond().saturating_add(milliseconds))
+    }
+
+    /// The time that has passed since `earlier`; zero if that is in the future.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        let passed = self.as_millisecond().saturating_sub(earlier.as_millisecond());
+        Duration::from_millis(u64::try_from(passed).unwrap_or(0))
     }
 
     /// Whole seconds since the Unix epoch.

@@ -2,17 +2,20 @@
 //!
 //! A [`JobEvent`](event::JobEvent) says what happened. What goes to one destination is a
 //! [`Delivery`](delivery::Delivery). A [`Client`](client::Client) makes the attempts,
-//! [`next_step`](outcome::next_step) decides what follows each, and the [`Queues`](queue::Queues) keep the deliveries
-//! that wait or have been given up.
+//! [`next_step`](outcome::next_step) decides what follows each, the [`Log`](log::Log) keeps what became of it, and the
+//! [`Queue`](queue::Queue) says when the next one is due.
 
 pub mod client;
 mod connection;
 pub mod delivery;
+pub mod delivery_id;
 pub mod destination;
 pub mod dialer;
 pub mod endpoint_url;
 pub mod endpoints;
 pub mod event;
+pub mod legacy;
+pub mod log;
 pub mod outcome;
 mod pool;
 pub mod queue;

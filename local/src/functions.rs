@@ -30,6 +30,8 @@ pub enum Handler {
     Http(common::http::Function),
     /// Processes records from queues.
     Deliver(webhooks_deliver::Deliver),
+    /// Wakes what is due, on a schedule.
+    Wake(deliveries_wake::Wake),
 }
 
 impl From<common::http::Function> for Handler {
@@ -41,6 +43,12 @@ impl From<common::http::Function> for Handler {
 impl From<webhooks_deliver::Deliver> for Handler {
     fn from(function: webhooks_deliver::Deliver) -> Self {
         Self::Deliver(function)
+    }
+}
+
+impl From<deliveries_wake::Wake> for Handler {
+    fn from(function: deliveries_wake::Wake) -> Self {
+        Self::Wake(function)
     }
 }
 
@@ -65,12 +73,12 @@ impl Handler {
         Ok(start(env)?)
     }
 
-    /// The routes, as `METHOD /path`; empty for a function that reads queues.
+    /// The routes, as `METHOD /path`; empty for a function that has none.
     #[must_use]
     pub fn routes(&self) -> Vec<String> {
         match self {
             Self::Http(function) => function.routes().map(|route| format!("{} {}", route.method, route.path)).collect(),
-            Self::Deliver(_) => Vec::new(),
+            Self::Deliver(_) | Self::Wake(_) => Vec::new(),
         }
     }
 
@@ -82,6 +90,11 @@ impl Handler {
             }
             Self::Deliver(function) => {
                 let payload: SqsEvent = serde_json::from_value(event)?;
+                let answer = function.handle(LambdaEvent::new(payload, context)).await;
+                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
+            }
+            Self::Wake(function) => {
+                let payload = serde_json::from_value(event)?;
                 let answer = function.handle(LambdaEvent::new(payload, context)).await;
                 Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
             }

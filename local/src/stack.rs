@@ -10,9 +10,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use axum::{Json, Router, routing::get};
-use common::{aws::clients::Aws, base_url::BaseUrl, config::Env};
+use common::{aws::clients::Aws, base_url::BaseUrl, config::Env, timestamp::Timestamp};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -40,7 +40,8 @@ pub struct Options {
     /// Environment variables that override the values from the template and from Lambda. A function for which neither
     /// sets a variable does not get it from here. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
     pub env: HashMap<String, String>,
-    /// Whether to poll the queues. If not, messages stay in a queue until [`Stack::poll`] is called.
+    /// Whether to poll the queues and to keep the schedules. If not, messages stay in a queue until [`Stack::poll`] is
+    /// called, and scheduled functions run only when they are invoked.
     pub poll: bool,
 }
 
@@ -130,6 +131,11 @@ impl Stack {
         if poll {
             for poller in pollers.values() {
                 tasks.spawn(Arc::clone(poller).run(stop.clone()));
+            }
+            for (properties, function) in template.functions.values().zip(functions.values()) {
+                for schedule in properties.schedules() {
+                    tasks.spawn(tick(schedule.period()?, Arc::clone(function), stop.clone()));
+                }
             }
         }
         let tables = template.tables.into_keys().map(|name| (name.clone(), name)).collect();
@@ -383,6 +389,18 @@ fn pollers(
         }
     }
     Ok(pollers)
+}
+
+/// Invokes a function on its schedule, at once and then after each period.
+async fn tick(period: Duration, function: Arc<Function>, stop: CancellationToken) {
+    let mut timer = tokio::time::interval(period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    while stop.run_until_cancelled(timer.tick()).await.is_some() {
+        let event = json!({"source": "aws.events", "detail-type": "Scheduled Event", "time": Timestamp::now()});
+        if let Err(error) = function.invoke(event).await {
+            tracing::error!(error = format!("{error:#}"), "a scheduled function failed");
+        }
+    }
 }
 
 async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {

@@ -60,6 +60,14 @@ enum Event {
     HttpApi(Route),
     #[serde(rename = "SQS")]
     Sqs(Mapping),
+    Schedule(Schedule),
+}
+
+/// When EventBridge invokes a function.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Schedule {
+    schedule: String,
 }
 
 /// The requests that API Gateway sends to a function.
@@ -181,6 +189,22 @@ impl Function {
     pub(crate) fn mappings(&self) -> impl Iterator<Item = &Mapping> {
         self.events.values().filter_map(|event| if let Event::Sqs(mapping) = event { Some(mapping) } else { None })
     }
+
+    pub(crate) fn schedules(&self) -> impl Iterator<Item = &Schedule> {
+        self.events
+            .values()
+            .filter_map(|event| if let Event::Schedule(schedule) = event { Some(schedule) } else { None })
+    }
+}
+
+impl Schedule {
+    /// The time between two invocations.
+    pub(crate) fn period(&self) -> Result<Duration> {
+        // Other schedules do not occur in the template.
+        let minutes = self.schedule.strip_prefix("rate(").and_then(|rest| rest.split_once(" minute")?.0.parse().ok());
+        let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not understood", self.schedule))?;
+        Ok(Duration::from_secs(minutes * 60))
+    }
 }
 
 impl Mapping {
@@ -243,8 +267,8 @@ mod tests {
     #[test]
     fn the_template_is_read() -> Result<()> {
         let template = Template::load(&[("MailFrom", "mail@example.com")], Place::example())?;
-        assert_eq!(template.functions.len(), 8);
-        assert_eq!(template.tables.len(), 6);
+        assert_eq!(template.functions.len(), 9);
+        assert_eq!(template.tables.len(), 7);
         let queues: Vec<_> = template.queues.keys().map(String::as_str).collect();
         assert_eq!(queues, ["deliveries", "deliveries-dead", "job-events", "job-events-dead"]);
 

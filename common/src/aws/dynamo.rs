@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, str::FromStr};
 use aws_sdk_dynamodb::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
-    operation::query::builders::QueryFluentBuilder,
+    operation::{query::builders::QueryFluentBuilder, update_item::builders::UpdateItemFluentBuilder},
     types::{AttributeValue, KeysAndAttributes},
 };
 
@@ -13,6 +13,7 @@ use crate::{
     aws::failure,
     error::{Error, Result},
     issue::Problem,
+    timestamp::Timestamp,
 };
 
 /// An item, as the SDK represents it.
@@ -60,8 +61,16 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn number(&self, name: &str) -> Result<i64> {
-        let value = self.item.get(name).and_then(|value| value.as_n().ok());
-        value.and_then(|digits| digits.parse().ok()).ok_or_else(|| self.broken(name, "missing"))
+        self.optional_number(name).ok_or_else(|| self.broken(name, "missing"))
+    }
+
+    pub(crate) fn optional_number(&self, name: &str) -> Option<i64> {
+        self.item.get(name)?.as_n().ok()?.parse().ok()
+    }
+
+    /// A time, stored in milliseconds of Unix time.
+    pub(crate) fn time(&self, name: &str) -> Result<Timestamp> {
+        self.number(name).map(Timestamp::from_millisecond)
     }
 
     pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T> {
@@ -86,6 +95,27 @@ impl<'a> Record<'a> {
     fn broken(&self, name: &str, problem: impl fmt::Display) -> Error {
         Error::Internal(format!("the stored {}'s {name}: {problem}", self.kind))
     }
+}
+
+/// Sets and removes attributes. Their names may be words that DynamoDB reserves.
+pub(crate) fn change(
+    mut update: UpdateItemFluentBuilder,
+    set: Vec<(&'static str, AttributeValue)>,
+    remove: &[&'static str],
+) -> UpdateItemFluentBuilder {
+    let assignments: Vec<_> = set.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
+    let removed: Vec<_> = remove.iter().map(|name| format!("#{name}")).collect();
+    let remove_clause = if removed.is_empty() { String::new() } else { format!(" REMOVE {}", removed.join(", ")) };
+    update = update.update_expression(format!("SET {}{remove_clause}", assignments.join(", ")));
+    for name in remove {
+        update = update.expression_attribute_names(format!("#{name}"), *name);
+    }
+    for (name, value) in set {
+        update = update
+            .expression_attribute_names(format!("#{name}"), name)
+            .expression_attribute_values(format!(":{name}"), value);
+    }
+    update
 }
 
 /// Reads one item from each of two tables, strongly consistently, in one call.

@@ -13,7 +13,12 @@ use crate::{
     id::{EndpointId, InvitationId, KeyId, SessionId, TenantId, UserId},
     name::{Description, Name, Slug},
     timestamp::Timestamp,
-    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
+    webhooks::{
+        delivery_id::{DeliveryId, WebhookId},
+        endpoint_url::EndpointUrl,
+        event::EventName,
+        signing_secret::SigningSecret,
+    },
 };
 
 macro_rules! schemas {
@@ -35,6 +40,7 @@ macro_rules! schemas {
 }
 
 schemas! {
+    DeliveryId { "examples": ["callback.3.1769860800999.0123456789abcdef0123456789abcdef"] }
     Description { "maxLength": 500, "examples": ["Our staging server"] }
     Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] }
     EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
@@ -54,5 +60,7 @@ schemas! {
         "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$",
         "examples": ["2026-01-31T12:00:00.000Z"],
     }
+    EventName { "enum": ["job.completed", "job.failed"] }
     UserId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
+    WebhookId { "pattern": "^msg_[0-9a-f]{32}$", "examples": ["msg_0123456789abcdef0123456789abcdef"] }
 }

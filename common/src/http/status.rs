@@ -131,6 +131,7 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
+        Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),
     }
 }
 
@@ -142,5 +143,6 @@ fn reason(conflict: &Conflict) -> &'static str {
         Conflict::InvitationUsed => "invitation_used",
         Conflict::EndpointLimit(_) => "endpoint_limit",
         Conflict::KeyLimit(_) => "key_limit",
+        Conflict::PayloadNotKept => "payload_not_kept",
     }
 }

@@ -24,6 +24,7 @@ use super::{
     dialer::{DialError, Dialer, Lookup},
     endpoint_url::EndpointUrl,
     endpoints::Receiver,
+    log::RESPONSE_BYTES,
     outcome::{Failure, Outcome, retry_after},
     pool::Pool,
     signing::{body_signature, standard_signature},
@@ -68,6 +69,21 @@ impl<'a> Target<'a> {
     }
 }
 
+/// How an attempt ended, and what the receiver answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The first 1,024 bytes of the response to a failed attempt, as text.
+    pub response: Option<String>,
+}
+
+impl From<Outcome> for Answer {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, response: None }
+    }
+}
+
 /// Why there is no response.
 enum Unanswered {
     Failed(Failure),
@@ -99,23 +115,23 @@ impl Client {
     ///
     /// # Errors
     /// There was no file descriptor left.
-    pub async fn post(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Outcome, NoDescriptor> {
+    pub async fn post(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Answer, NoDescriptor> {
         if !self.dialer.permits(target.url.url()) {
-            return Ok(Outcome::Failed(Failure::Blocked));
+            return Ok(Outcome::Failed(Failure::Blocked).into());
         }
         match tokio::time::timeout(self.timeout, self.exchange(delivery, target, now)).await {
-            Ok(Ok(outcome)) => Ok(outcome),
-            Ok(Err(Unanswered::Failed(failure))) => Ok(Outcome::Failed(failure)),
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Unanswered::Failed(failure))) => Ok(Outcome::Failed(failure).into()),
             Ok(Err(Unanswered::NoDescriptor)) => {
                 // Idle connections hold some that others need, our own AWS calls among them.
                 self.pool.clear();
                 Err(NoDescriptor)
             }
-            Err(_elapsed) => Ok(Outcome::Failed(Failure::Timeout)),
+            Err(_elapsed) => Ok(Outcome::Failed(Failure::Timeout).into()),
         }
     }
 
-    async fn exchange(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Outcome, Unanswered> {
+    async fn exchange(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Answer, Unanswered> {
         let url = target.url.url();
         let origin = &url[..Position::BeforePath];
         if let Some(mut connection) = self.pool.take(origin) {
@@ -124,18 +140,18 @@ impl Client {
                 // The receiver closed the idle connection before the request reached it: no failure, so open a new one.
                 Err(_) if connection.is_unanswered() => {}
                 Err(error) => return Err(error.into()),
-                Ok(outcome) => {
+                Ok(answer) => {
                     self.pool.put(origin, connection);
-                    return Ok(outcome);
+                    return Ok(answer);
                 }
             }
         }
         // Boxed: the future takes thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(url)).await?;
         let request = request(delivery, target, now)?;
-        let outcome = connection.send(request, async |response| read(response, now).await).await?;
+        let answer = connection.send(request, async |response| read(response, now).await).await?;
         self.pool.put(origin, connection);
-        Ok(outcome)
+        Ok(answer)
     }
 
     /// Opens a connection.
@@ -194,39 +210,68 @@ fn request(
     target: Target<'_>,
     now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let (id, body, timestamp, url) = (&delivery.webhook_id, &delivery.body, now.as_second(), target.url.url());
+    let (body, timestamp, url) = (&delivery.payload.body, now.as_second(), target.url.url());
+    let id = delivery.entry.webhook_id.to_string();
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = url[Position::BeforePath..].parse()?;
     *request.headers_mut() = HeaderMap::from_iter([
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
-        (EVENT_TYPE, HeaderValue::from_static(delivery.event.as_str())),
+        (EVENT_TYPE, HeaderValue::from_static(delivery.entry.event.as_str())),
         (BODY_SIGNATURE, body_signature(target.secret, body).try_into()?),
-        (ID, id.try_into()?),
+        (ID, HeaderValue::try_from(&id)?),
         (TIMESTAMP, timestamp.into()),
-        (STANDARD_SIGNATURE, standard_signature(target.secret, id, timestamp, body).try_into()?),
+        (STANDARD_SIGNATURE, standard_signature(target.secret, &id, timestamp, body).try_into()?),
         (header::HOST, url[Position::BeforeHost..Position::AfterPort].try_into()?),
     ]);
     Ok(request)
 }
 
-/// A 2xx counts once the response is complete, or longer than is read. The bodies of other responses are not needed, so
-/// they are not read.
-async fn read(response: Response<Incoming>, now: Timestamp) -> Outcome {
+/// A 2xx counts once the response is complete, or longer than is read. Of other responses, the beginning is kept.
+async fn read(response: Response<Incoming>, now: Timestamp) -> Answer {
     let status = response.status();
     if !status.is_success() {
-        return Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, now)));
+        let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, now)));
+        return Answer { outcome, response: Some(beginning(response.into_body()).await) };
     }
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(_) => {}
             Err(error) if is_caused_by::<TooMuch>(&error) => break,
-            Err(_) => return Outcome::Failed(Failure::Protocol),
+            Err(_) => return Outcome::Failed(Failure::Protocol).into(),
         }
     }
-    Outcome::Delivered(status.as_u16())
+    Outcome::Delivered(status.as_u16()).into()
+}
+
+/// How long the body of a failure may take: its status has said what matters.
+const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
+
+/// The first bytes of a body, as text, or what arrives of them in time.
+async fn beginning(mut body: Incoming) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Ok(data) = frame.into_data() {
+                let left = RESPONSE_BYTES - bytes.len();
+                bytes.extend_from_slice(data.get(..left).unwrap_or(&data));
+            }
+            if bytes.len() == RESPONSE_BYTES {
+                break;
+            }
+        }
+    };
+    // What has come by then is kept.
+    tokio::time::timeout(BODY_OF_FAILURE, read).await.ok();
+    // A character that is cut in two is left out.
+    let whole = match std::str::from_utf8(&bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
+    };
+    bytes.truncate(whole);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn asked_to_wait(response: &Response<Incoming>, now: Timestamp) -> Option<Duration> {
@@ -317,8 +362,9 @@ mod tests {
         let event = JobEvent::parse(r#"{"event":"job.completed","tenant_id":"t","job_id":"j"}"#).expect("an event");
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
         let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
-        let delivery = Delivery::first(&event, destination, None, Timestamp::now());
-        client.post(&delivery, Target { url: &url, secret: &secret }, Timestamp::now()).await
+        let delivery = Delivery::first(&event, Timestamp::now(), destination, 1);
+        let answer = client.post(&delivery, Target { url: &url, secret: &secret }, Timestamp::now()).await;
+        answer.map(|answer| answer.outcome)
     }
 
     async fn post(client: &Client, url: &str) -> Outcome {

@@ -2,13 +2,13 @@
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{AttributeValue, Update, builders::UpdateBuilder},
+    types::{AttributeValue, Put, Update, builders::UpdateBuilder},
 };
 
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, boolean, is_refused, item, number, query_all, text},
+        dynamo::{self, Item, Record, boolean, is_refused, item, number, query_all, text},
         failure,
         transaction::Transaction,
     },
@@ -19,7 +19,7 @@ use crate::{
     patch::Patch,
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::{endpoint_url::EndpointUrl, signing_secret::SigningSecret},
+    webhooks::{delivery_id::SHARDS, endpoint_url::EndpointUrl, signing_secret::SigningSecret},
 };
 
 /// A new endpoint, where a tenant receives its events.
@@ -65,6 +65,8 @@ pub struct Receiver {
     pub url: EndpointUrl,
     /// The secret to sign deliveries with.
     pub signing_secret: SigningSecret,
+    /// How many shards its part of the delivery log has.
+    pub log_shards: u8,
 }
 
 /// A change to an endpoint; `None` leaves a field unchanged.
@@ -101,7 +103,11 @@ pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
-const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret";
+const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, log_shards";
+/// What the sort keys of deleted endpoints begin with. They too sort before every id.
+const DELETED: &str = "#deleted#";
+/// How many deleted endpoints a listing of deliveries still asks for.
+const MAX_DELETED: i32 = 100;
 const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found");
 
 impl Endpoints {
@@ -179,6 +185,52 @@ impl Endpoints {
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
+    /// The endpoints of `tenant` that the delivery log may know, each with its shards there: all that exist, and the
+    /// newest of those that were deleted.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn logged(&self, tenant: &TenantId) -> Result<Vec<(EndpointId, u8)>> {
+        let deleted = self
+            .dynamodb
+            .query()
+            .table_name(&self.table)
+            .key_condition_expression("tenant_id = :tenant AND begins_with(webhook_endpoint_id, :deleted)")
+            .expression_attribute_values(":tenant", text(tenant))
+            .expression_attribute_values(":deleted", text(DELETED))
+            .scan_index_forward(false)
+            .limit(MAX_DELETED)
+            .send();
+        let (existing, deleted) = tokio::join!(self.query(tenant, RECEIVER), deleted);
+        let deleted = deleted.map_err(failure("listing deleted endpoints"))?.items.unwrap_or_default();
+        let mut logged = Vec::new();
+        for item in &existing? {
+            let record = record(item);
+            logged.push((record.parsed("webhook_endpoint_id")?, log_shards(&record)));
+        }
+        for item in &deleted {
+            let id = record(item).text("webhook_endpoint_id")?.strip_prefix(DELETED).and_then(|id| id.parse().ok());
+            // Nobody knows any more how many shards it had.
+            logged.extend(id.map(|id| (id, SHARDS)));
+        }
+        Ok(logged)
+    }
+
+    /// Spreads the endpoint's part of the delivery log, from now on, over more partitions.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn spread_log(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
+        let update = dynamo::change(update, vec![("log_shards", number(SHARDS.into()))], &[])
+            .condition_expression("attribute_exists(webhook_endpoint_id)");
+        match update.send().await {
+            // An endpoint that has been deleted needs no more room.
+            Err(error) if !is_refused(&error) => Err(failure("spreading the delivery log")(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Applies `change`. An empty change leaves even `updated_at` alone.
     ///
     /// # Errors
@@ -187,32 +239,17 @@ impl Endpoints {
         if change.is_empty() {
             return self.get(tenant, id, RECEIVER).await?.map(|_| ()).ok_or(NOT_FOUND);
         }
-        let mut set = vec![("updated_at", text(now))];
-        let mut remove = "";
+        let (mut set, mut remove) = (vec![("updated_at", text(now))], Vec::new());
         set.extend(change.url.map(|url| ("url", text(url.as_str()))));
         set.extend(change.signing_secret.map(|secret| ("signing_secret", text(secret.reveal()))));
         set.extend(change.active.map(|active| ("active", boolean(active))));
         match change.description {
             Patch::Set(description) => set.push(("description", text(description.as_str()))),
-            Patch::Clear => remove = " REMOVE #description",
+            Patch::Clear => remove.push("description"),
             Patch::Keep => {}
         }
-        let assignments: Vec<String> = set.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
-        let mut update = self
-            .dynamodb
-            .update_item()
-            .table_name(&self.table)
-            .set_key(Some(key(tenant, id)))
-            .condition_expression("attribute_exists(webhook_endpoint_id)")
-            .update_expression(format!("SET {}{remove}", assignments.join(", ")));
-        if !remove.is_empty() {
-            update = update.expression_attribute_names("#description", "description");
-        }
-        for (name, value) in set {
-            update = update
-                .expression_attribute_names(format!("#{name}"), name)
-                .expression_attribute_values(format!(":{name}"), value);
-        }
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
+        let update = dynamo::change(update, set, &remove).condition_expression("attribute_exists(webhook_endpoint_id)");
         match update.send().await {
             Ok(_) => Ok(()),
             Err(error) if is_refused(&error) => Err(NOT_FOUND),
@@ -220,14 +257,17 @@ impl Endpoints {
         }
     }
 
-    /// Deletes an endpoint and decrements the count.
+    /// Deletes an endpoint and decrements the count. Its deliveries can still be listed until `remembered_until`.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or the write fails.
-    pub async fn delete(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+    pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
+        let mut deleted = key(tenant, format!("{DELETED}{id}"));
+        deleted.insert("delete_at".to_owned(), number(remembered_until.as_second()));
         Transaction::new("deleting an endpoint")
             .delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id))
             .or(NOT_FOUND)
+            .put(Put::builder().table_name(&self.table).set_item(Some(deleted)))
             .update(self.counter(tenant, -1))
             .commit(&self.dynamodb)
             .await
@@ -250,6 +290,11 @@ fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
         metrics::count("UnreadableEndpoint");
     };
     read(item).inspect_err(unreadable).ok()
+}
+
+/// How many shards the endpoint's part of the delivery log has.
+fn log_shards(record: &Record<'_>) -> u8 {
+    record.optional_number("log_shards").and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
 }
 
 fn record(item: &Item) -> Record<'_> {
@@ -301,6 +346,7 @@ impl Receiver {
             id: record.parsed("webhook_endpoint_id")?,
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
+            log_shards: log_shards(&record),
         }))
     }
 }

@@ -1,6 +1,6 @@
 //! Job events: producers send one message per finished job.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use bytes::Bytes;
 use memchr::{memchr, memchr2, memchr3};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{endpoint_url::EndpointUrl, signing_secret::SigningSecret};
-use crate::id::TenantId;
+use crate::id::{NotAnId, TenantId};
 
 /// A finished job, and who hears of it.
 #[derive(Debug)]
@@ -44,6 +44,14 @@ impl EventName {
             Self::Completed => "job.completed",
             Self::Failed => "job.failed",
         }
+    }
+}
+
+impl FromStr for EventName {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        [Self::Completed, Self::Failed].into_iter().find(|name| name.as_str() == text).ok_or(NotAnId)
     }
 }
 

@@ -33,7 +33,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The reason, as the log, the metrics and the dead-letter queue name it.
+    /// The reason, as the delivery log, the function's log and the metrics name it.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -59,14 +59,14 @@ pub enum Step {
     Done,
     /// Try again after this delay.
     RetryAfter(Duration),
-    /// Give up: it goes to the dead-letter queue.
+    /// Give up.
     Dead(Failure),
 }
 
 /// The longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// A delivery is given up this long after its event, whatever its receiver asks for.
-pub(super) const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// Delays are extended by up to this share, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 

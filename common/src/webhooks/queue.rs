@@ -1,11 +1,16 @@
-//! The deliveries queue and its dead-letter queue.
+//! The deliveries queue, which says when an attempt is due.
 
 use std::time::Duration;
 
-use aws_sdk_sqs::Client;
-use tokio::sync::Semaphore;
+use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
+use futures::{StreamExt, stream};
+use serde::{Deserialize, Serialize};
 
-use super::delivery::{Death, Delivery};
+use super::{
+    delivery_id::DeliveryId,
+    event::{Malformed, malformed},
+    log::Entry,
+};
 use crate::{
     aws::{clients::Aws, failure},
     config::{ConfigError, Env},
@@ -14,74 +19,121 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How many messages are serialised and sent at once: a thousand simultaneous failures must neither open a thousand
-/// connections nor hold a thousand messages in memory.
-const MAX_CONCURRENT_SENDS: usize = 32;
-/// The longest delay that SQS offers. A delivery that waits longer is sent again each time it arrives early.
-const MAX_DELAY: Duration = Duration::from_secs(900);
+/// The longest delay that SQS offers. What waits longer is woken from the delivery log.
+pub const MAX_DELAY: Duration = Duration::from_secs(900);
+/// The most messages that SQS takes in one call.
+const BATCH: usize = 10;
+/// How many calls one caller may have under way.
+const CONCURRENCY: usize = 16;
 
-/// Sends deliveries to the queue where they wait for their next attempt, and to the one where they end.
-pub struct Queues {
-    sqs: Client,
-    deliveries: String,
-    dead: String,
-    sends: Semaphore,
+/// An attempt that is due: what a message of the queue says. It has no body, URL or secret: those are in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueAttempt {
+    /// Whose delivery it is.
+    pub tenant: TenantId,
+    /// The delivery.
+    pub id: DeliveryId,
+    /// The number of the attempt. The message is stale if the delivery has got past it.
+    pub attempt: u32,
 }
 
-impl Queues {
-    /// The queues that `env` names.
+#[derive(Serialize, Deserialize)]
+struct Message<'a> {
+    tenant_id: &'a str,
+    delivery_id: String,
+    attempt: u32,
+}
+
+/// Sends to the deliveries queue. Cloning is cheap.
+#[derive(Clone)]
+pub struct Queue {
+    sqs: Client,
+    url: String,
+}
+
+impl DueAttempt {
+    /// The attempt that a pending delivery waits for.
+    #[must_use]
+    pub fn next(tenant: &TenantId, entry: &Entry) -> Self {
+        Self { tenant: tenant.clone(), id: entry.id, attempt: entry.attempts.saturating_add(1) }
+    }
+
+    /// Parses a message of the queue.
+    ///
+    /// # Errors
+    /// It is no such message.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
+        let wrong = |field: &str| Malformed(format!("{field} is not what was sent"));
+        Ok(Self {
+            tenant: message.tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?,
+            id: message.delivery_id.parse().map_err(|_not_an_id| wrong("delivery_id"))?,
+            attempt: message.attempt,
+        })
+    }
+
+    fn to_message(&self) -> Result<String> {
+        let message =
+            Message { tenant_id: self.tenant.as_str(), delivery_id: self.id.to_string(), attempt: self.attempt };
+        serde_json::to_string(&message).map_err(Error::internal("writing a message"))
+    }
+}
+
+impl Queue {
+    /// The queue that `env` names.
     ///
     /// # Errors
     /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            sqs: aws.sqs(),
-            deliveries: env.required("DELIVERIES_QUEUE_URL")?,
-            dead: env.required("DELIVERIES_DEAD_QUEUE_URL")?,
-            sends: Semaphore::new(MAX_CONCURRENT_SENDS),
-        })
+        Ok(Self { sqs: aws.sqs(), url: env.required("DELIVERIES_QUEUE_URL")? })
     }
 
-    /// Whether the queue with this ARN is the deliveries queue.
+    /// Whether this is the ARN of the queue.
     #[must_use]
-    pub fn is_deliveries(&self, arn: &str) -> bool {
-        arn.rsplit(':').next().is_some_and(|name| Some(name) == self.deliveries.rsplit('/').next())
+    pub fn has_arn(&self, arn: &str) -> bool {
+        arn.rsplit(':').next().is_some_and(|name| Some(name) == self.url.rsplit('/').next())
     }
 
-    /// Puts `delivery` into the deliveries queue until its `not_before`, or for SQS's longest delay if that is sooner.
-    ///
-    /// # Errors
-    /// SQS did not accept the message.
-    pub async fn wait(&self, delivery: &Delivery, now: Timestamp) -> Result<()> {
-        let _permit = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
-        let message = delivery.to_message().map_err(Error::internal("writing a delivery"))?;
-        self.send(&self.deliveries, &delivery.tenant, message, delay(delivery.not_before, now)).await
+    /// Sends a message for each attempt, to arrive at its time, or after SQS's longest delay if that is sooner. Returns
+    /// whether each was sent, in the same order.
+    pub async fn send(&self, attempts: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+        let calls: Vec<_> = attempts.chunks(BATCH).map(|batch| self.send_batch(batch, now)).collect();
+        stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    /// Puts `delivery` into the dead-letter queue.
-    ///
-    /// # Errors
-    /// SQS did not accept the message.
-    pub async fn bury(&self, delivery: &Delivery, death: &Death<'_>) -> Result<()> {
-        let _permit = self.sends.acquire().await.map_err(Error::internal("waiting to send"))?;
-        let message = delivery.to_dead_letter(death).map_err(Error::internal("writing a dead letter"))?;
-        self.send(&self.dead, &delivery.tenant, message, 0).await
+    async fn send_batch(&self, batch: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+        let mut sent: Vec<Result<()>> = batch.iter().map(|_| Ok(())).collect();
+        if let Err(error) = self.try_send(batch, now, &mut sent).await {
+            tracing::error!(?error, "messages could not be sent");
+            sent.iter_mut().for_each(|sent| *sent = Err(Error::Busy));
+        }
+        sent
     }
 
-    async fn send(&self, queue: &str, tenant: &TenantId, message: String, delay: i32) -> Result<()> {
-        let send = self.sqs.send_message().queue_url(queue).message_body(message);
-        let send = send.message_group_id(tenant.as_str()).delay_seconds(delay).send();
-        // Boxed: the future takes thousands of bytes, and every attempt would reserve them though few fail.
-        Box::pin(send).await.map_err(failure("sending a message"))?;
+    async fn try_send(&self, batch: &[(DueAttempt, Timestamp)], now: Timestamp, sent: &mut [Result<()>]) -> Result<()> {
+        let entries = batch.iter().enumerate().map(|(place, (attempt, at))| {
+            let entry = SendMessageBatchRequestEntry::builder().id(place.to_string());
+            let entry = entry.message_body(attempt.to_message()?).message_group_id(attempt.tenant.as_str());
+            entry.delay_seconds(delay(*at, now)).build().map_err(Error::internal("writing a message"))
+        });
+        let entries = entries.collect::<Result<_>>()?;
+        let call = self.sqs.send_message_batch().queue_url(&self.url).set_entries(Some(entries)).send();
+        let answer = Box::pin(call).await.map_err(failure("sending messages"))?;
+        for failed in answer.failed {
+            tracing::error!(code = failed.code, message = failed.message, "a message was refused");
+            let place = failed.id.parse().ok().and_then(|place: usize| sent.get_mut(place));
+            if let Some(sent) = place {
+                *sent = Err(Error::Busy);
+            }
+        }
         Ok(())
     }
 }
 
 /// The delay to ask SQS for, in whole seconds, rounded up.
-fn delay(not_before: Option<i64>, now: Timestamp) -> i32 {
-    let wait = not_before.map_or(0, |time| time - now.as_millisecond()).max(0);
-    let seconds = (wait.unsigned_abs()).div_ceil(1000).min(MAX_DELAY.as_secs());
-    i32::try_from(seconds).unwrap_or(i32::MAX)
+fn delay(at: Timestamp, now: Timestamp) -> i32 {
+    let wait = at.since(now).min(MAX_DELAY);
+    i32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]
@@ -91,12 +143,19 @@ mod tests {
     #[test]
     fn a_delay_is_rounded_up_and_at_most_15_minutes() {
         let now = Timestamp::from_second(1_000).expect("a time");
-        let delay_in = |ms: i64| delay(Some(1_000_000 + ms), now);
-        assert_eq!(delay(None, now), 0);
+        let delay_in = |ms: i64| delay(Timestamp::from_millisecond(1_000_000 + ms), now);
         assert_eq!(delay_in(-5), 0);
         assert_eq!(delay_in(0), 0);
         assert_eq!(delay_in(1), 1);
         assert_eq!(delay_in(5_000), 5);
         assert_eq!(delay_in(86_400_000), 900);
+    }
+
+    #[test]
+    fn a_message_has_a_key_and_the_number_of_the_attempt() {
+        let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
+        let attempt = DueAttempt::parse(text).expect("a message");
+        assert_eq!(attempt.to_message().expect("a message"), text);
+        assert!(DueAttempt::parse(r#"{"tenant_id":"t","attempt":3}"#).is_err());
     }
 }

@@ -8,13 +8,15 @@ use common::{
     error::Result,
     http::{Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
-    webhooks::endpoints::Endpoints,
+    timestamp::Timestamp,
+    webhooks::{endpoints::Endpoints, log::Retention},
 };
 
 /// The dependencies of the route.
 pub struct App {
     callers: Callers,
     endpoints: Endpoints,
+    retention: Retention,
 }
 
 impl AsRef<Callers> for App {
@@ -29,7 +31,11 @@ impl AsRef<Callers> for App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { callers: Callers::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
+    let app = App {
+        callers: Callers::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        retention: Retention::from_env(env)?,
+    };
     Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
 
@@ -52,6 +58,7 @@ impl Input {
 }
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
-    app.endpoints.delete(&call.caller, input.id).await?;
+    let remembered_until = app.retention.end(Timestamp::now());
+    app.endpoints.delete(&call.caller, input.id, remembered_until).await?;
     Ok(Done::new("Webhook endpoint deleted"))
 }

@@ -1,14 +1,15 @@
 //! Delivers job events to webhook endpoints.
 //!
 //! A `JobEvent` comes from the job events queue and goes to its `Audience`, as a `Delivery` for each destination. The
-//! `Client` makes an attempt once `Admission` lets it start. `next_step` decides what follows, and the `Queues` keep
-//! the deliveries that wait or have been given up. The first attempts of a batch are made at once and in the same
-//! invocation, so an event costs one message if all goes well, and only a failure costs another.
+//! `Client` makes an attempt once `Admission` lets it start, and `next_step` decides what follows. The first attempts
+//! of a batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all
+//! goes well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
 //!
-//! A record is acknowledged only once its follow-up is stored: a crash at any point repeats work, but loses none.
+//! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
+//! loses none.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -20,42 +21,47 @@ use common::{
     config::{ConfigError, Env},
     error::Error,
     id::TenantId,
-    random,
     timestamp::Timestamp,
     webhooks::{
-        client::{Client, NoDescriptor, Target},
-        delivery::{Death, Delivery, Destination},
+        client::{Answer, Client, NoDescriptor, Target},
+        delivery::{Delivery, Destination},
+        delivery_id::{DeliveryId, SHARDS},
         destination::DestinationPolicy,
         dialer::system_lookup,
         endpoints::{Endpoints, Receiver},
-        event::{Audience, JobEvent},
-        outcome::{Failure, Outcome, Step, next_step},
-        queue::Queues,
+        event::{Audience, JobEvent, Malformed},
+        legacy,
+        log::{Attempt, Log, Status},
+        queue::{DueAttempt, Queue},
     },
 };
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use lambda_runtime::LambdaEvent;
 use rustls::crypto::ring;
 use tokio::{
-    sync::{OnceCell, Semaphore},
+    sync::{
+        OnceCell, Semaphore,
+        mpsc::{self, UnboundedSender},
+    },
     time::Instant,
 };
 
 use crate::{
     admission::{Admission, PAUSE},
+    ledger::{Ended, Result as AttemptResult},
     observe::Tally,
     undone::Undone,
 };
 
 mod admission;
+mod ledger;
 mod observe;
 mod undone;
 
 /// The time kept free at the end of an invocation to store what follows from the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
-/// SQS may hand over a message slightly before its delay is over. Up to this many milliseconds are not worth sending it
-/// again.
-const EARLY: i64 = 1000;
+/// SQS may hand over a message slightly before its delay is over. Up to this much is not worth sending it again.
+const EARLY: Duration = Duration::from_secs(1);
 
 /// The function, ready to be called. Cloning is cheap.
 #[derive(Clone)]
@@ -65,7 +71,8 @@ pub struct Deliver {
 
 struct App {
     endpoints: Endpoints,
-    queues: Queues,
+    log: Log,
+    queue: Queue,
     client: Client,
     schedule: Vec<Duration>,
     /// One permit for each concurrent attempt.
@@ -83,7 +90,8 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls()?, system_lookup());
     let app = App {
         endpoints: Endpoints::from_env(env, &aws)?,
-        queues: Queues::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+        queue: Queue::from_env(env, &aws)?,
         client,
         schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
         slots: Semaphore::new(attempts),
@@ -116,21 +124,29 @@ impl Deliver {
         let Some(spare) = left.checked_sub(app.client.timeout() + RESERVE) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
+        let (ended, inbox) = mpsc::unbounded_channel();
         let admission = Admission::new(&app.slots, Instant::now() + spare);
-        let batch = Batch { admission, receivers: Mutex::default(), tally: Tally::default() };
-        let records = event.payload.records.iter().map(|record| app.record(record, &batch));
-        let undone = all(records).await;
-        batch.tally.emit();
+        let batch = Batch { admission, receivers: Mutex::default(), tally: Tally::default(), ended };
+        let records = &event.payload.records;
+        let attempts = async {
+            let batch = batch;
+            let handled = records.iter().enumerate().map(|(place, record)| app.record(place, record, &batch));
+            let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
+            batch.tally.emit();
+            undone
+        };
+        let (mut undone, unbooked) = tokio::join!(attempts, app.book_all(inbox));
+        undone.extend(unbooked);
         let mut response = SqsBatchResponse::default();
-        response.batch_item_failures = undone
-            .into_iter()
-            .flatten()
-            .map(|item_identifier| {
-                let mut failure = BatchItemFailure::default();
-                failure.item_identifier = item_identifier;
-                failure
-            })
-            .collect();
+        undone.sort_by_key(|(place, _)| *place);
+        undone.dedup_by_key(|(place, _)| *place);
+        for (place, undone) in undone {
+            let mut failure = BatchItemFailure::default();
+            let record = records.get(place).and_then(|record| record.message_id.clone());
+            failure.item_identifier = record.unwrap_or_default();
+            observe::undone(&failure.item_identifier, &undone);
+            response.batch_item_failures.push(failure);
+        }
         Ok(response)
     }
 }
@@ -142,11 +158,19 @@ struct Batch<'a> {
     /// each record tried again, the invocation would run out of time.
     receivers: Mutex<HashMap<TenantId, ReadOnce>>,
     tally: Tally,
+    /// Where attempts go when they have ended.
+    ended: UnboundedSender<Ended>,
 }
 
 type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
 
 impl Batch<'_> {
+    /// Passes on an attempt that has ended.
+    fn end(&self, ended: Ended) {
+        // Whoever stores it is there until all attempts have ended.
+        self.ended.send(ended).ok();
+    }
+
     async fn receivers(&self, tenant: &TenantId, store: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
         let cell = Arc::clone(
             self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
@@ -166,86 +190,118 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 }
 
 impl App {
-    /// Handles a record. Returns its id if it stays in its queue.
-    async fn record(&self, record: &SqsMessage, batch: &Batch<'_>) -> Option<String> {
-        let handled = AssertUnwindSafe(self.handle(record, batch)).catch_unwind().await;
+    /// Handles a record, up to the end of its attempts. Returns its place and why, if it stays in its queue.
+    async fn record(&self, place: usize, record: &SqsMessage, batch: &Batch<'_>) -> Option<(usize, Undone)> {
+        let handled = AssertUnwindSafe(self.handle(place, record, batch)).catch_unwind().await;
         let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
-        let message_id = record.message_id.clone().unwrap_or_default();
-        observe::undone(&message_id, &undone);
-        Some(message_id)
+        Some((place, undone))
     }
 
-    async fn handle(&self, record: &SqsMessage, batch: &Batch<'_>) -> Result<(), Undone> {
+    async fn handle(&self, place: usize, record: &SqsMessage, batch: &Batch<'_>) -> Result<(), Undone> {
         let body = record.body.as_deref().unwrap_or_default();
-        if self.queues.is_deliveries(record.event_source_arn.as_deref().unwrap_or_default()) {
+        if self.queue.has_arn(record.event_source_arn.as_deref().unwrap_or_default()) {
             // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
-            return Box::pin(self.retry(body, batch)).await;
+            return Box::pin(self.due(place, body, batch)).await;
         }
-        let sent_at = record.attributes.get("SentTimestamp").and_then(|time| time.parse().ok());
-        self.event(body, sent_at, batch).await
-    }
-
-    /// Makes the first attempts of a job event, all at once.
-    async fn event(&self, body: &str, sent_at: Option<i64>, batch: &Batch<'_>) -> Result<(), Undone> {
+        let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
+        let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
+        let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         let event = JobEvent::parse(body)?;
-        let first = |destination, target| {
-            let delivery = Delivery::first(&event, destination, sent_at, Timestamp::now());
-            self.attempt(delivery, target, batch)
+        let receivers = match event.audience {
+            Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
+            Audience::Nobody | Audience::Callback { .. } => Arc::default(),
         };
-        match &event.audience {
-            Audience::Nobody => {}
-            Audience::Callback { url, secret } => {
-                let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
-                Box::pin(first(destination, Target { url, secret })).await?;
-            }
-            Audience::Endpoints => {
-                let receivers = batch.receivers(&event.tenant, &self.endpoints).await?;
-                let attempts =
-                    receivers.iter().map(|receiver| first(Destination::Endpoint(receiver.id), Target::of(receiver)));
-                // All attempts run to completion, even if the follow-up of one cannot be stored.
-                all(attempts).await.into_iter().collect::<Result<(), _>>()?;
-            }
+        let mut deliveries = deliveries(&event, sent_at, &receivers);
+        if is_repeated {
+            Box::pin(self.leave_out_known(&event.tenant, &mut deliveries)).await?;
         }
+        let attempts = deliveries.into_iter().map(|(delivery, target)| async move {
+            let result = self.attempt(&delivery, target, batch).await;
+            batch.end(Ended { place, delivery, is_stored: false, result });
+        });
+        all(attempts).await;
         Ok(())
     }
 
-    /// Makes the next attempt of a delivery, or sends it again if it is not due.
-    async fn retry(&self, body: &str, batch: &Batch<'_>) -> Result<(), Undone> {
+    /// Leaves out what the log already knows of an event that came before. Those that wait get a message: it is not
+    /// known whether the one before was sent.
+    async fn leave_out_known(
+        &self,
+        tenant: &TenantId,
+        deliveries: &mut Vec<(Delivery, Target<'_>)>,
+    ) -> Result<(), Undone> {
+        // The log may have been spread over more shards since.
+        let ids = deliveries.iter().flat_map(|(delivery, _)| {
+            let id = delivery.entry.id;
+            [Some(id), (id.shard != 0).then_some(DeliveryId { shard: 0, ..id })]
+        });
+        let known = self.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
         let now = Timestamp::now();
-        let delivery = Delivery::parse(body, now)?;
-        if delivery.not_before.is_some_and(|time| time > now.as_millisecond() + EARLY) {
-            return Ok(self.queues.wait(&delivery, now).await?);
-        }
-        match delivery.destination.clone() {
-            Destination::Callback { url, secret } => {
-                self.attempt(delivery, Target { url: &url, secret: &secret }, batch).await?;
-            }
-            Destination::Endpoint(id) => match Box::pin(self.endpoints.find_active(&delivery.tenant, id)).await? {
-                Some(receiver) => self.attempt(delivery, Target::of(&receiver), batch).await?,
-                None => observe::ended(&delivery),
-            },
-        }
+        let waiting = known.values().filter(|entry| entry.status == Status::Pending);
+        let waiting: Vec<_> = waiting.filter_map(|entry| ledger::message(tenant, entry, now)).collect();
+        self.queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
+        let webhook_ids: HashSet<_> = known.keys().map(|id| id.webhook_id).collect();
+        deliveries.retain(|(delivery, _)| !webhook_ids.contains(&delivery.entry.webhook_id));
         Ok(())
     }
 
-    /// Makes an attempt, and stores what follows from it. If the attempt cannot start in time, the delivery goes back
-    /// to the queue unchanged: an attempt is never cut off.
-    async fn attempt(&self, mut delivery: Delivery, target: Target<'_>, batch: &Batch<'_>) -> Result<(), Error> {
-        let Some(slot) = batch.admission.slot().await else {
-            return self.queues.wait(&delivery, Timestamp::now()).await;
+    /// Makes an attempt that is due.
+    async fn due(&self, place: usize, body: &str, batch: &Batch<'_>) -> Result<(), Undone> {
+        let now = Timestamp::now();
+        let due = match DueAttempt::parse(body) {
+            Ok(due) => due,
+            Err(malformed) => return self.adopt(place, body, malformed, batch),
         };
-        let Ok((outcome, duration)) = self.post(&delivery, target, &batch.admission).await else {
-            return self.wait(delivery, PAUSE, Timestamp::now()).await;
+        let Some((entry, payload)) = self.log.find(&due.tenant, &due.id).await? else {
+            // It has expired.
+            return Ok(());
+        };
+        let at = entry.next_attempt_at.unwrap_or(now);
+        if entry.status != Status::Pending || DueAttempt::next(&due.tenant, &entry) != due {
+            // The delivery has got past this attempt: another message was for the same one, or it was resent.
+            return Ok(());
+        }
+        if at.since(now) > EARLY {
+            // It was put off. What waits for longer than a message can is woken from the log.
+            let message = ledger::message(&due.tenant, &entry, now);
+            return Ok(self.queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
+        }
+        let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
+        let delivery = Delivery { tenant: due.tenant, entry, payload };
+        let receiver = match delivery.payload.destination {
+            Destination::Endpoint(id) => self.endpoints.find_active(&delivery.tenant, id).await?,
+            Destination::Callback { .. } => None,
+        };
+        let result = match delivery.target(receiver.as_ref()) {
+            Some(target) => self.attempt(&delivery, target, batch).await,
+            None => AttemptResult::Gone,
+        };
+        batch.end(Ended { place, delivery, is_stored: true, result });
+        Ok(())
+    }
+
+    /// Takes over a message of a version before the delivery log.
+    fn adopt(&self, place: usize, body: &str, malformed: Malformed, batch: &Batch<'_>) -> Result<(), Undone> {
+        let Ok(delivery) = legacy::parse(body, Timestamp::now()) else { return Err(malformed.into()) };
+        let until = delivery.entry.next_attempt_at.unwrap_or_else(Timestamp::now);
+        batch.end(Ended { place, delivery, is_stored: false, result: AttemptResult::Postponed(until) });
+        Ok(())
+    }
+
+    /// Makes an attempt, if it can start in time: an attempt is never cut off.
+    async fn attempt(&self, delivery: &Delivery, target: Target<'_>, batch: &Batch<'_>) -> AttemptResult {
+        let Some(slot) = batch.admission.slot().await else {
+            return AttemptResult::Postponed(Timestamp::now());
+        };
+        let at = Timestamp::now();
+        let Ok((answer, duration)) = self.post(delivery, target, &batch.admission).await else {
+            return AttemptResult::Postponed(Timestamp::now().after(PAUSE));
         };
         drop(slot);
-        delivery.attempts = delivery.attempts.saturating_add(1);
-        let now = Timestamp::now();
-        batch.tally.attempt(&delivery, outcome, duration, now);
-        match next_step(outcome, delivery.attempts, &self.schedule, delivery.time_left(now), random::fraction) {
-            Step::Done => Ok(()),
-            Step::RetryAfter(delay) => self.wait(delivery, delay, now).await,
-            Step::Dead(failure) => self.bury(&delivery, failure).await,
-        }
+        batch.tally.attempt(delivery, answer.outcome, duration, Timestamp::now());
+        let duration_ms = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
+        let made = Attempt::new(at, duration_ms, answer.outcome, answer.response, delivery.entry.trigger);
+        AttemptResult::Made(made, answer.outcome)
     }
 
     /// Posts a delivery, and measures how long that takes. If there is no file descriptor, it tries again while there
@@ -255,11 +311,11 @@ impl App {
         delivery: &Delivery,
         target: Target<'_>,
         admission: &Admission<'_>,
-    ) -> Result<(Outcome, Duration), NoDescriptor> {
+    ) -> Result<(Answer, Duration), NoDescriptor> {
         loop {
             let started = Instant::now();
             match self.client.post(delivery, target, Timestamp::now()).await {
-                Ok(outcome) => return Ok((outcome, started.elapsed())),
+                Ok(answer) => return Ok((answer, started.elapsed())),
                 Err(NoDescriptor) => observe::no_descriptor(delivery),
             }
             if !admission.pause().await {
@@ -267,21 +323,23 @@ impl App {
             }
         }
     }
+}
 
-    /// Queues a delivery for its next attempt, after `delay`.
-    async fn wait(&self, mut delivery: Delivery, delay: Duration, now: Timestamp) -> Result<(), Error> {
-        let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-        delivery.not_before = Some(now.as_millisecond().saturating_add(delay));
-        self.queues.wait(&delivery, now).await
-    }
-
-    /// Gives up a delivery.
-    async fn bury(&self, delivery: &Delivery, failure: Failure) -> Result<(), Error> {
-        let at = Timestamp::now().to_string();
-        let death = Death { reason: failure.reason(), attempts: delivery.attempts, at };
-        self.queues.bury(delivery, &death).await?;
-        observe::dead(delivery, failure);
-        Ok(())
+/// The deliveries of an event to the active endpoints of its tenant, or to its callback.
+fn deliveries<'a>(event: &'a JobEvent, at: Timestamp, receivers: &'a [Receiver]) -> Vec<(Delivery, Target<'a>)> {
+    match &event.audience {
+        Audience::Nobody => Vec::new(),
+        Audience::Callback { url, secret } => {
+            let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
+            vec![(Delivery::first(event, at, destination, SHARDS), Target { url, secret })]
+        }
+        Audience::Endpoints => {
+            let first = |receiver: &'a Receiver| {
+                let destination = Destination::Endpoint(receiver.id);
+                (Delivery::first(event, at, destination, receiver.log_shards), Target::of(receiver))
+            };
+            receivers.iter().map(first).collect()
+        }
     }
 }
 
@@ -301,14 +359,18 @@ mod tests {
 
     /// A function with a single slot, which panics when it looks up a name. Its queues and tables do not exist.
     fn panicking() -> Deliver {
-        let env = Env::new(|_| Some("http://127.0.0.1:9/nowhere".to_owned()));
+        let env = Env::new(|name| {
+            let is_number = matches!(name, "DELIVERY_RETENTION" | "KEPT_PAYLOAD_BYTES");
+            Some(if is_number { "1" } else { "http://127.0.0.1:9/nowhere" }.to_owned())
+        });
         let aws = Aws::new(&env).expect("settings");
         let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
         let policy = DestinationPolicy::new(true, vec!["127.0.0.0/8".parse().expect("a range")]);
         let tls = tls().expect("the machine trusts a certificate authority");
         let app = App {
             endpoints: Endpoints::from_env(&env, &aws).expect("settings"),
-            queues: Queues::from_env(&env, &aws).expect("settings"),
+            log: Log::from_env(&env, &aws).expect("settings"),
+            queue: Queue::from_env(&env, &aws).expect("settings"),
             client: Client::new(policy, Duration::from_secs(2), 1, tls, Arc::new(lookup)),
             schedule: Vec::new(),
             slots: Semaphore::new(1),
@@ -328,9 +390,9 @@ mod tests {
     }
 
     #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
+    struct Lines(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Log {
+    impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().expect("no panic").extend_from_slice(bytes);
             Ok(bytes.len())
@@ -351,8 +413,8 @@ mod tests {
                 stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("it is taken");
             }
         });
-        let log = Log::default();
-        let writer = log.clone();
+        let lines = Lines::default();
+        let writer = lines.clone();
         let subscriber =
             common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::INFO, move || writer.clone());
         let _guard = tracing::subscriber::set_default(subscriber);
@@ -365,7 +427,7 @@ mod tests {
         let undone = panicking().handle(event).await.expect("an answer").batch_item_failures;
 
         assert_eq!(undone.iter().map(|failure| failure.item_identifier.as_str()).collect::<Vec<_>>(), ["b"]);
-        let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("UTF-8");
+        let log = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("UTF-8");
         let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         let (panics, others): (Vec<_>, Vec<_>) = lines.partition(|line| line["panic"].is_string());
         assert_eq!(panics.len(), 1, "{log}");

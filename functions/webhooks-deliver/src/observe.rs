@@ -10,11 +10,12 @@ use std::{
 
 use common::{
     error::Error,
-    id::TenantId,
+    id::{EndpointId, TenantId},
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
         delivery::Delivery,
+        log::Entry,
         outcome::{Failure, Outcome},
     },
 };
@@ -45,10 +46,9 @@ impl Tally {
         let duration_ms = duration.as_secs_f64() * 1e3;
         tracing::info!(
             tenant = delivery.tenant.as_str(),
-            endpoint = delivery.destination_name(),
-            webhook_id = delivery.webhook_id,
-            event = delivery.event.as_str(),
-            attempt = delivery.attempts,
+            delivery_id = %delivery.entry.id,
+            event = delivery.entry.event.as_str(),
+            attempt = delivery.entry.attempts + 1,
             outcome = result,
             status,
             duration_ms,
@@ -59,9 +59,7 @@ impl Tally {
         match outcome {
             Outcome::Delivered(_) => {
                 counts.delivered += 1;
-                let age = delivery.event_at.map(|time| now.as_millisecond().saturating_sub(time).max(0));
-                #[expect(clippy::cast_precision_loss, reason = "an age in milliseconds is far below 2^52")]
-                counts.ages.extend(age.map(|age| age as f64));
+                counts.ages.push(now.since(delivery.entry.created_at).as_secs_f64() * 1e3);
             }
             Outcome::Failed(failure) => *counts.failed.entry(failure.reason()).or_default() += 1,
         }
@@ -94,36 +92,35 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// Logs and counts a delivery that went to the dead-letter queue.
-pub(crate) fn dead(delivery: &Delivery, failure: Failure) {
-    tracing::warn!(
-        tenant = %delivery.tenant,
-        endpoint = delivery.destination_name(),
-        webhook_id = delivery.webhook_id,
-        attempts = delivery.attempts,
-        reason = failure.reason(),
-        "delivery dead"
-    );
-    metrics::emit(&[counted("Dead", 1.0)], &[("Reason", failure.reason())]);
+/// Logs and counts a delivery that was given up.
+pub(crate) fn given_up(tenant: &TenantId, entry: &Entry) {
+    let reason = entry.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
+    tracing::warn!(%tenant, delivery_id = %entry.id, attempts = entry.attempts, reason, "delivery given up");
+    metrics::emit(&[counted("GivenUp", 1.0)], &[("Reason", reason)]);
 }
 
 /// Logs a delivery that ends because its endpoint has been deleted or deactivated.
-pub(crate) fn ended(delivery: &Delivery) {
-    tracing::info!(
-        tenant = %delivery.tenant,
-        endpoint = delivery.destination_name(),
-        webhook_id = delivery.webhook_id,
-        attempts = delivery.attempts,
-        "delivery ended: the endpoint is gone or inactive"
-    );
+pub(crate) fn ended(tenant: &TenantId, entry: &Entry) {
+    let attempts = entry.attempts;
+    tracing::info!(%tenant, delivery_id = %entry.id, attempts, "delivery ended: the endpoint is gone or inactive");
+}
+
+/// Logs and counts a delivery that the receiver took but the log does not have.
+pub(crate) fn unlogged(delivery: &Delivery) {
+    tracing::error!(tenant = %delivery.tenant, delivery_id = %delivery.entry.id, "delivered, but not in the log");
+    metrics::count("LogWriteFailed");
+}
+
+/// Logs that an endpoint's part of the log could not be spread over more partitions.
+pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
+    tracing::error!(%tenant, %endpoint, ?error, "the delivery log of an endpoint could not be spread");
 }
 
 /// Logs an attempt that could not be made because this process had no file descriptor left.
 pub(crate) fn no_descriptor(delivery: &Delivery) {
     tracing::error!(
         tenant = %delivery.tenant,
-        endpoint = delivery.destination_name(),
-        webhook_id = delivery.webhook_id,
+        delivery_id = %delivery.entry.id,
         "no file descriptor was left for an attempt: it waits"
     );
 }

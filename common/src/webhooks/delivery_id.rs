@@ -1,0 +1,246 @@
+//! The ids of deliveries.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    id::{EndpointId, NotAnId, TenantId},
+    issue::Problem,
+};
+
+/// Identifies a delivery within its tenant. It is also the place of the delivery in the log, so that it is found by its
+/// id alone: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeliveryId {
+    /// Where the delivery goes.
+    pub destination: DestinationId,
+    /// The part of the destination's log that it is in.
+    pub shard: u8,
+    /// When its event entered its queue, in milliseconds of Unix time.
+    pub at: Millis,
+    /// What receivers know it by.
+    pub webhook_id: WebhookId,
+}
+
+/// A moment in milliseconds of Unix time: thirteen digits, so that the text sorts by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Millis(i64);
+
+/// Where deliveries go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DestinationId {
+    /// A stored endpoint.
+    Endpoint(EndpointId),
+    /// The callbacks of the tenant's jobs, all together.
+    Callback,
+}
+
+/// What a receiver knows a delivery by: the same for all attempts and for duplicates of the event, so that it can
+/// recognise a repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WebhookId(u128);
+
+/// How many parts the log of a destination has that takes more than a DynamoDB partition does, which is a thousand
+/// writes a second.
+pub const SHARDS: u8 = 8;
+
+impl DeliveryId {
+    /// Parses an id from a request.
+    ///
+    /// # Errors
+    /// Another form.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a delivery")])
+    }
+}
+
+impl DeliveryId {
+    /// The first half of the id, which it shares with the others of its shard.
+    pub(super) fn place(&self) -> String {
+        format!("{}.{}", self.destination, self.shard)
+    }
+
+    /// The second half of the id, which sorts by time.
+    pub(super) fn moment(&self) -> String {
+        format!("{}.{:032x}", self.at, self.webhook_id.0)
+    }
+}
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { destination, shard, at, webhook_id } = self;
+        write!(f, "{destination}.{shard}.{at}.{:032x}", webhook_id.0)
+    }
+}
+
+impl FromStr for DeliveryId {
+    type Err = NotAnId;
+
+    /// Only what [`DeliveryId::fmt`] writes is an id, to the letter: each delivery has one.
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let mut parts = text.split('.');
+        let mut part = || parts.next().ok_or(NotAnId);
+        let destination = part()?.parse()?;
+        let shard = part()?.parse().map_err(|_not_a_number| NotAnId)?;
+        let at = Millis::parse(part()?)?;
+        let webhook_id = WebhookId::parse_hex(part()?)?;
+        let id = Self { destination, shard, at, webhook_id };
+        if shard < SHARDS && id.to_string() == text { Ok(id) } else { Err(NotAnId) }
+    }
+}
+
+impl Serialize for DeliveryId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Millis {
+    /// The moment `milliseconds` after the Unix epoch, or the first or last that has thirteen digits.
+    #[must_use]
+    pub fn new(milliseconds: i64) -> Self {
+        Self(milliseconds.clamp(0, 9_999_999_999_999))
+    }
+
+    /// Milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, NotAnId> {
+        let digits = text.len() == 13 && text.bytes().all(|byte| byte.is_ascii_digit());
+        if digits { text.parse().map(Self).map_err(|_not_a_number| NotAnId) } else { Err(NotAnId) }
+    }
+}
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:013}", self.0)
+    }
+}
+
+impl DestinationId {
+    /// The endpoint, unless these are the callbacks.
+    #[must_use]
+    pub fn endpoint(self) -> Option<EndpointId> {
+        match self {
+            Self::Endpoint(id) => Some(id),
+            Self::Callback => None,
+        }
+    }
+}
+
+impl fmt::Display for DestinationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endpoint(id) => id.fmt(f),
+            Self::Callback => f.write_str("callback"),
+        }
+    }
+}
+
+impl FromStr for DestinationId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        if text == "callback" { Ok(Self::Callback) } else { text.parse().map(Self::Endpoint) }
+    }
+}
+
+impl WebhookId {
+    /// The id of an event's delivery: 128 bits of a hash over the tenant, the job, the event, and the endpoint's id or
+    /// the callback's URL. Each part is prefixed with its length, so that different parts cannot join to the same text.
+    #[must_use]
+    pub fn of(tenant: &TenantId, job: &str, event: &str, destination: &str) -> Self {
+        let mut hash = Sha256::new();
+        for part in [tenant.as_str(), job, event, destination] {
+            hash.update(part.len().to_be_bytes());
+            hash.update(part);
+        }
+        let half = hash.finalize().first_chunk::<16>().copied().unwrap_or_default();
+        Self(u128::from_be_bytes(half))
+    }
+
+    /// The shard, of this many, that a delivery with this id is in.
+    #[must_use]
+    pub fn shard(self, shards: u8) -> u8 {
+        u8::try_from(self.0 % u128::from(shards.max(1))).unwrap_or_default()
+    }
+
+    fn parse_hex(text: &str) -> Result<Self, NotAnId> {
+        u128::from_str_radix(text, 16).map(Self).map_err(|_not_hex| NotAnId)
+    }
+}
+
+impl fmt::Display for WebhookId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "msg_{:032x}", self.0)
+    }
+}
+
+impl FromStr for WebhookId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let id = Self::parse_hex(text.strip_prefix("msg_").ok_or(NotAnId)?)?;
+        if id.to_string() == text { Ok(id) } else { Err(NotAnId) }
+    }
+}
+
+impl Serialize for WebhookId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(id: &str) -> TenantId {
+        id.parse().expect("an id")
+    }
+
+    #[test]
+    fn the_webhook_id_depends_on_tenant_job_event_and_destination() {
+        let id = WebhookId::of(&tenant("t"), "j", "job.completed", "e");
+        assert_eq!(id, WebhookId::of(&tenant("t"), "j", "job.completed", "e"));
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for (other, job, event, destination) in [
+            ("u", "j", "job.completed", "e"),
+            ("tj", "", "job.completed", "e"),
+            ("t", "j", "job.failed", "e"),
+            ("t", "j", "job.completed", "f"),
+        ] {
+            assert_ne!(id, WebhookId::of(&tenant(other), job, event, destination));
+        }
+    }
+
+    #[test]
+    fn a_delivery_has_one_id() {
+        let hex = "0123456789abcdef0123456789abcdef";
+        for text in [
+            format!("callback.7.1769860800999.{hex}"),
+            format!("01890f3e-7b5a-7cc0-8000-000000000000.0.0000000000001.{hex}"),
+        ] {
+            assert_eq!(text.parse::<DeliveryId>().expect(&text).to_string(), text);
+        }
+        for text in [
+            String::new(),
+            "callback".to_owned(),
+            format!("callback.8.1769860800999.{hex}"),
+            format!("callback.07.1769860800999.{hex}"),
+            format!("callback.7.176986080099.{hex}"),
+            format!("callback.7.+769860800999.{hex}"),
+            format!("callback.7.1769860800999.{}", hex.to_uppercase()),
+            format!("callback.7.1769860800999.+{}", &hex[1..]),
+            format!("callback.7.1769860800999.{hex}."),
+            format!("01890F3E-7b5a-7cc0-8000-000000000000.0.1769860800999.{hex}"),
+        ] {
+            assert!(text.parse::<DeliveryId>().is_err(), "{text}");
+        }
+    }
+}

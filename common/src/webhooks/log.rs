@@ -1,0 +1,518 @@
+//! The delivery log: what became of every delivery, and what the pending ones wait for.
+//!
+//! One table holds five kinds of items, by their partition key `destination` and sort key `delivery`:
+//!
+//! - A delivery's state, an [`Entry`]: `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`. A destination's
+//!   deliveries sort by time. Those that are not delivered are also in a sparse index, by status, so that they are
+//!   found without reading the others. A delivery that succeeds at once is this one item, with its payload in it.
+//! - The payload and the earlier attempts of a delivery that did not: a partition `<destination>/<delivery>` of its own.
+//!   An update pays for the whole item, so the state is kept small.
+//! - [Due rows](due): which attempt is due in which minute, and the cursor of whoever wakes them.
+//! - [Recoveries](recovery): `recovery/<tenant>`.
+//!
+//! No key of one tenant can be that of another: all of it is derived from the tenant's id, and what follows that id has
+//! a fixed form.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{AttributeValue, KeysAndAttributes, PutRequest, WriteRequest},
+};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+
+pub use self::entry::{Attempt, Entry, RESPONSE_BYTES, Status, Trigger};
+use crate::{
+    aws::{
+        clients::Aws,
+        dynamo::{Item, change, is_refused, item, number, text},
+        failure,
+    },
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Result},
+    id::TenantId,
+    random,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::Destination,
+        delivery_id::{DeliveryId, Millis},
+        outcome::MAX_AGE,
+    },
+};
+
+pub mod due;
+mod entry;
+mod payload;
+pub mod recovery;
+pub mod search;
+
+/// The delivery log. Cloning is cheap.
+#[derive(Clone)]
+pub struct Log {
+    dynamodb: Client,
+    table: String,
+    retention: Retention,
+    kept_payload_bytes: usize,
+}
+
+/// How long deliveries can be seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention(Duration);
+
+/// An item to be written unconditionally.
+#[derive(Clone, Debug)]
+pub struct Row(Item);
+
+impl Retention {
+    /// The time that `env` sets, in days.
+    ///
+    /// # Errors
+    /// The variable is missing, does not parse or is out of range.
+    pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
+        let days: u32 = env.number("DELIVERY_RETENTION", 1..=3650)?;
+        Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
+    }
+
+    /// When an item that is written now may be deleted. DynamoDB may do that days later, so reading checks the age too.
+    #[must_use]
+    pub fn end(self, now: Timestamp) -> Timestamp {
+        now.after(self.0 + GRACE)
+    }
+}
+
+impl Row {
+    fn key(&self) -> [Option<String>; 2] {
+        ["destination", "delivery"].map(|name| self.0.get(name).and_then(|value| value.as_s().ok()).cloned())
+    }
+}
+
+/// What the rows were for that could not be written.
+#[derive(Debug)]
+pub struct Unwritten<T> {
+    /// Those whose partition, or table, was throttled until the end.
+    pub throttled: Vec<T>,
+    /// Those whose call failed.
+    pub failed: Vec<T>,
+}
+
+impl<T> Unwritten<T> {
+    /// Whether all rows were written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.throttled.is_empty() && self.failed.is_empty()
+    }
+}
+
+/// What an attempt needs besides the state.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// Where the delivery goes.
+    pub destination: Destination,
+    /// The JSON to send, byte for byte.
+    pub body: Bytes,
+}
+
+/// The index of what is not delivered.
+const INDEX: &str = "by-status";
+/// How long items outlive the retention: a delivery that is resent on its last day still has its whole schedule.
+const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
+/// The most items that `BatchWriteItem` takes.
+const WRITES: usize = 25;
+/// The most items that `BatchGetItem` takes.
+const READS: usize = 100;
+/// How many calls one caller may have under way.
+const CONCURRENCY: usize = 16;
+/// How often a batch is sent again for what was left out, which happens where a partition is throttled.
+const ROUNDS: u32 = 4;
+/// How much of a job's id the log keeps, in bytes. Producers may send one of any length.
+const JOB_ID_BYTES: usize = 1024;
+const NOT_FOUND: Error = Error::NotFound("Delivery not found");
+
+impl Log {
+    /// The log over the table that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing, does not parse or is out of range.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            dynamodb: aws.dynamodb(),
+            table: env.required("DELIVERIES_TABLE")?,
+            retention: Retention::from_env(env)?,
+            // The largest item that DynamoDB takes has 400 KB.
+            kept_payload_bytes: env.number("KEPT_PAYLOAD_BYTES", 0..=350_000)?,
+        })
+    }
+
+    /// The row of a delivery that succeeded at once, with its payload unless that is too large to be kept.
+    #[must_use]
+    pub fn delivered(&self, tenant: &TenantId, entry: &Entry, payload: &Payload, now: Timestamp) -> Row {
+        let mut item = self.state(tenant, entry, now);
+        let packed = payload::Packed::new(&payload.body);
+        if packed.len() <= self.kept_payload_bytes {
+            packed.put(&mut item, &payload.destination);
+        }
+        Row(item)
+    }
+
+    /// The row with the payload of a delivery that did not succeed at once.
+    #[must_use]
+    pub fn payload(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
+        let mut item = details_key(tenant, id, PAYLOAD);
+        item.insert("expires_at".to_owned(), self.expiry(now));
+        payload::Packed::new(&payload.body).put(&mut item, &payload.destination);
+        Row(item)
+    }
+
+    /// The row that keeps the last attempt of `entry`, before the next one takes its place in the state.
+    #[must_use]
+    pub fn attempt(&self, tenant: &TenantId, entry: &Entry, now: Timestamp) -> Option<Row> {
+        let attempt = entry.last_attempt.as_ref()?;
+        let mut item = details_key(tenant, &entry.id, &attempt_key(entry.attempts));
+        item.insert("last".to_owned(), attempt.to_value());
+        item.insert("expires_at".to_owned(), self.expiry(now));
+        Some(Row(item))
+    }
+
+    /// Writes rows, in any order. Each comes with what it is for.
+    pub async fn put<T: Copy>(&self, mut rows: Vec<(T, Row)>) -> Unwritten<T> {
+        // A batch may not have the same key twice: of duplicates, the first one counts.
+        let mut seen = HashSet::with_capacity(rows.len());
+        rows.retain(|(_, row)| seen.insert(row.key()));
+        let mut batches = Vec::new();
+        while !rows.is_empty() {
+            batches.push(rows.split_off(rows.len().saturating_sub(WRITES)));
+        }
+        let mut unwritten = Unwritten { throttled: Vec::new(), failed: Vec::new() };
+        let calls: Vec<_> = batches.into_iter().map(|batch| self.put_batch(batch)).collect();
+        let mut written = stream::iter(calls).buffer_unordered(CONCURRENCY);
+        while let Some((left, result)) = written.next().await {
+            let left = left.into_iter().map(|(what, _)| what);
+            match result {
+                Ok(()) | Err(Error::Busy) => unwritten.throttled.extend(left),
+                Err(error) => {
+                    tracing::error!(?error, rows = left.len(), "rows of the delivery log were not written");
+                    unwritten.failed.extend(left);
+                }
+            }
+        }
+        unwritten
+    }
+
+    /// Writes up to 25 rows, and returns those that are left.
+    async fn put_batch<T: Copy>(&self, mut batch: Vec<(T, Row)>) -> (Vec<(T, Row)>, Result<()>) {
+        for round in 0..ROUNDS {
+            let requests = batch.iter().map(|(_, Row(item))| {
+                #[expect(clippy::expect_used, reason = "the item is given")]
+                let put = PutRequest::builder().set_item(Some(item.clone())).build().expect("a complete put");
+                WriteRequest::builder().put_request(put).build()
+            });
+            let call = self.dynamodb.batch_write_item().request_items(&self.table, requests.collect());
+            let left_out = match Box::pin(call.send()).await {
+                Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(&self.table).unwrap_or_default(),
+                Err(error) => return (batch, Err(failure("writing the delivery log")(error))),
+            };
+            let left_out = left_out.into_iter().filter_map(|left| left.put_request.map(|put| Row(put.item).key()));
+            let left_out: HashSet<_> = left_out.collect();
+            batch.retain(|(_, row)| left_out.contains(&row.key()));
+            if batch.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
+        }
+        (batch, Ok(()))
+    }
+
+    /// Stores the state of a delivery that has none yet. Returns `false` if it has one: then the same event was handled
+    /// twice at the same time, and the other one goes on.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn begin(&self, tenant: &TenantId, entry: &Entry, now: Timestamp) -> Result<bool> {
+        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(self.state(tenant, entry, now)));
+        match Box::pin(put.condition_expression("attribute_not_exists(delivery)").send()).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("writing a delivery")(error)),
+        }
+    }
+
+    /// Changes the state from `before` to `after`. Returns `false` if it is no longer as it was `before`: another attempt
+    /// or a resend came first. A delivery that succeeded is `delivered`, whatever came first.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn advance(&self, tenant: &TenantId, before: &Entry, after: &Entry) -> Result<bool> {
+        let mut set = standing(tenant, after);
+        set.push(("attempts", number(after.attempts.into())));
+        set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt.to_value())));
+        let remove = ["next_attempt_at", "open"].into_iter().filter(|name| set.iter().all(|(set, _)| set != name));
+        let remove: Vec<_> = remove.collect();
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
+        let update = change(update, set, &remove);
+        let update = if after.status == Status::Delivered {
+            update.condition_expression("attribute_exists(delivery)")
+        } else {
+            update
+                .condition_expression("attempts = :was AND tries = :tried AND #status = :pending")
+                .expression_attribute_values(":was", number(before.attempts.into()))
+                .expression_attribute_values(":tried", number(before.tries.into()))
+                .expression_attribute_values(":pending", text(Status::Pending))
+        };
+        match Box::pin(update.send()).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("updating a delivery")(error)),
+        }
+    }
+
+    /// Forgets the payload of a delivery that was delivered in the end, if it is too large to be kept.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn forget_large(&self, tenant: &TenantId, id: &DeliveryId, body: &Bytes) -> Result<()> {
+        if body.len() <= self.kept_payload_bytes || payload::Packed::new(body).len() <= self.kept_payload_bytes {
+            return Ok(());
+        }
+        let key = details_key(tenant, id, PAYLOAD);
+        let delete = self.dynamodb.delete_item().table_name(&self.table).set_key(Some(key));
+        delete.send().await.map(drop).map_err(failure("deleting a payload"))
+    }
+
+    /// The state of each of these deliveries that has one, read consistently.
+    ///
+    /// # Errors
+    /// The read failed, or an entry cannot be read.
+    pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<HashMap<DeliveryId, Entry>> {
+        let keys = ids.iter().map(|id| state_key(tenant, id)).collect();
+        let found = self.get(keys).await?;
+        let entries = ids.iter().filter_map(|id| {
+            let item = found.get(&(destination_key(tenant, id), id.moment()))?;
+            Some(Entry::from_item(*id, item).map(|entry| (*id, entry)))
+        });
+        entries.collect()
+    }
+
+    /// A delivery, with its payload if that is kept, read consistently.
+    ///
+    /// # Errors
+    /// The read failed, or what is stored cannot be read.
+    pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Entry, Option<Payload>)>> {
+        let found = self.get(vec![state_key(tenant, id), details_key(tenant, id, PAYLOAD)]).await?;
+        let Some(state) = found.get(&(destination_key(tenant, id), id.moment())) else { return Ok(None) };
+        let entry = Entry::from_item(*id, state)?;
+        let apart = found.get(&(details_partition(tenant, id), PAYLOAD.to_owned()));
+        let payload = match apart.map(|item| Ok((item, payload::body(item)?))).transpose()? {
+            Some((item, Some(body))) => Some((item, body)),
+            _ => payload::body(state)?.map(|body| (state, body)),
+        };
+        let payload =
+            payload.map(|(item, body)| Ok(Payload { destination: payload::destination(id.destination, item)?, body }));
+        Ok(Some((entry, payload.transpose()?)))
+    }
+
+    /// The attempts of a delivery before the last one, oldest first: the newest of them, if there are very many.
+    ///
+    /// # Errors
+    /// The read failed, or an attempt cannot be read.
+    pub async fn earlier_attempts(&self, tenant: &TenantId, entry: &Entry) -> Result<Vec<Attempt>> {
+        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
+        let query = query
+            .key_condition_expression("destination = :delivery AND delivery BETWEEN :first AND :last")
+            .expression_attribute_values(":delivery", text(details_partition(tenant, &entry.id)))
+            .expression_attribute_values(":first", text(ATTEMPT))
+            // A crash may have kept the last attempt here too.
+            .expression_attribute_values(":last", text(attempt_key(entry.attempts.saturating_sub(1))))
+            .scan_index_forward(false)
+            .limit(MAX_ATTEMPTS);
+        let items = query.send().await.map_err(failure("reading attempts"))?.items.unwrap_or_default();
+        let attempts = items.iter().rev().filter_map(|item| item.get("last")).map(Attempt::from_value);
+        attempts.collect()
+    }
+
+    /// Makes a delivery pending again, whatever its status, with the whole schedule ahead, and the first attempt due at
+    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only what has failed.
+    ///
+    /// # Errors
+    /// There is no such delivery, or its payload was not kept; or a call failed.
+    pub async fn resend(
+        &self,
+        tenant: &TenantId,
+        id: &DeliveryId,
+        trigger: Trigger,
+        due: Timestamp,
+        now: Timestamp,
+    ) -> Result<Entry> {
+        for _ in 0..ROUNDS {
+            let (before, payload) = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
+            let is_wanted = trigger != Trigger::Recovery || before.status == Status::Failed;
+            if !is_wanted || !self.is_kept(id, now) {
+                return Err(NOT_FOUND);
+            }
+            let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
+            // The payload may still be in the state, which it would make expensive to change.
+            let payload = (before.status == Status::Delivered).then(|| self.payload(tenant, id, &payload, now));
+            let after = before.clone().reopened(trigger, due, now);
+            let rows = payload.into_iter().chain([self.due(tenant, &after, now)]).map(|row| ((), row)).collect();
+            if !self.put(rows).await.is_empty() {
+                return Err(Error::Busy);
+            }
+            if self.reopen(tenant, &before, &after, now).await? {
+                return Ok(after);
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Makes a delivery pending again, unless an attempt or another resend came first.
+    async fn reopen(&self, tenant: &TenantId, before: &Entry, after: &Entry, now: Timestamp) -> Result<bool> {
+        let mut set = standing(tenant, after);
+        set.push(("expires_at", self.expiry(now)));
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
+        let update = change(update, set, &payload::ATTRIBUTES)
+            .condition_expression("attempts = :was AND #status = :before")
+            .expression_attribute_values(":was", number(before.attempts.into()))
+            .expression_attribute_values(":before", text(before.status));
+        match Box::pin(update.send()).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("resending a delivery")(error)),
+        }
+    }
+
+    /// Reads items consistently, in any number, by their keys.
+    async fn get(&self, keys: Vec<Item>) -> Result<HashMap<(String, String), Item>> {
+        let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec())).collect();
+        let items: Vec<Vec<Item>> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let keyed = items.into_iter().flatten().filter_map(|item| {
+            let part = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).cloned();
+            Some(((part("destination")?, part("delivery")?), item))
+        });
+        Ok(keyed.collect())
+    }
+
+    async fn get_batch(&self, mut keys: Vec<Item>) -> Result<Vec<Item>> {
+        let mut items = Vec::new();
+        for round in 0..ROUNDS {
+            let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+            let wanted = wanted.map_err(Error::internal("reading the delivery log"))?;
+            let call = self.dynamodb.batch_get_item().request_items(&self.table, wanted);
+            let answer = Box::pin(call.send()).await.map_err(failure("reading the delivery log"))?;
+            items.extend(answer.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
+            match answer.unprocessed_keys.unwrap_or_default().remove(&self.table) {
+                None => return Ok(items),
+                Some(left_out) => keys = left_out.keys,
+            }
+            tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
+        }
+        Err(Error::Busy)
+    }
+
+    /// The item of a delivery's state.
+    fn state(&self, tenant: &TenantId, entry: &Entry, now: Timestamp) -> Item {
+        let mut item = state_key(tenant, &entry.id);
+        let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
+        set("event", text(entry.event.as_str()));
+        set("job_id", text(cut(&entry.job_id, JOB_ID_BYTES)));
+        set("attempts", number(entry.attempts.into()));
+        set("expires_at", self.expiry(now));
+        if let Some(attempt) = &entry.last_attempt {
+            set("last", attempt.to_value());
+        }
+        for (name, value) in standing(tenant, entry) {
+            set(name, value);
+        }
+        item
+    }
+
+    fn expiry(&self, now: Timestamp) -> AttributeValue {
+        number(self.retention.end(now).as_second())
+    }
+
+    /// The oldest deliveries that can be seen.
+    fn oldest(&self, now: Timestamp) -> Millis {
+        Millis::new(now.as_millisecond() - i64::try_from(self.retention.0.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn is_kept(&self, id: &DeliveryId, now: Timestamp) -> bool {
+        id.at >= self.oldest(now)
+    }
+}
+
+impl Entry {
+    /// The same delivery, pending again.
+    fn reopened(self, trigger: Trigger, due: Timestamp, now: Timestamp) -> Self {
+        let max_age = i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            status: Status::Pending,
+            next_attempt_at: Some(due),
+            tries: 0,
+            trigger,
+            give_up_at: Millis::new(now.as_millisecond() + max_age),
+            ..self
+        }
+    }
+}
+
+/// The sort key of a payload.
+const PAYLOAD: &str = "payload";
+/// What the sort keys of earlier attempts begin with.
+const ATTEMPT: &str = "attempt.";
+
+/// How many earlier attempts are shown. Lambda's answer has room for 6 MiB, and an attempt takes up to 7 KiB of it.
+const MAX_ATTEMPTS: i32 = 500;
+
+/// The sort key of an earlier attempt.
+fn attempt_key(number: u32) -> String {
+    format!("{ATTEMPT}{number:06}")
+}
+
+/// The attributes that say how a delivery stands. Where it is delivered, few are left.
+fn standing(tenant: &TenantId, entry: &Entry) -> Vec<(&'static str, AttributeValue)> {
+    let mut set = vec![("status", text(entry.status))];
+    if entry.status != Status::Delivered {
+        set.push(("open", text(index_key(&destination_key(tenant, &entry.id), entry.status))));
+        set.push(("tries", number(entry.tries.into())));
+    }
+    if let Some(next) = entry.next_attempt_at {
+        set.push(("next_attempt_at", number(next.as_millisecond())));
+        set.push(("trigger", text(entry.trigger)));
+        set.push(("give_up_at", number(entry.give_up_at.get())));
+    }
+    set
+}
+
+/// The partition of the deliveries of a destination's shard.
+fn destination_key(tenant: &TenantId, id: &DeliveryId) -> String {
+    format!("{tenant}/{}", id.place())
+}
+
+/// The partition of the index with those that have a status.
+fn index_key(destination: &str, status: Status) -> String {
+    format!("{destination}/{status}")
+}
+
+/// The partition of what a delivery has besides its state.
+fn details_partition(tenant: &TenantId, id: &DeliveryId) -> String {
+    format!("{tenant}/{}/{}", id.place(), id.moment())
+}
+
+fn state_key(tenant: &TenantId, id: &DeliveryId) -> Item {
+    key(destination_key(tenant, id), id.moment())
+}
+
+fn details_key(tenant: &TenantId, id: &DeliveryId, part: &str) -> Item {
+    key(details_partition(tenant, id), part)
+}
+
+fn key(destination: impl ToString, delivery: impl ToString) -> Item {
+    item([("destination", text(destination)), ("delivery", text(delivery))])
+}
+
+/// The longest prefix of `text` with at most `bytes`.
+fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}

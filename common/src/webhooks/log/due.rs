@@ -1,0 +1,191 @@
+//! Due rows: which attempt is due in which minute.
+//!
+//! Every pending delivery has a row in the minute of its next attempt, written before the state that it belongs to. A
+//! sweep passes over each minute twice. At the minute itself it wakes what waits for longer than SQS can delay a
+//! message. Fifteen minutes later it checks the state of all: what is still due by then has lost its message, and is
+//! woken again. Rows are never deleted, since that would cost as much as writing them: they expire.
+
+use std::{fmt, time::Duration};
+
+use aws_sdk_dynamodb::types::ReturnValue;
+
+use super::{Entry, Log, Row, key};
+use crate::{
+    aws::{
+        dynamo::{Item, Record, is_refused, number, query_all, text},
+        failure,
+    },
+    error::Result,
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::queue::{DueAttempt, MAX_DELAY},
+};
+
+/// The partitions of a minute. One takes a thousand rows a second.
+pub const PARTITIONS: u8 = 16;
+/// How long after its minute a due row is checked: longer than anything that SQS delays, and any attempt, takes.
+pub const CHECK_AFTER: Duration = MAX_DELAY;
+/// How long due rows are kept, and how far back a sweep that was interrupted goes on.
+pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// A minute, counted from the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Minute(i64);
+
+/// How far the sweep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// The last minute whose long waits have been woken.
+    pub woken: Minute,
+    /// The last minute whose rows have been checked.
+    pub checked: Minute,
+}
+
+impl Minute {
+    /// The minute of `time`.
+    #[must_use]
+    pub fn of(time: Timestamp) -> Self {
+        Self(time.as_second().div_euclid(60))
+    }
+
+    /// The minute `time` later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(minutes(time)))
+    }
+
+    /// The minute `time` earlier.
+    #[must_use]
+    pub fn before(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(minutes(time)))
+    }
+
+    /// The minutes after this one, up to `last`.
+    pub fn until(self, last: Self) -> impl Iterator<Item = Self> {
+        (self.0.saturating_add(1)..=last.0).map(Self)
+    }
+
+    /// How long ago, `now`, the minute began.
+    #[must_use]
+    pub fn age(self, now: Timestamp) -> Duration {
+        Duration::from_secs(u64::try_from(now.as_second() - self.0.saturating_mul(60)).unwrap_or(0))
+    }
+}
+
+fn minutes(time: Duration) -> i64 {
+    i64::try_from(time.as_secs() / 60).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Minute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the keys of rows begin with that wait for longer than SQS delays a message.
+const WAKE: &str = "wake";
+/// The others have a message on its way, and are only checked.
+const CHECK: &str = "check";
+
+impl Log {
+    /// The due row of a pending delivery.
+    #[must_use]
+    pub fn due(&self, tenant: &TenantId, entry: &Entry, now: Timestamp) -> Row {
+        let at = entry.next_attempt_at.unwrap_or(now);
+        let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
+        // What is overdue already goes into the present, since the past has been swept.
+        let minute = Minute::of(at.max(now));
+        let partition = partition(minute, entry.webhook_id.shard(PARTITIONS));
+        let (attempt, ms) = (entry.attempts.saturating_add(1), at.as_millisecond());
+        let mut item = key(partition, format!("{kind}/{ms}/{attempt}/{}/{tenant}", entry.id));
+        let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(at.max(now).as_second());
+        item.insert("expires_at".to_owned(), number(expires));
+        Row(item)
+    }
+
+    /// The long waits that end in a minute, of one of its partitions.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub async fn waits(&self, minute: Minute, partition: u8) -> Result<Vec<(DueAttempt, Timestamp)>> {
+        self.due_rows(minute, partition, WAKE).await
+    }
+
+    /// All that is due in a minute, of one of its partitions.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub async fn all_due(&self, minute: Minute, partition: u8) -> Result<Vec<(DueAttempt, Timestamp)>> {
+        self.due_rows(minute, partition, "").await
+    }
+
+    async fn due_rows(&self, minute: Minute, shard: u8, kind: &str) -> Result<Vec<(DueAttempt, Timestamp)>> {
+        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
+        let query = query.key_condition_expression("destination = :minute AND begins_with(delivery, :kind)");
+        let query = query.expression_attribute_values(":minute", text(partition(minute, shard)));
+        let query = if kind.is_empty() {
+            query.key_condition_expression("destination = :minute")
+        } else {
+            query.expression_attribute_values(":kind", text(kind))
+        };
+        let items = query_all(query.projection_expression("delivery"), "reading what is due").await?;
+        Ok(items.iter().filter_map(due_attempt).collect())
+    }
+
+    /// Takes the sweep until `until`, unless somebody has it `now`, and returns how far it is.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub async fn take_sweep(&self, now: Timestamp, until: Timestamp) -> Result<Option<Cursor>> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(cursor_key()));
+        let taken = update
+            .update_expression("SET taken_until = :until")
+            .condition_expression("attribute_not_exists(taken_until) OR taken_until < :now")
+            .expression_attribute_values(":until", number(until.as_millisecond()))
+            .expression_attribute_values(":now", number(now.as_millisecond()))
+            .return_values(ReturnValue::AllNew);
+        let item = match taken.send().await {
+            Ok(answer) => answer.attributes.unwrap_or_default(),
+            Err(error) if is_refused(&error) => return Ok(None),
+            Err(error) => return Err(failure("taking the sweep")(error)),
+        };
+        let (record, oldest) = (Record::new("sweep", &item), Minute::of(now).before(KEPT));
+        // A new deployment has no rows older than this.
+        let minute = |name| record.optional_number(name).map_or(Minute::of(now).before(CHECK_AFTER * 2), Minute);
+        Ok(Some(Cursor { woken: minute("woken").max(oldest), checked: minute("checked").max(oldest) }))
+    }
+
+    /// Stores how far the sweep is. At the end it is given back, so that the next need not wait.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn save_sweep(&self, cursor: Cursor, is_over: bool) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(cursor_key()));
+        let given_back = if is_over { ", taken_until = :never" } else { "" };
+        let mut update = update
+            .update_expression(format!("SET woken = :woken, checked = :checked{given_back}"))
+            .expression_attribute_values(":woken", number(cursor.woken.0))
+            .expression_attribute_values(":checked", number(cursor.checked.0));
+        if is_over {
+            update = update.expression_attribute_values(":never", number(0));
+        }
+        update.send().await.map(drop).map_err(failure("saving the sweep"))
+    }
+}
+
+/// The attempt in the key of a row, and when it is due.
+fn due_attempt(item: &Item) -> Option<(DueAttempt, Timestamp)> {
+    // A tenant's id may have slashes, so it comes last.
+    let mut parts = item.get("delivery")?.as_s().ok()?.splitn(5, '/').skip(1);
+    let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?);
+    let (attempt, id) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some((DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at))
+}
+
+fn partition(minute: Minute, shard: u8) -> String {
+    format!("due/{minute}.{shard}")
+}
+
+fn cursor_key() -> Item {
+    key("due", "cursor")
+}

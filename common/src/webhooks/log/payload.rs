@@ -1,0 +1,123 @@
+//! The bodies of deliveries, as they are stored: compressed where that makes them smaller.
+
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use bytes::Bytes;
+use lz4_flex::block;
+
+use crate::{
+    aws::dynamo::{Item, Record, text},
+    error::{Error, Result},
+    webhooks::{
+        delivery::Destination, delivery_id::DestinationId, endpoint_url::EndpointUrl, signing_secret::SigningSecret,
+    },
+};
+
+/// What nearly every body has, so that compression need not store it. Stored bodies depend on it: it must never change.
+const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
+
+/// The attributes of a payload, wherever it is stored.
+pub(super) const ATTRIBUTES: [&str; 4] = ["payload", "payload_lz4", "callback_url", "callback_secret"];
+
+/// A body in the form in which it is stored.
+pub(super) struct Packed {
+    name: &'static str,
+    bytes: Vec<u8>,
+}
+
+impl Packed {
+    /// Packs `body`. In items of up to a kilobyte, which is the least that DynamoDB charges for, it stays as it is.
+    pub(super) fn new(body: &Bytes) -> Self {
+        if body.len() > SMALL {
+            let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
+            let mut bytes = length.to_vec();
+            bytes.extend(block::compress_with_dict(body, DICTIONARY));
+            if bytes.len() < body.len() {
+                return Self { name: "payload_lz4", bytes };
+            }
+        }
+        Self { name: "payload", bytes: body.to_vec() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds the attributes of the payload to `item`, with what else an attempt at `destination` needs.
+    pub(super) fn put(self, item: &mut Item, destination: &Destination) {
+        item.insert(self.name.to_owned(), AttributeValue::B(Blob::new(self.bytes)));
+        if let Destination::Callback { url, secret } = destination {
+            item.insert("callback_url".to_owned(), text(url.as_str()));
+            item.insert("callback_secret".to_owned(), text(secret.reveal()));
+        }
+    }
+}
+
+/// The most that a body may have to fit, with the rest of a delivery that succeeds at once, into a kilobyte.
+const SMALL: usize = 640;
+
+/// The body in `item`, if it has one.
+pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
+    let bytes = |name: &str| item.get(name).and_then(|value| value.as_b().ok()).map(AsRef::as_ref);
+    if let Some(body) = bytes("payload") {
+        return Ok(Some(Bytes::copy_from_slice(body)));
+    }
+    let Some(packed) = bytes("payload_lz4") else { return Ok(None) };
+    let broken = || Error::Internal("the stored payload cannot be unpacked".to_owned());
+    let (length, packed) = packed.split_first_chunk().ok_or_else(broken)?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    if length > MAX_BODY_BYTES {
+        return Err(broken());
+    }
+    block::decompress_with_dict(packed, length, DICTIONARY).map(|body| Some(body.into())).map_err(|_error| broken())
+}
+
+/// No body is larger: SQS takes no larger event (1 MiB).
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// The destination of the payload in `item`.
+pub(super) fn destination(id: DestinationId, item: &Item) -> Result<Destination> {
+    let record = Record::new("payload", item);
+    Ok(match id {
+        DestinationId::Endpoint(id) => Destination::Endpoint(id),
+        DestinationId::Callback => Destination::Callback {
+            url: record.checked("callback_url", EndpointUrl::parse)?,
+            secret: record.checked("callback_secret", SigningSecret::parse)?,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::EndpointId;
+
+    fn stored(bytes: Vec<u8>) -> (Item, Bytes) {
+        let (mut item, body) = (Item::new(), Bytes::from(bytes));
+        Packed::new(&body).put(&mut item, &Destination::Endpoint(EndpointId::generate()));
+        (item, body)
+    }
+
+    #[test]
+    fn a_large_body_is_compressed() {
+        let text = r#"{"event":"job.completed","job_id":"j","nonce":null,"workflow":"import","deployment_id":"d","status":"completed","result":{"rows":[1,2,3],"text":""#.to_owned() + &"a sentence, and another one. ".repeat(30) + r#""},"error":null,"mapped_stack":null}"#;
+        let (item, body) = stored(text.into_bytes());
+        assert!(item["payload_lz4"].as_b().expect("bytes").as_ref().len() < body.len() / 4);
+        assert_eq!(super::body(&item).expect("it is unpacked"), Some(body));
+    }
+
+    proptest! {
+        #[test]
+        fn every_body_comes_back(bytes in prop::collection::vec(any::<u8>(), 0..2000), times in 1_usize..5) {
+            let (item, body) = stored(bytes.repeat(times));
+            prop_assert_eq!(super::body(&item).expect("it is unpacked"), Some(body));
+        }
+
+        #[test]
+        fn no_stored_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let item = Item::from([("payload_lz4".to_owned(), AttributeValue::B(Blob::new(bytes)))]);
+            let _read = super::body(&item);
+        }
+    }
+}

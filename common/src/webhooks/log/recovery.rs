@@ -1,0 +1,197 @@
+//! Recoveries: everything of a time that an endpoint did not take is sent again, at a bounded rate.
+//!
+//! A recovery is an item that says how far it is. Whoever runs it stores its progress after every page, and a page is
+//! harmless to repeat, because only deliveries that are still failed are resent.
+
+use futures::{StreamExt, stream};
+use schemars::JsonSchema;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::{CONCURRENCY, Entry, INDEX, Log, Trigger, key, search::Filter};
+use crate::{
+    aws::{
+        dynamo::{Item, Record, change, item, number, text},
+        failure,
+    },
+    error::{Error, Result},
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::delivery_id::{DestinationId, SHARDS},
+};
+
+/// A recovery, and how far it is.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Recovery {
+    /// Its id.
+    #[serde(rename = "recovery_id")]
+    #[schemars(with = "String")]
+    pub id: Uuid,
+    /// The endpoint whose deliveries are sent again.
+    pub webhook_endpoint_id: EndpointId,
+    /// Deliveries created at this time or later.
+    pub since: Timestamp,
+    /// Deliveries created before this time.
+    pub until: Timestamp,
+    /// How many have been sent again so far.
+    pub resent: u32,
+    /// Whether all of them have been.
+    pub done: bool,
+    /// The shard that is being read, and the last key of it that was.
+    #[serde(skip)]
+    at: (u8, String),
+}
+
+/// How many deliveries are sent again between two saves.
+pub const PAGE: usize = 100;
+/// How many recoveries of a tenant are listed.
+const LISTED: i32 = 10;
+/// The partition of the index with the recoveries that are not done.
+const OPEN: &str = "recovery";
+
+impl Log {
+    /// Stores a recovery of what `endpoint` did not take between two times.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn start_recovery(
+        &self,
+        tenant: &TenantId,
+        endpoint: EndpointId,
+        (since, until): (Timestamp, Timestamp),
+        now: Timestamp,
+    ) -> Result<Uuid> {
+        let id = Uuid::now_v7();
+        let mut recovery = recovery_key(tenant, id);
+        recovery.extend(item([
+            ("open", text(OPEN)),
+            ("endpoint", text(endpoint)),
+            ("since", number(since.as_millisecond())),
+            ("until", number(until.as_millisecond())),
+            ("expires_at", self.expiry(now)),
+        ]));
+        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(recovery));
+        put.send().await.map(|_| id).map_err(failure("writing a recovery"))
+    }
+
+    /// The newest recoveries of `tenant`, newest first.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub async fn recoveries(&self, tenant: &TenantId) -> Result<Vec<Recovery>> {
+        let query = self.dynamodb.query().table_name(&self.table).key_condition_expression("destination = :tenant");
+        let query = query.expression_attribute_values(":tenant", text(partition(tenant)));
+        let answer = query.scan_index_forward(false).limit(LISTED).send().await;
+        let items = answer.map_err(failure("listing recoveries"))?.items.unwrap_or_default();
+        items.iter().map(Recovery::from_item).collect()
+    }
+
+    /// The recoveries that are not done, of all tenants.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub async fn open_recoveries(&self) -> Result<Vec<(TenantId, Recovery)>> {
+        let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
+        let query = query
+            .key_condition_expression("#open = :recovery")
+            .expression_attribute_names("#open", "open")
+            .expression_attribute_values(":recovery", text(OPEN));
+        let keys = query.send().await.map_err(failure("listing open recoveries"))?.items.unwrap_or_default();
+        let mut open = Vec::new();
+        for (partition, id) in self.get(keys.into_iter().map(only_key).collect()).await? {
+            let tenant = partition.0.strip_prefix(PREFIX).and_then(|tenant| tenant.parse().ok());
+            let recovery = Recovery::from_item(&id)?;
+            open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery)));
+        }
+        open.sort_by_key(|(_, recovery)| recovery.id);
+        Ok(open)
+    }
+
+    /// Makes the next page of deliveries pending again, each at the time that `due` gives, and returns them.
+    /// The recovery then is where the page ended, but that is not saved.
+    ///
+    /// # Errors
+    /// A call failed. The page can be repeated.
+    pub async fn recover_page(
+        &self,
+        tenant: &TenantId,
+        recovery: &mut Recovery,
+        due: impl Fn() -> Timestamp,
+        now: Timestamp,
+    ) -> Result<Vec<Entry>> {
+        let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
+        let (since, until) = self.range(&filter, None, now);
+        let (shard, last) = &recovery.at;
+        // What comes after the last key, which has a fixed length.
+        let from = if last.is_empty() { since } else { format!("{last}+") };
+        let place = (DestinationId::Endpoint(recovery.webhook_endpoint_id), *shard);
+        let ids = self.failed(tenant, place, &(from.clone(), until.max(from)), PAGE).await?;
+        let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
+            match self.resend(tenant, id, Trigger::Recovery, due, now).await {
+                Ok(entry) => Ok(Some(entry)),
+                // It has been resent, has expired, or was never kept.
+                Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        let calls: Vec<_> = calls.collect();
+        let resent: Vec<Result<Option<Entry>>> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
+        let resent: Vec<Entry> = resent.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
+        recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
+        match ids.last().filter(|_| ids.len() == PAGE) {
+            Some(last) => recovery.at.1 = last.moment(),
+            None => recovery.at = (shard.saturating_add(1), String::new()),
+        }
+        recovery.done = recovery.at.0 >= SHARDS;
+        Ok(resent)
+    }
+
+    /// Stores how far a recovery is.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
+        let key = recovery_key(tenant, recovery.id);
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
+        let (shard, last) = &recovery.at;
+        let set =
+            vec![("resent", number(recovery.resent.into())), ("shard", number((*shard).into())), ("after", text(last))];
+        let remove: &[&str] = if recovery.done { &["open"] } else { &[] };
+        change(update, set, remove).send().await.map(drop).map_err(failure("saving a recovery"))
+    }
+}
+
+impl Recovery {
+    fn from_item(item: &Item) -> Result<Self> {
+        let record = Record::new("recovery", item);
+        let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+        let shard = u8::try_from(count("shard")).unwrap_or(SHARDS);
+        Ok(Self {
+            id: record.parsed("delivery")?,
+            webhook_endpoint_id: record.parsed("endpoint")?,
+            since: record.time("since")?,
+            until: record.time("until")?,
+            resent: count("resent"),
+            done: record.optional_text("open").is_none(),
+            at: (shard, record.optional_text("after").unwrap_or_default().to_owned()),
+        })
+    }
+}
+
+/// What the partitions of recoveries begin with.
+const PREFIX: &str = "recovery/";
+
+fn partition(tenant: &TenantId) -> String {
+    format!("{PREFIX}{tenant}")
+}
+
+fn recovery_key(tenant: &TenantId, id: Uuid) -> Item {
+    key(partition(tenant), id)
+}
+
+/// The key of the table in an item of the index.
+fn only_key(mut item: Item) -> Item {
+    item.remove("open");
+    item
+}

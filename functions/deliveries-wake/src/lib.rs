@@ -1,0 +1,213 @@
+//! Wakes deliveries, every minute.
+//!
+//! SQS delays a message by 15 minutes at most. What waits longer has a due row in the minute of its attempt, and this
+//! function sends its message when that minute has come. A quarter of an hour later it looks at the minute once more,
+//! and wakes whatever should have been attempted by then and was not: no delivery rests forever because a message got
+//! lost. It also carries on the recoveries.
+//!
+//! The sweep belongs to one invocation at a time. Its cursor is saved after each minute, so that one that dies costs some
+//! messages that are sent twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got
+//! past its attempt.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use common::{
+    aws::clients::{Aws, CALL_TIMEOUT},
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    id::TenantId,
+    random,
+    telemetry::metrics::{self, Metric},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery_id::DeliveryId,
+        log::{
+            Entry, Log, Status,
+            due::{CHECK_AFTER, Cursor, Minute, PARTITIONS},
+            recovery::{PAGE, Recovery},
+        },
+        queue::{DueAttempt, Queue},
+    },
+};
+use futures::future::try_join_all;
+use lambda_runtime::LambdaEvent;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+/// How long after its time an attempt is overdue. An attempt takes half a minute, and one that was put off comes back
+/// within seconds; one whose record failed comes back after three minutes.
+const OVERDUE: Duration = Duration::from_secs(10 * 60);
+/// How many deliveries of a recovery are sent again in a minute: a hundred a second.
+const RECOVERED_A_MINUTE: usize = 6000;
+/// They are spread over this time.
+const SPREAD: Duration = Duration::from_secs(60);
+/// The time kept free at the end of an invocation for calls under way.
+const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
+
+/// The function, ready to be called. Cloning is cheap.
+#[derive(Clone)]
+pub struct Wake {
+    app: Arc<App>,
+}
+
+struct App {
+    log: Log,
+    queue: Queue,
+}
+
+/// The event of a schedule, as EventBridge sends it.
+#[derive(Debug, Deserialize)]
+pub struct Tick {
+    /// The time it was sent for, in RFC 3339.
+    time: String,
+}
+
+/// The function, with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Wake, ConfigError> {
+    let aws = Aws::new(env)?;
+    Ok(Wake { app: Arc::new(App { log: Log::from_env(env, &aws)?, queue: Queue::from_env(env, &aws)? }) })
+}
+
+impl Wake {
+    /// Sweeps up to the minute of the event's time, unless another invocation is at it.
+    ///
+    /// # Errors
+    /// A call failed, or the event has no time. What was done up to then stays done.
+    pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
+        let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
+        let end = Instant::now() + left.saturating_sub(RESERVE);
+        let tick: Timestamp = event.payload.time.parse()?;
+        let now = Timestamp::now();
+        let Some(cursor) = self.app.log.take_sweep(now, now.after(left)).await.map_err(report)? else {
+            tracing::info!("another invocation is sweeping");
+            return Ok(());
+        };
+        let swept = self.app.sweep(cursor, Minute::of(tick), end).await;
+        let recovered = self.app.recover(end).await;
+        swept.and(recovered).map_err(report)?;
+        Ok(())
+    }
+}
+
+/// Logs the cause of a failure, and fails the invocation: EventBridge then repeats it, and an alarm counts it.
+fn report(error: Error) -> lambda_runtime::Error {
+    match error {
+        Error::Internal(cause) => cause.into(),
+        error => format!("{error:?}").into(),
+    }
+}
+
+impl App {
+    /// Passes over the minutes since the last sweep up to `last`, as far as there is time.
+    async fn sweep(&self, mut cursor: Cursor, last: Minute, end: Instant) -> Result<()> {
+        let is_early = || Instant::now() < end;
+        let mut overdue = 0;
+        for minute in cursor.woken.until(last).take_while(|_| is_early()) {
+            self.wake(minute).await?;
+            cursor.woken = minute;
+            self.log.save_sweep(cursor, false).await?;
+        }
+        let checkable = last.before(CHECK_AFTER).min(cursor.woken);
+        for minute in cursor.checked.until(checkable).take_while(|_| is_early()) {
+            overdue += self.check(minute).await?;
+            cursor.checked = minute;
+            self.log.save_sweep(cursor, false).await?;
+        }
+        self.log.save_sweep(cursor, true).await?;
+        let lag = cursor.woken.age(Timestamp::now()).as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let overdue = overdue as f64;
+        metrics::emit(
+            &[
+                Metric { name: "SweepLag", unit: "Seconds", values: vec![lag] },
+                Metric { name: "Overdue", unit: "Count", values: vec![overdue] },
+            ],
+            &[],
+        );
+        Ok(())
+    }
+
+    /// Sends the messages of the long waits that end in `minute`.
+    async fn wake(&self, minute: Minute) -> Result<()> {
+        let woken = (0..PARTITIONS).map(async |partition| self.send(&self.log.waits(minute, partition).await?).await);
+        try_join_all(woken).await.map(drop)
+    }
+
+    /// Wakes what was due in `minute` and is still due, and returns how much that is.
+    async fn check(&self, minute: Minute) -> Result<usize> {
+        let overdue = (0..PARTITIONS).map(|partition| self.check_partition(minute, partition));
+        Ok(try_join_all(overdue).await?.into_iter().sum())
+    }
+
+    async fn check_partition(&self, minute: Minute, partition: u8) -> Result<usize> {
+        let mut overdue = 0;
+        for (tenant, ids) in by_tenant(self.log.all_due(minute, partition).await?) {
+            let now = Timestamp::now();
+            let entries = self.log.known(&tenant, &ids).await?;
+            let late: Vec<Entry> = entries.into_values().filter(|entry| is_overdue(entry, now)).collect();
+            overdue += late.len();
+            self.rouse(&tenant, &late, now).await?;
+        }
+        Ok(overdue)
+    }
+
+    /// Sends a message for each of these deliveries, with a due row for the case that it gets lost too.
+    async fn rouse(&self, tenant: &TenantId, late: &[Entry], now: Timestamp) -> Result<()> {
+        let rows = late.iter().map(|entry| ((), self.log.due(tenant, entry, now))).collect();
+        if !self.log.put(rows).await.is_empty() {
+            return Err(Error::Busy);
+        }
+        for entry in late {
+            tracing::warn!(%tenant, delivery_id = %entry.id, "an attempt is overdue: its message was lost");
+        }
+        let due: Vec<_> = late.iter().map(|entry| (DueAttempt::next(tenant, entry), now)).collect();
+        self.send(&due).await
+    }
+
+    async fn send(&self, due: &[(DueAttempt, Timestamp)]) -> Result<()> {
+        self.queue.send(due, Timestamp::now()).await.into_iter().collect()
+    }
+
+    /// Carries on the recoveries, a page of each in turn, as far as there is time.
+    async fn recover(&self, end: Instant) -> Result<()> {
+        let mut open = self.log.open_recoveries().await?;
+        for _ in 0..RECOVERED_A_MINUTE / PAGE {
+            for (tenant, recovery) in &mut open {
+                if Instant::now() < end {
+                    self.recover_page(tenant, recovery).await?;
+                }
+            }
+            open.retain(|(_, recovery)| !recovery.done);
+        }
+        Ok(())
+    }
+
+    async fn recover_page(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
+        let now = Timestamp::now();
+        let due = || now.after(SPREAD.mul_f64(random::fraction()));
+        let resent = self.log.recover_page(tenant, recovery, due, now).await?;
+        let due = resent.iter().map(|entry| (DueAttempt::next(tenant, entry), entry.next_attempt_at.unwrap_or(now)));
+        self.send(&due.collect::<Vec<_>>()).await?;
+        self.log.save_recovery(tenant, recovery).await
+    }
+}
+
+fn is_overdue(entry: &Entry, now: Timestamp) -> bool {
+    entry.status == Status::Pending && entry.next_attempt_at.is_some_and(|at| now.since(at) > OVERDUE)
+}
+
+/// The deliveries of each tenant, each once.
+fn by_tenant(due: Vec<(DueAttempt, Timestamp)>) -> HashMap<TenantId, Vec<DeliveryId>> {
+    let mut tenants: HashMap<TenantId, HashSet<DeliveryId>> = HashMap::new();
+    for (DueAttempt { tenant, id, .. }, _) in due {
+        tenants.entry(tenant).or_default().insert(id);
+    }
+    tenants.into_iter().map(|(tenant, ids)| (tenant, ids.into_iter().collect())).collect()
+}
