@@ -1,7 +1,8 @@
-//! A proxy in front of the tables or the queues that counts calls, and optionally makes some of them fail.
+//! A proxy in front of the tables or the queues that counts calls, and optionally makes some of them fail, or measures
+//! the capacity that they use.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -9,19 +10,38 @@ use axum::{
     Router,
     body::Bytes,
     extract::{Request, State},
-    http::{Response, StatusCode},
+    http::{HeaderMap, Response, StatusCode, header::CONTENT_LENGTH},
 };
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 /// This many of a hundred calls fail before they take effect, and as many after.
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
+/// What a proxy does besides counting and passing on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Faithful,
+    Faulty,
+    Metering,
+}
+
+/// DynamoDB's capacity units, which are what its on-demand tables are paid by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Units {
+    /// Read units: one for 4 KB read consistently.
+    pub read: f64,
+    /// Write units: one for 1 KB of an item, and of its entry in an index where that changes.
+    pub written: f64,
+}
+
 struct Shared {
     behind: String,
-    faulty: bool,
+    manner: Manner,
     http: reqwest::Client,
     calls: AtomicU64,
+    units: Mutex<Units>,
 }
 
 /// A counting proxy. Dropping it stops it.
@@ -34,18 +54,24 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy in front of the service at `behind` that passes every call on.
     pub async fn faithful(behind: &str) -> Self {
-        Self::before(behind, false).await
+        Self::before(behind, Manner::Faithful).await
     }
 
     /// Starts a proxy in front of the service at `behind` that makes a fifth of all calls fail: half of them before
     /// they take effect, half after.
     pub async fn faulty(behind: &str) -> Self {
-        Self::before(behind, true).await
+        Self::before(behind, Manner::Faulty).await
     }
 
-    async fn before(behind: &str, faulty: bool) -> Self {
+    /// Starts a proxy in front of the tables at `behind` that passes every call on, and asks what capacity it used.
+    pub async fn metering(behind: &str) -> Self {
+        Self::before(behind, Manner::Metering).await
+    }
+
+    async fn before(behind: &str, manner: Manner) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let shared = Arc::new(Shared { behind: behind.to_owned(), faulty, http, calls: AtomicU64::new(0) });
+        let (calls, units) = (AtomicU64::new(0), Mutex::default());
+        let shared = Arc::new(Shared { behind: behind.to_owned(), manner, http, calls, units });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let app = Router::new().fallback(forward).with_state(Arc::clone(&shared));
@@ -64,6 +90,12 @@ impl Proxy {
     pub fn calls(&self) -> u64 {
         self.shared.calls.load(Ordering::Relaxed)
     }
+
+    /// The capacity used so far, if the proxy measures it.
+    #[must_use]
+    pub fn units(&self) -> Units {
+        *self.shared.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Proxy {
@@ -73,21 +105,49 @@ impl Drop for Proxy {
 }
 
 async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Response<axum::body::Body> {
-    let draw = draw(shared.calls.fetch_add(1, Ordering::Relaxed));
-    if shared.faulty && draw < LOST_CALLS {
+    let (draw, faulty) = (draw(shared.calls.fetch_add(1, Ordering::Relaxed)), shared.manner == Manner::Faulty);
+    if faulty && draw < LOST_CALLS {
         return failure();
     }
-    let (parts, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let (mut parts, body) = request.into_parts();
+    let mut body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    if shared.manner == Manner::Metering {
+        body = asking_for_capacity(&body);
+        parts.headers.remove(CONTENT_LENGTH);
+    }
     let url = format!("{}{}", shared.behind, parts.uri);
-    let sent = shared.http.request(parts.method, url).headers(parts.headers).body(body).send().await;
+    let sent = shared.http.request(parts.method, url).headers(parts.headers.clone()).body(body).send().await;
     let Ok(answer) = sent else { return failure() };
     let (status, headers) = (answer.status(), answer.headers().clone());
     let Ok(body) = answer.bytes().await else { return failure() };
-    if shared.faulty && draw < LOST_CALLS + LOST_ANSWERS { failure() } else { respond(status, headers, body) }
+    if shared.manner == Manner::Metering {
+        shared.meter(&parts.headers, &body);
+    }
+    if faulty && draw < LOST_CALLS + LOST_ANSWERS { failure() } else { respond(status, headers, body) }
 }
 
-fn respond(status: StatusCode, headers: axum::http::HeaderMap, body: Bytes) -> Response<axum::body::Body> {
+/// The call of a table, with the question what it uses. The embedded tables do not verify signatures.
+fn asking_for_capacity(body: &[u8]) -> Bytes {
+    let mut call: Value = serde_json::from_slice(body).expect("a call of a table");
+    call["ReturnConsumedCapacity"] = json!("TOTAL");
+    call.to_string().into()
+}
+
+impl Shared {
+    /// Adds what the answer says that the call used: for its table, or for each of its tables.
+    fn meter(&self, call: &HeaderMap, answer: &[u8]) {
+        let answer: Value = serde_json::from_slice(answer).expect("an answer of a table");
+        let used = &answer["ConsumedCapacity"];
+        let tables = used.as_array().map_or(std::slice::from_ref(used), Vec::as_slice);
+        let used: f64 = tables.iter().filter_map(|table| table["CapacityUnits"].as_f64()).sum();
+        let operation = call.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
+        let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
+        let reads = ["GetItem", "Query", "Scan"].iter().any(|read| operation.ends_with(read));
+        *(if reads { &mut units.read } else { &mut units.written }) += used;
+    }
+}
+
+fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<axum::body::Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     *response.headers_mut() = headers;
@@ -95,7 +155,7 @@ fn respond(status: StatusCode, headers: axum::http::HeaderMap, body: Bytes) -> R
 }
 
 fn failure() -> Response<axum::body::Body> {
-    respond(StatusCode::INTERNAL_SERVER_ERROR, axum::http::HeaderMap::new(), Bytes::new())
+    respond(StatusCode::INTERNAL_SERVER_ERROR, HeaderMap::new(), Bytes::new())
 }
 
 /// A number below 100 for each call, the same in every run (the finalizer of splitmix64).

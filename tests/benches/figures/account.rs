@@ -18,7 +18,7 @@ fn ms(duration: Duration) -> f64 {
 }
 
 /// The sample event of a function from `events/`, with another body and key.
-pub(crate) fn event(function: &str, key: &str, fields: &Value) -> String {
+fn event(function: &str, key: &str, fields: &Value) -> String {
     let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../events/{}.json"), function);
     let event = std::fs::read_to_string(path).expect("an event");
     let mut event: Value = serde_json::from_str(&event).expect("an event");
@@ -59,7 +59,7 @@ pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effo
 }
 
 /// Calls a function and expects a 200. Returns the CPU time used, in milliseconds.
-pub(crate) async fn call(lambda: &mut Lambda, event: &str) -> f64 {
+async fn call(lambda: &mut Lambda, event: &str) -> f64 {
     let before = lambda.cpu();
     let answer = lambda.invoke(event.to_owned()).await;
     assert!(answer.contains("\"statusCode\":200"), "{answer}");

@@ -17,8 +17,12 @@ pub(crate) fn http_functions() -> impl Iterator<Item = &'static str> {
 pub(crate) const DELIVER: &str = "webhooks-deliver";
 /// The minimal function.
 pub(crate) const BASELINE: &str = "function";
+/// The minimal delivery function.
+pub(crate) const BARE_DELIVER: &str = "bare-deliver";
 /// The minimal delivery loop.
 pub(crate) const BARE_LOOP: &str = "bare-loop";
+/// The whole service in one process.
+pub(crate) const LOCAL: &str = "local";
 
 /// The folder with the binaries.
 pub(crate) struct Binaries {
@@ -35,7 +39,7 @@ impl Binaries {
         // target/release/deps/figures-...
         let this = std::env::current_exe().expect("a path");
         let target = this.ancestors().nth(3).expect("a target folder").join("shipped");
-        let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
+        let packages: Vec<_> = http_functions().chain([DELIVER, "baseline", LOCAL]).collect();
         for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
             let mut build = tests::cargo();
             build.args(["build", "--locked", "--release", "--quiet", "--target-dir"]).arg(&target);

@@ -1,4 +1,5 @@
-//! The cost of a million events: counted requests and measured durations at list prices, for `docs/benchmarks.md`.
+//! The cost of a million events: counted requests, the capacity that they use, and measured durations at list prices,
+//! for `docs/benchmarks.md`.
 
 use std::{
     fs::File,
@@ -7,15 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, http::StatusCode};
 use serde_json::{Value, json};
-use tests::{Lambda, Manner, Proxy, Rough, World};
+use tests::{Lambda, Manner, Proxy, Rough, World, proxy::Units};
 use tokio::net::TcpListener;
 
 use crate::{
     build::{Binaries, DELIVER},
-    delivery::{batch, deliver, job_event},
+    delivery::{batch, deliver, job_event_of},
     readme,
+    table::{Row, Table},
 };
 
 // List prices of us-east-1 in dollars per million, November 2026: aws.amazon.com/sqs/pricing and so on.
@@ -23,17 +26,23 @@ const SQS_REQUEST: f64 = 0.40;
 const INVOCATION: f64 = 0.20;
 const GIGABYTE_SECOND: f64 = 13.3334;
 const READ: f64 = 0.125;
+const WRITE: f64 = 0.625;
 const LOG_GIGABYTE: f64 = 0.50;
 
 /// The memory, in MiB, with which a process gets one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).
 const MIB_OF_A_CPU: f64 = 1769.0;
-/// The longest delay of an SQS message; a longer wait takes several messages.
-const MAX_DELAY: f64 = 900.0;
-/// The average factor by which jitter lengthens a delay.
-const JITTER: f64 = 1.1;
+/// SQS counts each of this many bytes as a request.
+const SQS_CHUNK: usize = 64 * 1024;
+/// The longest delay of an SQS message, in seconds. `deliveries-wake` ends a longer wait.
+const MAX_DELAY: u32 = 900;
+/// The read units that `deliveries-wake` takes for each wait: the row that says when it is over, of 200 bytes at most,
+/// at its minute and again 15 minutes later, and then the state of the delivery.
+const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 1.0;
 /// Records per invocation: as many as the template lets Lambda batch, and as few.
 const BATCHES: [usize; 2] = [10, 1];
+/// The events, by what their size is called.
+const SIZES: [(&str, usize); 2] = [("1 KB", 1024), ("100 KB", 100 * 1024)];
 
 /// What was observed of one invocation.
 #[derive(Clone, Copy)]
@@ -41,103 +50,181 @@ struct Invocation {
     records: f64,
     /// On a CPU of the size that the function has.
     billed_seconds: f64,
-    reads: f64,
-    sends: f64,
+    units: Units,
+    /// Requests to SQS: its own, and Lambda's for the batch, one to receive it and one to delete it or more.
+    requests: f64,
     log_bytes: f64,
 }
 
-/// The invocations that an event causes, each with how often it happens.
-struct Way(Vec<(f64, Invocation)>);
+/// What an event causes: invocations, and what is done beside them.
+struct Way {
+    invocations: Vec<Invocation>,
+    /// Requests to SQS of the producer, and of `deliveries-wake`.
+    requests: f64,
+    /// Read units of `deliveries-wake`.
+    reads: f64,
+}
 
 impl Way {
     /// An event's share of its invocations.
     fn sum(&self, of: impl Fn(&Invocation) -> f64) -> f64 {
-        self.0.iter().map(|(times, invocation)| times * of(invocation) / invocation.records).sum()
+        self.invocations.iter().map(|invocation| of(invocation) / invocation.records).sum()
     }
 
     fn invocations(&self) -> f64 {
         self.sum(|_| 1.0)
     }
 
-    /// Every message is sent, the first one by a producer. Those that are processed are received and deleted a batch at
-    /// a time.
-    fn sqs_requests(&self) -> f64 {
-        1.0 + self.sum(|invocation| invocation.sends) + 2.0 * self.invocations()
+    fn requests(&self) -> f64 {
+        self.requests + self.sum(|invocation| invocation.requests)
     }
 
-    /// Dollars per million events: for SQS, Lambda, DynamoDB and the logs.
-    fn dollars(&self) -> [f64; 4] {
+    fn reads(&self) -> f64 {
+        self.reads + self.sum(|invocation| invocation.units.read)
+    }
+
+    fn writes(&self) -> f64 {
+        self.sum(|invocation| invocation.units.written)
+    }
+
+    /// Dollars per million events, for each of [`PLACES`].
+    fn dollars(&self) -> [f64; 5] {
         let gigabytes = *MEMORY / 1024.0;
         [
-            self.sqs_requests() * SQS_REQUEST,
+            self.requests() * SQS_REQUEST,
             self.invocations() * INVOCATION
                 + self.sum(|invocation| invocation.billed_seconds) * gigabytes * GIGABYTE_SECOND,
-            self.sum(|invocation| invocation.reads) * READ,
+            self.reads() * READ,
+            self.writes() * WRITE,
             self.sum(|invocation| invocation.log_bytes) * 1e6 / 1e9 * LOG_GIGABYTE,
         ]
     }
+
+    fn together(&self) -> f64 {
+        self.dollars().iter().sum()
+    }
 }
 
+/// Where the money goes.
+const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes of the delivery log", "logs"];
+
 /// A process of the delivery function, with everything it uses being measured.
-struct Process {
+struct Process<'a> {
+    world: &'a World,
     lambda: Lambda,
     dynamodb: Proxy,
     sqs: Proxy,
     log: PathBuf,
-    tenants: Vec<String>,
+    /// Tenants, each with its endpoint.
+    endpoints: Vec<(String, String)>,
+    /// The size of its events.
+    bytes: usize,
+    events: usize,
 }
 
-impl Process {
+impl<'a> Process<'a> {
     /// Starts and warms up a process. Its events belong to different tenants, so that no two share the read of their
-    /// endpoints, and go to `url`. Failed attempts are due again at once.
-    async fn start(world: &World, binaries: &Binaries, url: &str) -> Self {
-        let (dynamodb, sqs) = (Proxy::faithful(world.stack.dynamodb()).await, Proxy::faithful(world.stack.sqs()).await);
+    /// endpoints, and go to `url`.
+    async fn start(world: &'a World, binaries: &Binaries, url: &str, bytes: usize) -> Self {
+        let (dynamodb, sqs) = (Proxy::metering(world.stack.dynamodb()).await, Proxy::faithful(world.stack.sqs()).await);
         let mut environment = world.stack.environment(DELIVER).expect("a function").clone();
         environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), dynamodb.address().to_owned());
         environment.insert("AWS_ENDPOINT_URL_SQS".to_owned(), sqs.address().to_owned());
-        environment.insert("RETRY_SCHEDULE".to_owned(), "0,0".to_owned());
         let log = std::env::temp_dir().join(format!("deliver-{}.log", uuid::Uuid::now_v7()));
         let writer = File::create(&log).expect("a file");
         let lambda = Lambda::start(&binaries.path(DELIVER), &environment, writer.into()).await;
-        let mut tenants = Vec::new();
+        let mut endpoints = Vec::new();
         for _ in 0..BATCHES[0] {
             let tenant = world.tenant(&format!("t{}", uuid::Uuid::now_v7().simple())).await;
-            world.endpoint(&tenant, url, "a secret of some length").await;
-            tenants.push(tenant.id);
+            let endpoint = world.endpoint(&tenant, url, "a secret of some length").await;
+            endpoints.push((tenant.id, endpoint));
         }
-        let mut process = Self { lambda, dynamodb, sqs, log, tenants };
+        let mut process = Self { world, lambda, dynamodb, sqs, log, endpoints, bytes, events: 0 };
         process.first(BATCHES[0]).await;
-        world.drain("deliveries").await;
         process
     }
 
     /// Invokes it with new events.
     async fn first(&mut self, records: usize) -> Invocation {
-        let events: Vec<_> = self.tenants.iter().take(records).map(|tenant| job_event(tenant, 0)).collect();
+        let mut events = Vec::new();
+        for (tenant, _) in self.endpoints.iter().take(records) {
+            events.push(job_event_of(self.bytes, tenant, self.events));
+            self.events += 1;
+        }
         self.invoke("job-events", events).await
+    }
+
+    /// Invokes it with the next attempt of each tenant's newest delivery.
+    async fn next(&mut self, records: usize) -> Invocation {
+        let mut messages = Vec::new();
+        for (tenant, endpoint) in self.endpoints.iter().take(records) {
+            messages.push(due_now(self.world, tenant, endpoint).await);
+        }
+        self.invoke("deliveries", messages).await
     }
 
     async fn invoke(&mut self, queue: &str, messages: Vec<Value>) -> Invocation {
         let seen = |process: &Self| {
             let log = std::fs::metadata(&process.log).expect("a file").len();
-            [process.dynamodb.calls(), process.sqs.calls(), log]
+            (process.dynamodb.units(), process.sqs.calls(), log)
         };
-        let (records, event) = (messages.len(), batch(queue, messages));
+        let (records, received) = (messages.len(), messages.iter().map(|message| message.to_string().len()).sum());
+        let event = batch(queue, messages);
         let (before, cpu, started) = (seen(self), self.lambda.cpu(), Instant::now());
         deliver(&mut self.lambda, [event]).await;
         let (wall, cpu) = (started.elapsed(), self.lambda.cpu() - cpu);
         let after = seen(self);
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let [reads, sends, log_bytes] = [0, 1, 2].map(|which| (after[which] - before[which]) as f64);
-        #[expect(clippy::cast_precision_loss, reason = "ten at the most")]
-        let records = records as f64;
+        let [records, sends, log_bytes] = [records as f64, (after.1 - before.1) as f64, (after.2 - before.2) as f64];
         let cpu_there = cpu.as_secs_f64() / (*MEMORY / MIB_OF_A_CPU).min(1.0);
         let billed_seconds = wall.saturating_sub(cpu).as_secs_f64() + cpu_there;
-        Invocation { records, billed_seconds, reads, sends, log_bytes }
+        let units = Units { read: after.0.read - before.0.read, written: after.0.written - before.0.written };
+        Invocation { records, billed_seconds, units, requests: sends + requests(received) + 1.0, log_bytes }
     }
 }
 
-impl Drop for Process {
+/// The requests that SQS counts for a call with this many bytes.
+fn requests(bytes: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    let chunks = bytes.div_ceil(SQS_CHUNK) as f64;
+    chunks
+}
+
+/// Makes the newest delivery to an endpoint due, as time would. Returns the message of its next attempt.
+async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Value {
+    let (delivery, status, attempts) = newest(world, tenant, endpoint).await;
+    assert_eq!(status, "pending");
+    let now = jiff::Timestamp::now().as_millisecond();
+    let update = world.stack.dynamodb_client().update_item().table_name("deliveries");
+    let update = update
+        .key("destination", AttributeValue::S(format!("{tenant}/{endpoint}.0")))
+        .key("delivery", AttributeValue::S(delivery.clone()))
+        .update_expression("SET next_attempt_at = :now")
+        .expression_attribute_values(":now", AttributeValue::N(now.to_string()));
+    update.send().await.expect("it is due");
+    json!({"tenant_id": tenant, "delivery_id": format!("{endpoint}.0.{delivery}"), "attempt": attempts + 1})
+}
+
+/// The newest delivery to an endpoint: its key, its status, and the number of attempts so far.
+async fn newest(world: &World, tenant: &str, endpoint: &str) -> (String, String, u32) {
+    let query = world
+        .stack
+        .dynamodb_client()
+        .query()
+        .table_name("deliveries")
+        .consistent_read(true)
+        .key_condition_expression("destination = :destination")
+        .expression_attribute_values(":destination", AttributeValue::S(format!("{tenant}/{endpoint}.0")))
+        .scan_index_forward(false)
+        .limit(1);
+    let found = query.send().await.expect("the log is read");
+    let state = found.items().first().expect("a delivery");
+    let text = |name: &str| state[name].as_s().expect("a text").clone();
+    let attempts = state["attempts"].as_n().expect("a number").parse().expect("a small number");
+    (text("delivery"), text("status"), attempts)
+}
+
+impl Drop for Process<'_> {
     fn drop(&mut self) {
         // A leftover file in the folder for temporary files does no harm.
         std::fs::remove_file(&self.log).ok();
@@ -163,69 +250,96 @@ async fn receiver(status: StatusCode, after: Duration) -> String {
     url
 }
 
-/// Measures, computes, and writes two tables to `docs/benchmarks.md`.
-pub(crate) async fn table(world: &World, binaries: &Binaries) {
+/// Measures and computes. Writes tables to `docs/benchmarks.md`, and adds what has a bound to the figures.
+pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table) {
     let good = receiver(StatusCode::OK, Duration::from_millis(200)).await;
     let bad = receiver(StatusCode::INTERNAL_SERVER_ERROR, Duration::ZERO).await;
     let hanging = Rough::start(Manner::Hangs).await;
-    let mut well = Process::start(world, binaries, &good).await;
-    let mut failing = Process::start(world, binaries, &bad).await;
-    let mut hung = Process::start(world, binaries, hanging.url()).await;
-    let hanging_seconds = hung.first(BATCHES[0]).await.billed_seconds;
     let schedule = world.stack.environment(DELIVER).expect("a function")["RETRY_SCHEDULE"].clone();
-    let delays: Vec<f64> = schedule.split(',').map(|delay| delay.parse().expect("seconds")).collect();
-    let retries = delays.iter().map(|_| 1.0).sum::<f64>();
-    let messages: f64 = delays.iter().map(|delay| (delay * JITTER / MAX_DELAY).ceil()).sum();
-    let mut ways = Vec::new();
-    for records in BATCHES {
-        let all_well = well.first(records).await;
-        world.drain("deliveries").await;
-        let first = failing.first(records).await;
-        let mut waiting = world.drain("deliveries").await;
-        assert_eq!(waiting.len(), records, "every delivery waits");
-        let retry = failing.invoke("deliveries", waiting.clone()).await;
-        for message in &mut waiting {
-            message["not_before"] = json!(jiff::Timestamp::now().as_millisecond() + 3_600_000);
+    let delays: Vec<u32> = schedule.split(',').map(|delay| delay.parse().expect("seconds")).collect();
+    let (mut all, mut hanging_seconds) = (Vec::new(), None);
+    for (_, bytes) in SIZES {
+        let mut well = Process::start(world, binaries, &good, bytes).await;
+        let mut failing = Process::start(world, binaries, &bad, bytes).await;
+        if hanging_seconds.is_none() {
+            let mut hung = Process::start(world, binaries, hanging.url(), bytes).await;
+            hanging_seconds = Some(hung.first(BATCHES[0]).await.billed_seconds);
         }
-        let hop = failing.invoke("deliveries", waiting).await;
-        let hangs = |invocation| Invocation { billed_seconds: hanging_seconds, ..invocation };
-        ways.push([
-            Way(vec![(1.0, all_well)]),
-            Way(vec![(1.0, first), (retries, retry), (messages - retries, hop)]),
-            Way(vec![(1.0, hangs(first)), (retries, hangs(retry)), (messages - retries, hop)]),
-        ]);
+        let hangs = |invocation: &Invocation| Invocation {
+            billed_seconds: hanging_seconds.expect("measured with the first size"),
+            ..*invocation
+        };
+        let mut ways = Vec::new();
+        for records in BATCHES {
+            let delivered = well.first(records).await;
+            let mut attempts = vec![failing.first(records).await];
+            for _ in &delays {
+                attempts.push(failing.next(records).await);
+            }
+            let (tenant, endpoint) = &failing.endpoints[0];
+            assert_eq!(newest(world, tenant, endpoint).await.1, "failed");
+            let slow = attempts.iter().map(hangs).collect();
+            ways.push([way(bytes, vec![delivered], &[]), way(bytes, attempts, &delays), way(bytes, slow, &delays)]);
+        }
+        all.push(ways);
     }
-    readme::put("costs", &tables(&ways, retries + 1.0));
+    let [batched, single] = [0, 1].map(|batch| &all[0][batch]);
+    let row = |what: &str, dollars: f64| Row::alone(what, "dollars", dollars);
+    let log = batched[0].writes() * WRITE;
+    table.push(row("a million events delivered at once: what writing the log costs", log).at_most(0.9, 0.7));
+    let what = "a million events that fail every time, receivers answer at once";
+    table.push(row(&format!("{what}, full batches"), batched[1].together()).at_most(25.0, 20.0));
+    table.push(row(&format!("{what}, single messages"), single[1].together()).at_most(25.0, 20.0));
+    readme::put("costs", &tables(&all, delays.len() + 1));
+}
+
+/// What an event of this size causes, with these waits between its invocations.
+fn way(bytes: usize, invocations: Vec<Invocation>, waits: &[u32]) -> Way {
+    let records = invocations[0].records;
+    let woken: f64 = waits.iter().filter(|wait| **wait > MAX_DELAY).map(|_| 1.0 / records).sum();
+    let reads = waits.iter().map(|_| WAKE_READS).sum();
+    Way { invocations, requests: requests(bytes) + woken, reads }
 }
 
 type Figure<'a> = &'a dyn Fn(&Way) -> f64;
 
-/// Two tables, with each figure for full batches and for single records.
-fn tables(ways: &[[Way; 3]], attempts: f64) -> String {
-    let range = |of: Figure<'_>, which: usize| {
-        let [low, high] = [0, 1].map(|batch| number(of(&ways[batch][which])));
+/// The tables, with each figure for full batches and for single records.
+fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
+    let range = |of: Figure<'_>, size: usize, which: usize| {
+        let [low, high] = [0, 1].map(|batch| number(of(&all[size][batch][which])));
         if low == high { low } else { format!("{low}..{high}") }
     };
-    let mut text = "| for one event with one endpoint | goes well | fails every time |\n|---|---|---|\n".to_owned();
-    let rows: [(&str, Figure<'_>); 5] = [
-        ("requests to SQS", &Way::sqs_requests),
+    let mut text = "| for one event with one endpoint |".to_owned();
+    for (size, _) in SIZES {
+        text += &format!(" {size}, goes well | {size}, fails every time |");
+    }
+    text += "\n|---|---|---|---|---|\n";
+    text += &format!("| attempts to deliver | 1 | {attempts} | 1 | {attempts} |\n");
+    let rows: [(&str, Figure<'_>); 6] = [
+        ("requests to SQS", &Way::requests),
         ("Lambda invocations", &Way::invocations),
         ("Lambda, s billed, waiting for receivers included", &|way| way.sum(|invocation| invocation.billed_seconds)),
-        ("DynamoDB reads (1 unit each, for up to 4 KB of endpoints)", &|way| way.sum(|invocation| invocation.reads)),
+        ("DynamoDB read units (the endpoints take one for up to 4 KB)", &Way::reads),
+        ("DynamoDB write units", &Way::writes),
         ("log bytes", &|way| way.sum(|invocation| invocation.log_bytes)),
     ];
-    text += &format!("| attempts to deliver | 1 | {} |\n", number(attempts));
     for (what, of) in rows {
-        text += &format!("| {what} | {} | {} |\n", range(of, 0), range(of, 1));
-    }
-    text += "\n| dollars for a million events | goes well, receivers take 0.2 s | fails, receivers answer at once | \
-             fails, receivers hang 15 s |\n|---|---|---|---|\n";
-    for (place, what) in ["SQS", "Lambda", "DynamoDB", "logs"].into_iter().enumerate() {
-        let figures = [0, 1, 2].map(|which| range(&|way| way.dollars()[place], which));
+        let figures = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(size, which)| range(of, size, which));
         text += &format!("| {what} | {} |\n", figures.join(" | "));
     }
-    let together = [0, 1, 2].map(|which| format!("**{}**", range(&|way| way.dollars().iter().sum(), which)));
-    text + &format!("| **together** | {} |\n", together.join(" | "))
+    for (size, (name, _)) in SIZES.into_iter().enumerate() {
+        text += &format!(
+            "\n| dollars for a million events of {name} | goes well, receivers take 0.2 s | \
+             fails, receivers answer at once | fails, receivers hang 15 s |\n|---|---|---|---|\n"
+        );
+        for (place, what) in PLACES.into_iter().enumerate() {
+            let figures = [0, 1, 2].map(|which| range(&|way| way.dollars()[place], size, which));
+            text += &format!("| {what} | {} |\n", figures.join(" | "));
+        }
+        let together = [0, 1, 2].map(|which| format!("**{}**", range(&Way::together, size, which)));
+        text += &format!("| **together** | {} |\n", together.join(" | "));
+    }
+    text
 }
 
 /// Formats a number with its significant digits only.

@@ -12,7 +12,7 @@ use plotters::{
 use crate::delivery::Point;
 
 const OWN: RGBColor = RGBColor(0x1f, 0x6f, 0xb4);
-const BARE: RGBColor = RGBColor(0xb0, 0x60, 0x20);
+const LEAST: RGBColor = RGBColor(0xb0, 0x60, 0x20);
 
 /// Draws `docs/deliveries.svg`.
 pub(crate) fn draw(points: &[Point]) {
@@ -42,7 +42,7 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, points: &[Point
         .y_label_formatter(&|value| format!("{value:.0}"))
         .draw();
     mesh.expect("it is drawn");
-    for (label, color, own) in [("this service", OWN, true), ("a bare loop", BARE, false)] {
+    for (label, color, own) in [("this service", OWN, true), ("the least with the same AWS calls", LEAST, false)] {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let line =
             points.iter().map(|point| (point.in_flight as f64, if own { values(point).0 } else { values(point).1 }));

@@ -2,31 +2,52 @@
 
 use serde_json::{Value, json};
 
-/// One figure against its baseline.
+/// What a figure is judged by.
+#[derive(Clone, Copy)]
+enum Judged {
+    /// Its ratio to this baseline.
+    Against(f64),
+    /// How far it is above this baseline.
+    Above(f64),
+    /// Itself.
+    Alone,
+}
+
+impl Judged {
+    fn baseline(self) -> Option<f64> {
+        match self {
+            Self::Against(baseline) | Self::Above(baseline) => Some(baseline),
+            Self::Alone => None,
+        }
+    }
+}
+
+/// One figure, most often against its baseline.
 pub(crate) struct Row {
     what: String,
     unit: &'static str,
     own: f64,
-    baseline: f64,
+    judged: Judged,
     must: f64,
     aim: f64,
     at_least: bool,
-    /// The known value of a figure that misses its bound.
-    known: Option<f64>,
-    /// Compare by the difference to the baseline, not the ratio.
-    difference: bool,
 }
 
 impl Row {
     /// A figure judged by its ratio to the baseline. Without a bound it is only reported.
     pub(crate) fn ratio(what: &str, unit: &'static str, own: f64, baseline: f64) -> Self {
-        let (must, aim) = (f64::INFINITY, f64::INFINITY);
-        Self { what: what.to_owned(), unit, own, baseline, must, aim, at_least: false, known: None, difference: false }
+        Self { judged: Judged::Against(baseline), ..Self::alone(what, unit, own) }
     }
 
     /// A figure judged by how far it is above the baseline.
     pub(crate) fn above(what: &str, unit: &'static str, own: f64, baseline: f64) -> Self {
-        Self { difference: true, ..Self::ratio(what, unit, own, baseline) }
+        Self { judged: Judged::Above(baseline), ..Self::alone(what, unit, own) }
+    }
+
+    /// A figure without a baseline.
+    pub(crate) fn alone(what: &str, unit: &'static str, own: f64) -> Self {
+        let (must, aim) = (f64::INFINITY, f64::INFINITY);
+        Self { what: what.to_owned(), unit, own, judged: Judged::Alone, must, aim, at_least: false }
     }
 
     /// The figure must be at most `must`, with the goal of `aim`.
@@ -39,13 +60,12 @@ impl Row {
         Self { must, aim, at_least: true, ..self }
     }
 
-    /// The figure is known to miss its bound, and was this when last checked.
-    pub(crate) fn known(self, figure: f64) -> Self {
-        Self { known: Some(figure), ..self }
-    }
-
     fn figure(&self) -> f64 {
-        if self.difference { self.own - self.baseline } else { self.own / self.baseline }
+        match self.judged {
+            Judged::Against(baseline) => self.own / baseline,
+            Judged::Above(baseline) => self.own - baseline,
+            Judged::Alone => self.own,
+        }
     }
 
     fn reaches(&self, bound: f64) -> bool {
@@ -61,10 +81,9 @@ impl Row {
         }
     }
 
-    /// Whether it is more than twice as bad as its bound or its known value.
+    /// Whether it is more than twice as bad as its bound.
     fn is_far_off(&self) -> bool {
-        let expected = self.known.unwrap_or(self.must);
-        !self.reaches(if self.at_least { expected / 2.0 } else { expected * 2.0 })
+        !self.reaches(if self.at_least { self.must / 2.0 } else { self.must * 2.0 })
     }
 }
 
@@ -79,10 +98,10 @@ impl Table {
     pub(crate) fn push(&mut self, row: Row) {
         let sign = if row.at_least { "≥ " } else { "≤ " };
         println!(
-            "{:<62} {:>10.3} {:>10.3} {:<6} {:>8.2}  {:<6} {:<6} {}",
+            "{:<62} {:>10.3} {:>10} {:<6} {:>8.2}  {:<6} {:<6} {}",
             row.what,
             row.own,
-            row.baseline,
+            row.judged.baseline().map(|baseline| format!("{baseline:.3}")).unwrap_or_default(),
             row.unit,
             row.figure(),
             bound(sign, row.must),
@@ -97,13 +116,18 @@ impl Table {
         let mut text = "| what | ours | baseline | figure | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
         for row in &self.rows {
             let sign = if row.at_least { "≥ " } else { "" };
-            let times = if row.difference { "+ " } else { "x " };
-            let (what, unit, figure) = (&row.what, row.unit, row.figure());
-            let figure = if row.reaches(row.must) { format!("{figure:.2}") } else { format!("**{figure:.2}**") };
+            let (what, unit) = (&row.what, row.unit);
+            let (before, figure) = match row.judged {
+                Judged::Against(_) => ("x ", format!("{:.2}", row.figure())),
+                Judged::Above(_) => ("+ ", format!("{:.2}", row.figure())),
+                Judged::Alone => ("", digits(row.figure())),
+            };
+            let figure = if row.reaches(row.must) { figure } else { format!("**{figure}**") };
+            let baseline = row.judged.baseline().map(|baseline| format!("{} {unit}", digits(baseline)));
             text += &format!(
-                "| {what} | {} {unit} | {} {unit} | {times}{figure} | {} | {} |\n",
+                "| {what} | {} {unit} | {} | {before}{figure} | {} | {} |\n",
                 digits(row.own),
-                digits(row.baseline),
+                baseline.unwrap_or_default(),
                 bound(sign, row.must),
                 bound(sign, row.aim)
             );
@@ -127,7 +151,7 @@ impl Table {
             .iter()
             .map(|row| {
                 json!({
-                    "what": row.what, "unit": row.unit, "own": row.own, "baseline": row.baseline,
+                    "what": row.what, "unit": row.unit, "own": row.own, "baseline": row.judged.baseline(),
                     "figure": row.figure(), "must": row.must, "aim": row.aim, "verdict": row.verdict(),
                 })
             })

@@ -6,21 +6,17 @@
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::Instant,
 };
 
+use baseline::{Error, signed};
 use bytes::Bytes;
 use futures::future::join_all;
-use hmac::{Hmac, KeyInit, Mac};
-use http_body_util::{BodyExt, Full};
-use hyper::Request;
+use http_body_util::BodyExt;
 use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
-use sha2::Sha256;
-
-type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const SECRET: &[u8] = b"a secret of some length";
 
@@ -41,7 +37,8 @@ async fn main() -> Result<(), Error> {
                     return Ok::<(), Error>(());
                 }
                 let url = urls.get(number % urls.len()).ok_or("no URL")?;
-                let response = client.request(request(url, number, body.clone())?).await?;
+                let request = signed(url, SECRET, &format!("msg_{number:032}"), body.clone())?;
+                let response = client.request(request).await?;
                 let _answer = response.into_body().collect().await?;
             }
         });
@@ -52,27 +49,6 @@ async fn main() -> Result<(), Error> {
     post(posts).await?;
     print(&format!("{} {}", started.elapsed().as_nanos(), self::cpu()? - cpu));
     Ok(())
-}
-
-fn request(url: &str, number: usize, body: Bytes) -> Result<Request<Full<Bytes>>, Error> {
-    let (id, timestamp) = (format!("msg_{number:032}"), SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs());
-    let plain = hex::encode(hmac(&[&body])?);
-    let standard = hex::encode(hmac(&[format!("{id}.{timestamp}.").as_bytes(), &body])?);
-    let request = Request::post(url)
-        .header("content-type", "application/json")
-        .header("x-webhook-signature", plain)
-        .header("webhook-id", id)
-        .header("webhook-timestamp", timestamp)
-        .header("webhook-signature", standard);
-    Ok(request.body(Full::new(body))?)
-}
-
-fn hmac(parts: &[&[u8]]) -> Result<[u8; 32], Error> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET)?;
-    for part in parts {
-        mac.update(part);
-    }
-    Ok(mac.finalize().into_bytes().into())
 }
 
 /// The CPU time of this thread, the only one.
