@@ -31,7 +31,8 @@ pub(crate) struct Binaries {
 
 impl Binaries {
     /// Builds each function separately, as it is deployed: built together, they would share each other's features. A
-    /// quick run accepts that difference, and uses twice the cores.
+    /// quick run accepts that difference, and uses twice the cores. The local runner is always on its own: it asks for
+    /// features that no function has.
     ///
     /// They get a target folder of their own: otherwise the benchmark's profile and theirs would overwrite each other's
     /// artifacts.
@@ -39,8 +40,9 @@ impl Binaries {
         // target/release/deps/figures-...
         let this = std::env::current_exe().expect("a path");
         let target = this.ancestors().nth(3).expect("a target folder").join("shipped");
-        let packages: Vec<_> = http_functions().chain([DELIVER, "baseline", LOCAL]).collect();
-        for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
+        let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
+        let together = packages.chunks(if effort.quick { packages.len() } else { 1 });
+        for packages in together.chain([[LOCAL].as_slice()]) {
             let mut build = tests::cargo();
             build.args(["build", "--locked", "--release", "--quiet", "--target-dir"]).arg(&target);
             build.args(packages.iter().flat_map(|package| ["--package", package]));
