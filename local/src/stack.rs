@@ -280,6 +280,14 @@ impl Worker {
         Ok(Self { pollers: pollers(&template, &functions, &queues, &sqs_client)? })
     }
 
+    /// Polls a queue once, as [`Stack::poll`] does.
+    ///
+    /// # Errors
+    /// No function reads this queue, or the queue cannot be read.
+    pub async fn poll(&self, queue: &str) -> Result<usize> {
+        self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
+    }
+
     /// Polls until the future is dropped.
     pub async fn run(self) {
         let mut polling = JoinSet::new();

@@ -14,7 +14,7 @@ pub mod world;
 
 pub use interceptor::Interceptor;
 pub use lambda::Lambda;
-pub use proxy::Proxy;
+pub use proxy::{CutOff, Proxy};
 pub use receiver::{Received, Receiver};
 pub use rough::{Manner, Rough};
 pub use world::{Answer, Tenant, World};

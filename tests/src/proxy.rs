@@ -1,9 +1,12 @@
 //! A proxy in front of the tables or the queues that counts calls, and optionally makes some of them fail, or measures
 //! the capacity that they use.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use axum::{
@@ -20,12 +23,46 @@ const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
 /// What a proxy does besides counting and passing on.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Manner {
     Faithful,
     Faulty,
     Metering,
+    CutOff(Arc<CutOff>),
 }
+
+/// A point from which on all calls fail, counted over all proxies that share it: as far as others can see, the process
+/// that makes these calls dies there.
+#[derive(Debug)]
+pub struct CutOff {
+    calls: AtomicU64,
+    /// The number of the first call that fails, and of the first after it that would succeed again.
+    fails: Range<u64>,
+    /// Whether the first call that fails takes effect: then only its answer is lost.
+    takes_effect: bool,
+}
+
+impl CutOff {
+    /// The calls with these numbers fail; the first may take effect.
+    #[must_use]
+    pub fn new(fails: Range<u64>, takes_effect: bool) -> Arc<Self> {
+        Arc::new(Self { calls: AtomicU64::new(0), fails, takes_effect })
+    }
+
+    /// Whether the point has been reached.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) > self.fails.start
+    }
+}
+
+impl PartialEq for CutOff {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for CutOff {}
 
 /// DynamoDB's capacity units, which are what its on-demand tables are paid by.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +105,11 @@ impl Proxy {
         Self::before(behind, Manner::Metering).await
     }
 
+    /// Starts a proxy in front of the service at `behind`, all of whose calls fail from some point on.
+    pub async fn cut_off(behind: &str, cut_off: &Arc<CutOff>) -> Self {
+        Self::before(behind, Manner::CutOff(Arc::clone(cut_off))).await
+    }
+
     async fn before(behind: &str, manner: Manner) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let (calls, units) = (AtomicU64::new(0), Mutex::default());
@@ -106,8 +148,16 @@ impl Drop for Proxy {
 
 async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Response<axum::body::Body> {
     let (draw, faulty) = (draw(shared.calls.fetch_add(1, Ordering::Relaxed)), shared.manner == Manner::Faulty);
+    let mut is_lost = faulty && (LOST_CALLS..LOST_CALLS + LOST_ANSWERS).contains(&draw);
     if faulty && draw < LOST_CALLS {
         return failure();
+    }
+    if let Manner::CutOff(cut_off) = &shared.manner {
+        let call = cut_off.calls.fetch_add(1, Ordering::SeqCst);
+        is_lost = cut_off.fails.contains(&call);
+        if is_lost && !(call == cut_off.fails.start && cut_off.takes_effect) {
+            return failure();
+        }
     }
     let (mut parts, body) = request.into_parts();
     let mut body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
@@ -123,7 +173,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     if shared.manner == Manner::Metering {
         shared.meter(&parts.headers, &body);
     }
-    if faulty && draw < LOST_CALLS + LOST_ANSWERS { failure() } else { respond(status, headers, body) }
+    if is_lost { failure() } else { respond(status, headers, body) }
 }
 
 /// The call of a table, with the question what it uses. The embedded tables do not verify signatures.

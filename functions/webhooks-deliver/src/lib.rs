@@ -199,13 +199,13 @@ impl App {
 
     async fn handle(&self, place: usize, record: &SqsMessage, batch: &Batch<'_>) -> Result<(), Undone> {
         let body = record.body.as_deref().unwrap_or_default();
+        let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
+        let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         if self.queue.has_arn(record.event_source_arn.as_deref().unwrap_or_default()) {
             // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
-            return Box::pin(self.due(place, body, batch)).await;
+            return Box::pin(self.due(place, body, is_repeated, batch)).await;
         }
-        let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
         let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
-        let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         let event = JobEvent::parse(body)?;
         let receivers = match event.audience {
             Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
@@ -246,7 +246,7 @@ impl App {
     }
 
     /// Makes an attempt that is due.
-    async fn due(&self, place: usize, body: &str, batch: &Batch<'_>) -> Result<(), Undone> {
+    async fn due(&self, place: usize, body: &str, is_repeated: bool, batch: &Batch<'_>) -> Result<(), Undone> {
         let now = Timestamp::now();
         let due = match DueAttempt::parse(body) {
             Ok(due) => due,
@@ -256,13 +256,17 @@ impl App {
             // It has expired.
             return Ok(());
         };
-        let at = entry.next_attempt_at.unwrap_or(now);
-        if entry.status != Status::Pending || DueAttempt::next(&due.tenant, &entry) != due {
-            // The delivery has got past this attempt: another message was for the same one, or it was resent.
+        if entry.status != Status::Pending {
             return Ok(());
         }
-        if at.since(now) > EARLY {
-            // It was put off. What waits for longer than a message can is woken from the log.
+        let is_stale = DueAttempt::next(&due.tenant, &entry) != due;
+        if is_stale && !is_repeated {
+            // The delivery has got past this attempt: another message was for the same one.
+            return Ok(());
+        }
+        if is_stale || entry.next_attempt_at.is_some_and(|at| at.since(now) > EARLY) {
+            // Either this record made the attempt and came back before the next message was sent, or it is early, since
+            // the attempt was put off. What waits for longer than a message can is woken from the log.
             let message = ledger::message(&due.tenant, &entry, now);
             return Ok(self.queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
         }

@@ -14,6 +14,7 @@ mod auth_cli;
 mod batches;
 mod binaries;
 mod cors;
+mod crashes;
 mod delivery;
 mod docs;
 mod envelope;
