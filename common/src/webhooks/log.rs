@@ -84,10 +84,20 @@ impl Retention {
     }
 }
 
+/// Partition key and sort key.
+type Key = [String; 2];
+
 impl Row {
-    fn key(&self) -> [Option<String>; 2] {
-        ["destination", "delivery"].map(|name| self.0.get(name).and_then(|value| value.as_s().ok()).cloned())
+    fn key(&self) -> Key {
+        key_of(&self.0)
     }
+}
+
+fn key_of(item: &Item) -> Key {
+    ["destination", "delivery"].map(|name| {
+        let value = item.get(name).and_then(|value| value.as_s().ok());
+        value.cloned().unwrap_or_default()
+    })
 }
 
 /// What the rows were for that could not be written.
@@ -178,19 +188,17 @@ impl Log {
     }
 
     /// Writes rows, in any order. Each comes with what it is for.
-    pub async fn put<T: Copy>(&self, mut rows: Vec<(T, Row)>) -> Unwritten<T> {
-        // A batch may not have the same key twice: of duplicates, the first one counts.
-        let mut seen = HashSet::with_capacity(rows.len());
-        rows.retain(|(_, row)| seen.insert(row.key()));
-        let mut batches = Vec::new();
-        while !rows.is_empty() {
-            batches.push(rows.split_off(rows.len().saturating_sub(WRITES)));
+    pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
+        // A batch may not have the same key twice: of duplicates, the last one counts.
+        let rows: HashMap<Key, (T, Row)> = rows.into_iter().map(|(what, row)| (row.key(), (what, row))).collect();
+        let mut rows = rows.into_iter().peekable();
+        let mut calls = Vec::new();
+        while rows.peek().is_some() {
+            calls.push(self.put_batch(rows.by_ref().take(WRITES).collect()));
         }
         let mut unwritten = Unwritten { throttled: Vec::new(), failed: Vec::new() };
-        let calls: Vec<_> = batches.into_iter().map(|batch| self.put_batch(batch)).collect();
         let mut written = stream::iter(calls).buffer_unordered(CONCURRENCY);
         while let Some((left, result)) = written.next().await {
-            let left = left.into_iter().map(|(what, _)| what);
             match result {
                 Ok(()) | Err(Error::Busy) => unwritten.throttled.extend(left),
                 Err(error) => {
@@ -202,28 +210,30 @@ impl Log {
         unwritten
     }
 
-    /// Writes up to 25 rows, and returns those that are left.
-    async fn put_batch<T: Copy>(&self, mut batch: Vec<(T, Row)>) -> (Vec<(T, Row)>, Result<()>) {
+    /// Writes up to 25 rows. Returns what those were for that are left.
+    async fn put_batch<T: Copy>(&self, batch: Vec<(Key, (T, Row))>) -> (Vec<T>, Result<()>) {
+        let (mut left, mut requests) = (HashMap::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        for (key, (what, Row(item))) in batch {
+            left.insert(key, what);
+            #[expect(clippy::expect_used, reason = "the item is given")]
+            let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
+            requests.push(WriteRequest::builder().put_request(put).build());
+        }
         for round in 0..ROUNDS {
-            let requests = batch.iter().map(|(_, Row(item))| {
-                #[expect(clippy::expect_used, reason = "the item is given")]
-                let put = PutRequest::builder().set_item(Some(item.clone())).build().expect("a complete put");
-                WriteRequest::builder().put_request(put).build()
-            });
-            let call = self.dynamodb.batch_write_item().request_items(&self.table, requests.collect());
-            let left_out = match Box::pin(call.send()).await {
+            let call = self.dynamodb.batch_write_item().request_items(&self.table, requests);
+            requests = match Box::pin(call.send()).await {
                 Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(&self.table).unwrap_or_default(),
-                Err(error) => return (batch, Err(failure("writing the delivery log")(error))),
+                Err(error) => return (left.into_values().collect(), Err(failure("writing the delivery log")(error))),
             };
-            let left_out = left_out.into_iter().filter_map(|left| left.put_request.map(|put| Row(put.item).key()));
-            let left_out: HashSet<_> = left_out.collect();
-            batch.retain(|(_, row)| left_out.contains(&row.key()));
-            if batch.is_empty() {
+            let puts = requests.iter().filter_map(|request| request.put_request.as_ref());
+            let keys: HashSet<Key> = puts.map(|put| key_of(&put.item)).collect();
+            left.retain(|key, _| keys.contains(key));
+            if left.is_empty() {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
+            pause(round).await;
         }
-        (batch, Ok(()))
+        (left.into_values().collect(), Ok(()))
     }
 
     /// Stores the state of a delivery that has none yet. Returns `false` if it has one: then the same event was handled
@@ -290,7 +300,7 @@ impl Log {
         let keys = ids.iter().map(|id| state_key(tenant, id)).collect();
         let found = self.get(keys).await?;
         let entries = ids.iter().filter_map(|id| {
-            let item = found.get(&(destination_key(tenant, id), id.moment()))?;
+            let item = found.get(&[destination_key(tenant, id), id.moment()])?;
             Some(Entry::from_item(*id, item).map(|entry| (*id, entry)))
         });
         entries.collect()
@@ -302,9 +312,9 @@ impl Log {
     /// The read failed, or what is stored cannot be read.
     pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Entry, Option<Payload>)>> {
         let found = self.get(vec![state_key(tenant, id), details_key(tenant, id, PAYLOAD)]).await?;
-        let Some(state) = found.get(&(destination_key(tenant, id), id.moment())) else { return Ok(None) };
+        let Some(state) = found.get(&[destination_key(tenant, id), id.moment()]) else { return Ok(None) };
         let entry = Entry::from_item(*id, state)?;
-        let apart = found.get(&(details_partition(tenant, id), PAYLOAD.to_owned()));
+        let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
         let payload = match apart.map(|item| Ok((item, payload::body(item)?))).transpose()? {
             Some((item, Some(body))) => Some((item, body)),
             _ => payload::body(state)?.map(|body| (state, body)),
@@ -384,14 +394,10 @@ impl Log {
     }
 
     /// Reads items consistently, in any number, by their keys.
-    async fn get(&self, keys: Vec<Item>) -> Result<HashMap<(String, String), Item>> {
+    async fn get(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
         let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec())).collect();
         let items: Vec<Vec<Item>> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
-        let keyed = items.into_iter().flatten().filter_map(|item| {
-            let part = |name: &str| item.get(name).and_then(|value| value.as_s().ok()).cloned();
-            Some(((part("destination")?, part("delivery")?), item))
-        });
-        Ok(keyed.collect())
+        Ok(items.into_iter().flatten().map(|item| (key_of(&item), item)).collect())
     }
 
     async fn get_batch(&self, mut keys: Vec<Item>) -> Result<Vec<Item>> {
@@ -406,7 +412,7 @@ impl Log {
                 None => return Ok(items),
                 Some(left_out) => keys = left_out.keys,
             }
-            tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
+            pause(round).await;
         }
         Err(Error::Busy)
     }
@@ -455,6 +461,11 @@ impl Entry {
             ..self
         }
     }
+}
+
+/// Gives a throttled partition time: on average 50 ms at first, and twice as long each time.
+async fn pause(round: u32) {
+    tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }
 
 /// The sort key of a payload.

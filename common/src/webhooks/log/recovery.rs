@@ -99,9 +99,9 @@ impl Log {
             .expression_attribute_values(":recovery", text(OPEN));
         let keys = query.send().await.map_err(failure("listing open recoveries"))?.items.unwrap_or_default();
         let mut open = Vec::new();
-        for (partition, id) in self.get(keys.into_iter().map(only_key).collect()).await? {
-            let tenant = partition.0.strip_prefix(PREFIX).and_then(|tenant| tenant.parse().ok());
-            let recovery = Recovery::from_item(&id)?;
+        for ([partition, _], item) in self.get(keys.into_iter().map(only_key).collect()).await? {
+            let tenant = partition.strip_prefix(PREFIX).and_then(|tenant| tenant.parse().ok());
+            let recovery = Recovery::from_item(&item)?;
             open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery)));
         }
         open.sort_by_key(|(_, recovery)| recovery.id);
