@@ -168,7 +168,7 @@ impl App {
             let Some((ended, after)) = chunk.get(number).zip(afters.get(number)) else { continue };
             let shard = after.webhook_id.shard(SHARDS);
             match after.webhook_endpoint_id {
-                Some(endpoint) if ended.is_done_at_once() && after.id.shard != shard => {
+                Some(endpoint) if ended.is_done_at_once() => {
                     let Delivery { tenant, payload, .. } = &ended.delivery;
                     if spread.insert(endpoint)
                         && let Err(error) = self.endpoints.spread_log(tenant, endpoint).await

@@ -16,6 +16,7 @@ mod binaries;
 mod cors;
 mod crashes;
 mod delivery;
+mod delivery_log;
 mod docs;
 mod envelope;
 mod events;
