@@ -1,6 +1,12 @@
-//! The demo: the service in use over HTTP, from sign-up to a verified signed delivery.
+//! The demo: the service in use over HTTP, from sign-up to a verified signed delivery, and one that is sent again.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use axum::{
@@ -62,26 +68,54 @@ async fn tell(stack: &Stack) -> Result<()> {
     let key = text(&key, "/key")?;
 
     say("4. With the key, she stores a webhook endpoint.");
-    let (url, mut deliveries) = receiver().await?;
+    let (url, mut deliveries, is_down) = receiver().await?;
     let create = client.post(format!("{api}/v1/webhooks/create")).header("x-api-key", key);
     post_json(create, &json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}})).await?;
 
     say("5. A job finishes: its event goes into the queue.");
-    send_job_event(stack, tenant).await?;
+    send_job_event(stack, tenant, "job-1").await?;
 
     say("6. The webhook arrives, signed.");
     let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
-    show_delivery(&url, &headers, &body)?;
+    show_delivery(&url, &headers, &body, StatusCode::NO_CONTENT)?;
     verify(&headers, &body)?;
-    say("Both signatures are right.");
+    say("   Both signatures are right.\n");
+
+    say("7. Her receiver restarts just when another job finishes.");
+    is_down.store(true, Ordering::SeqCst);
+    send_job_event(stack, tenant, "job-2").await?;
+    let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
+    show_delivery(&url, &headers, &body, StatusCode::SERVICE_UNAVAILABLE)?;
+    is_down.store(false, Ordering::SeqCst);
+
+    say("8. The delivery log has what was sent, and what came back.");
+    let list = || client.post(format!("{api}/v1/deliveries/list")).header("x-api-key", key);
+    let pending = json!({"json": {"status": "pending"}});
+    // The log is written within a second.
+    while post_quietly(list(), &pending).await?.pointer("/json/deliveries/0").is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let found = post_json(list(), &pending).await?;
+    let delivery = text(&found, "/json/deliveries/0/delivery_id")?;
+
+    say("9. The next attempt would come after five seconds. She does not wait, and sends it again.");
+    let resend = client.post(format!("{api}/v1/deliveries/resend")).header("x-api-key", key);
+    post_json(resend, &json!({"json": {"delivery_id": delivery}})).await?;
+
+    say("10. It arrives, with the id that it had before.");
+    let id = header(&headers, "webhook-id")?.to_owned();
+    let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
+    show_delivery(&url, &headers, &body, StatusCode::NO_CONTENT)?;
+    verify(&headers, &body)?;
+    ensure!(header(&headers, "webhook-id")? == id, "the id has changed");
     Ok(())
 }
 
-async fn send_job_event(stack: &Stack, tenant: &str) -> Result<()> {
+async fn send_job_event(stack: &Stack, tenant: &str, job: &str) -> Result<()> {
     let event = json!({
         "event": "job.completed",
         "tenant_id": tenant,
-        "job_id": "job-1",
+        "job_id": job,
         "workflow": "difference-engine",
         "status": "completed",
         "result": {"answer": 42},
@@ -92,20 +126,29 @@ async fn send_job_event(stack: &Stack, tenant: &str) -> Result<()> {
     Ok(())
 }
 
-/// A webhook receiver as a customer might run it. Returns its URL and a channel with what it receives.
-async fn receiver() -> Result<(String, mpsc::Receiver<Delivery>)> {
+/// A webhook receiver as a customer might run it. Returns its URL, a channel with what it receives, and whether it is
+/// down.
+async fn receiver() -> Result<(String, mpsc::Receiver<Delivery>, Arc<AtomicBool>)> {
     let (sender, deliveries) = mpsc::channel(1);
+    let is_down = Arc::new(AtomicBool::new(false));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}/hook", listener.local_addr()?);
-    let router = Router::new().route("/hook", post(receive)).with_state(sender);
+    let router = Router::new().route("/hook", post(receive)).with_state((sender, Arc::clone(&is_down)));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok((url, deliveries))
+    Ok((url, deliveries, is_down))
 }
 
-async fn receive(State(sender): State<mpsc::Sender<Delivery>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+type Inbox = (mpsc::Sender<Delivery>, Arc<AtomicBool>);
+
+async fn receive(
+    State((sender, is_down)): State<Inbox>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, &'static str) {
+    let is_down = is_down.load(Ordering::SeqCst);
     match sender.send((headers, body)).await {
-        Ok(()) => StatusCode::NO_CONTENT,
-        Err(_closed) => StatusCode::SERVICE_UNAVAILABLE,
+        Ok(()) if !is_down => (StatusCode::NO_CONTENT, ""),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "restarting, please try later"),
     }
 }
 
@@ -127,12 +170,12 @@ fn hmac(parts: &[&[u8]]) -> Result<Vec<u8>> {
     Ok(mac.finalize().into_bytes().to_vec())
 }
 
-fn show_delivery(url: &str, headers: &HeaderMap, body: &[u8]) -> Result<()> {
+fn show_delivery(url: &str, headers: &HeaderMap, body: &[u8], answer: StatusCode) -> Result<()> {
     say(&format!("   > POST {url}"));
     for name in ["x-event-type", "x-webhook-signature", "webhook-id", "webhook-timestamp", "webhook-signature"] {
         say(&format!("   > {name}: {}", header(headers, name)?));
     }
-    say(&format!("   > {}\n   < 204\n", std::str::from_utf8(body)?));
+    say(&format!("   > {}\n   < {}\n", std::str::from_utf8(body)?, answer.as_u16()));
     Ok(())
 }
 
@@ -142,6 +185,11 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
 
 async fn post_json(request: RequestBuilder, body: &Value) -> Result<Value> {
     Ok(serde_json::from_str(&shown(request.json(body)).await?)?)
+}
+
+/// The same without printing it.
+async fn post_quietly(request: RequestBuilder, body: &Value) -> Result<Value> {
+    Ok(request.json(body).send().await?.error_for_status()?.json().await?)
 }
 
 /// Sends `request`, prints it and the response, and returns the response's body.

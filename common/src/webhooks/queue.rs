@@ -27,7 +27,7 @@ const BATCH: usize = 10;
 const CONCURRENCY: usize = 16;
 
 /// An attempt that is due: what a message of the queue says. It has no body, URL or secret: those are in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DueAttempt {
     /// Whose delivery it is.
     pub tenant: TenantId,

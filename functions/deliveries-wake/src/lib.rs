@@ -76,21 +76,21 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
 }
 
 impl Wake {
-    /// Sweeps up to the minute of the event's time, unless another invocation is at it.
+    /// Sweeps up to the present minute, unless another invocation is at it.
     ///
     /// # Errors
     /// A call failed, or the event has no time. What was done up to then stays done.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
-        let tick: Timestamp = event.payload.time.parse()?;
-        let now = Timestamp::now();
+        // The event may be late, but not early; only a test sends one from the future.
+        let now = Timestamp::now().max(event.payload.time.parse()?);
         let Some(cursor) = self.app.log.take_sweep(now, now.after(left)).await.map_err(report)? else {
             tracing::info!("another invocation is sweeping");
             return Ok(());
         };
-        let swept = self.app.sweep(cursor, Minute::of(tick), end).await;
-        let recovered = self.app.recover(end).await;
+        let swept = self.app.sweep(cursor, now, end).await;
+        let recovered = self.app.recover(now, end).await;
         swept.and(recovered).map_err(report)?;
         Ok(())
     }
@@ -105,23 +105,24 @@ fn report(error: Error) -> lambda_runtime::Error {
 }
 
 impl App {
-    /// Passes over the minutes since the last sweep up to `last`, as far as there is time.
-    async fn sweep(&self, mut cursor: Cursor, last: Minute, end: Instant) -> Result<()> {
+    /// Passes over the minutes since the last sweep, as far as there is time.
+    async fn sweep(&self, mut cursor: Cursor, now: Timestamp, end: Instant) -> Result<()> {
+        let last = Minute::of(now);
         let is_early = || Instant::now() < end;
         let mut overdue = 0;
         for minute in cursor.woken.until(last).take_while(|_| is_early()) {
-            self.wake(minute).await?;
+            self.wake(minute, now).await?;
             cursor.woken = minute;
             self.log.save_sweep(cursor, false).await?;
         }
         let checkable = last.before(CHECK_AFTER).min(cursor.woken);
         for minute in cursor.checked.until(checkable).take_while(|_| is_early()) {
-            overdue += self.check(minute).await?;
+            overdue += self.check(minute, now).await?;
             cursor.checked = minute;
             self.log.save_sweep(cursor, false).await?;
         }
         self.log.save_sweep(cursor, true).await?;
-        let lag = cursor.woken.age(Timestamp::now()).as_secs_f64();
+        let lag = cursor.woken.age(now).as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let overdue = overdue as f64;
         metrics::emit(
@@ -135,21 +136,21 @@ impl App {
     }
 
     /// Sends the messages of the long waits that end in `minute`.
-    async fn wake(&self, minute: Minute) -> Result<()> {
-        let woken = (0..PARTITIONS).map(async |partition| self.send(&self.log.waits(minute, partition).await?).await);
+    async fn wake(&self, minute: Minute, now: Timestamp) -> Result<()> {
+        let woken =
+            (0..PARTITIONS).map(async |partition| self.send(&self.log.waits(minute, partition).await?, now).await);
         try_join_all(woken).await.map(drop)
     }
 
     /// Wakes what was due in `minute` and is still due, and returns how much that is.
-    async fn check(&self, minute: Minute) -> Result<usize> {
-        let overdue = (0..PARTITIONS).map(|partition| self.check_partition(minute, partition));
+    async fn check(&self, minute: Minute, now: Timestamp) -> Result<usize> {
+        let overdue = (0..PARTITIONS).map(|partition| self.check_partition(minute, partition, now));
         Ok(try_join_all(overdue).await?.into_iter().sum())
     }
 
-    async fn check_partition(&self, minute: Minute, partition: u8) -> Result<usize> {
+    async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp) -> Result<usize> {
         let mut overdue = 0;
         for (tenant, ids) in by_tenant(self.log.all_due(minute, partition).await?) {
-            let now = Timestamp::now();
             let entries = self.log.known(&tenant, &ids).await?;
             let late: Vec<Entry> = entries.into_values().filter(|entry| is_overdue(entry, now)).collect();
             overdue += late.len();
@@ -168,20 +169,20 @@ impl App {
             tracing::warn!(%tenant, delivery_id = %entry.id, "an attempt is overdue: its message was lost");
         }
         let due: Vec<_> = late.iter().map(|entry| (DueAttempt::next(tenant, entry), now)).collect();
-        self.send(&due).await
+        self.send(&due, now).await
     }
 
-    async fn send(&self, due: &[(DueAttempt, Timestamp)]) -> Result<()> {
-        self.queue.send(due, Timestamp::now()).await.into_iter().collect()
+    async fn send(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Result<()> {
+        self.queue.send(due, now).await.into_iter().collect()
     }
 
     /// Carries on the recoveries, a page of each in turn, as far as there is time.
-    async fn recover(&self, end: Instant) -> Result<()> {
+    async fn recover(&self, now: Timestamp, end: Instant) -> Result<()> {
         let mut open = self.log.open_recoveries().await?;
         for _ in 0..RECOVERED_A_MINUTE / PAGE {
             for (tenant, recovery) in &mut open {
                 if Instant::now() < end {
-                    self.recover_page(tenant, recovery).await?;
+                    self.recover_page(tenant, recovery, now).await?;
                 }
             }
             open.retain(|(_, recovery)| !recovery.done);
@@ -189,12 +190,11 @@ impl App {
         Ok(())
     }
 
-    async fn recover_page(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
-        let now = Timestamp::now();
+    async fn recover_page(&self, tenant: &TenantId, recovery: &mut Recovery, now: Timestamp) -> Result<()> {
         let due = || now.after(SPREAD.mul_f64(random::fraction()));
         let resent = self.log.recover_page(tenant, recovery, due, now).await?;
         let due = resent.iter().map(|entry| (DueAttempt::next(tenant, entry), entry.next_attempt_at.unwrap_or(now)));
-        self.send(&due.collect::<Vec<_>>()).await?;
+        self.send(&due.collect::<Vec<_>>(), now).await?;
         self.log.save_recovery(tenant, recovery).await
     }
 }

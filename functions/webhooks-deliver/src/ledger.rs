@@ -30,7 +30,7 @@ use common::{
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
-use crate::{App, observe, undone::Undone};
+use crate::{App, observe, under_way::Mark, undone::Undone};
 
 /// How many attempts are stored together: as many as a batched write takes.
 const CHUNK: usize = 25;
@@ -45,10 +45,10 @@ pub(crate) struct Ended {
     pub(crate) place: usize,
     /// The delivery, as it was before.
     pub(crate) delivery: Delivery,
-    /// Whether the log has the delivery already.
-    pub(crate) is_stored: bool,
     /// How the attempt ended.
     pub(crate) result: Result,
+    /// The attempt stays under way until its result is stored; `None` if the log does not have the delivery yet.
+    pub(crate) stored: Option<Mark>,
 }
 
 /// How an attempt ended.
@@ -68,9 +68,14 @@ pub(crate) fn message(tenant: &TenantId, entry: &Entry, now: Timestamp) -> Optio
 }
 
 impl Ended {
+    /// Whether the log has the delivery already.
+    fn is_stored(&self) -> bool {
+        self.stored.is_some()
+    }
+
     /// Whether the delivery is done with the row that the log gets first.
     fn is_done_at_once(&self) -> bool {
-        !self.is_stored && matches!(self.result, Result::Made(_, Outcome::Delivered(_)))
+        !self.is_stored() && matches!(self.result, Result::Made(_, Outcome::Delivered(_)))
     }
 }
 
@@ -149,9 +154,9 @@ impl App {
     fn rows(&self, ended: &Ended, after: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let Delivery { tenant, entry: before, payload } = &ended.delivery;
         let is_due =
-            after.status == Status::Pending && !(ended.is_stored && matches!(ended.result, Result::Postponed(_)));
+            after.status == Status::Pending && !(ended.is_stored() && matches!(ended.result, Result::Postponed(_)));
         let due = is_due.then(|| self.log.due(tenant, after, now));
-        let other = match (&ended.result, ended.is_stored) {
+        let other = match (&ended.result, ended.is_stored()) {
             _ if ended.is_done_at_once() => Some(self.log.delivered(tenant, after, payload, now)),
             (_, false) => Some(self.log.payload(tenant, &after.id, payload, now)),
             (Result::Made(..), true) => self.log.attempt(tenant, before, now),
@@ -188,7 +193,7 @@ impl App {
     /// Stores the state of a delivery that did not succeed at once. Returns the message to send.
     async fn store(&self, ended: &Ended, after: Entry, now: Timestamp) -> Stored {
         let Delivery { tenant, payload, .. } = &ended.delivery;
-        let after = match (&ended.result, ended.is_stored) {
+        let after = match (&ended.result, ended.is_stored()) {
             (_, false) => match self.log.begin(tenant, &after, now).await? {
                 true => after,
                 // Another process has the same event, or the answer to this very write was lost.

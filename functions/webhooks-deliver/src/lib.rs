@@ -50,12 +50,14 @@ use crate::{
     admission::{Admission, PAUSE},
     ledger::{Ended, Result as AttemptResult},
     observe::Tally,
+    under_way::UnderWay,
     undone::Undone,
 };
 
 mod admission;
 mod ledger;
 mod observe;
+mod under_way;
 mod undone;
 
 /// The time kept free at the end of an invocation to store what follows from the last attempts.
@@ -77,6 +79,7 @@ struct App {
     schedule: Vec<Duration>,
     /// One permit for each concurrent attempt.
     slots: Semaphore,
+    under_way: UnderWay,
 }
 
 /// The function, with the settings in `env`.
@@ -95,6 +98,7 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
         client,
         schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
         slots: Semaphore::new(attempts),
+        under_way: UnderWay::default(),
     };
     Ok(Deliver { app: Arc::new(app) })
 }
@@ -217,7 +221,7 @@ impl App {
         }
         let attempts = deliveries.into_iter().map(|(delivery, target)| async move {
             let result = self.attempt(&delivery, target, batch).await;
-            batch.end(Ended { place, delivery, is_stored: false, result });
+            batch.end(Ended { place, delivery, result, stored: None });
         });
         all(attempts).await;
         Ok(())
@@ -252,6 +256,7 @@ impl App {
             Ok(due) => due,
             Err(malformed) => return self.adopt(place, body, malformed, batch),
         };
+        let Some(mark) = self.under_way.begin(due.clone()) else { return Ok(()) };
         let Some((entry, payload)) = self.log.find(&due.tenant, &due.id).await? else {
             // It has expired.
             return Ok(());
@@ -280,7 +285,7 @@ impl App {
             Some(target) => self.attempt(&delivery, target, batch).await,
             None => AttemptResult::Gone,
         };
-        batch.end(Ended { place, delivery, is_stored: true, result });
+        batch.end(Ended { place, delivery, result, stored: Some(mark) });
         Ok(())
     }
 
@@ -288,7 +293,7 @@ impl App {
     fn adopt(&self, place: usize, body: &str, malformed: Malformed, batch: &Batch<'_>) -> Result<(), Undone> {
         let Ok(delivery) = legacy::parse(body, Timestamp::now()) else { return Err(malformed.into()) };
         let until = delivery.entry.next_attempt_at.unwrap_or_else(Timestamp::now);
-        batch.end(Ended { place, delivery, is_stored: false, result: AttemptResult::Postponed(until) });
+        batch.end(Ended { place, delivery, result: AttemptResult::Postponed(until), stored: None });
         Ok(())
     }
 
@@ -378,6 +383,7 @@ mod tests {
             client: Client::new(policy, Duration::from_secs(2), 1, tls, Arc::new(lookup)),
             schedule: Vec::new(),
             slots: Semaphore::new(1),
+            under_way: UnderWay::default(),
         };
         Deliver { app: Arc::new(app) }
     }

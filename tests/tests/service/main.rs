@@ -32,5 +32,6 @@ mod secrets;
 mod sign_in;
 mod signup_and_create_org;
 mod story;
+mod sweep;
 mod template;
 mod webhooks;

@@ -1,0 +1,131 @@
+//! The sweep wakes what waits for long, and what lost its message.
+
+use std::{collections::HashMap, time::Duration};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::timestamp::Timestamp;
+use serde_json::json;
+use tests::{Receiver, Tenant, World};
+
+type Item = HashMap<String, AttributeValue>;
+
+const MINUTE: i64 = 60_000;
+
+fn now() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// A world with a delivery whose first attempt has failed, and the endpoint's receiver, which takes the next one.
+async fn failed_once(schedule: &str) -> (World, Tenant, Receiver) {
+    let world = World::with(&[("RETRY_SCHEDULE", schedule)]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
+    world.enqueue("job-events", event.to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    assert_eq!(receiver.count().await, 1);
+    (world, tenant, receiver)
+}
+
+async fn state(world: &World) -> Item {
+    world.items("deliveries").await.into_iter().find(|item| item.contains_key("status")).expect("a delivery")
+}
+
+/// Makes it as if the next attempt of the only delivery had been due at this time.
+async fn set_due(world: &World, at: i64) {
+    let state = state(world).await;
+    let update = world.stack.dynamodb_client().update_item().table_name("deliveries");
+    let update = update
+        .key("destination", state["destination"].clone())
+        .key("delivery", state["delivery"].clone())
+        .update_expression("SET next_attempt_at = :at")
+        .expression_attribute_values(":at", AttributeValue::N(at.to_string()));
+    update.send().await.expect("it is changed");
+}
+
+/// Runs the sweep of the minute of this time.
+async fn sweep(world: &World, at: i64) {
+    let tick = json!({"time": Timestamp::from_millisecond(at)});
+    world.stack.invoke("deliveries-wake", tick).await.expect("a sweep");
+}
+
+/// Makes the attempt whose message comes within seconds.
+async fn attempt(world: &World) {
+    let attempted = async { while world.stack.poll("deliveries").await.expect("a step") == 0 {} };
+    tokio::time::timeout(Duration::from_secs(5), attempted).await.expect("a message");
+}
+
+/// Removes the message that comes within seconds.
+async fn lose_message(world: &World) {
+    let lost = async { while world.drain("deliveries").await.is_empty() {} };
+    tokio::time::timeout(Duration::from_secs(5), lost).await.expect("a message");
+}
+
+fn status(state: &Item) -> &str {
+    state["status"].as_s().expect("a text")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_wait_has_no_message_until_its_minute_comes() {
+    let (world, _, receiver) = failed_once("1000").await;
+    sweep(&world, now() + 15 * MINUTE).await;
+    assert!(world.drain("deliveries").await.is_empty(), "its minute has not come");
+    sweep(&world, now() + 21 * MINUTE).await;
+    set_due(&world, now()).await;
+    attempt(&world).await;
+    assert_eq!((receiver.count().await, status(&state(&world).await)), (2, "delivered"));
+    sweep(&world, now() + 40 * MINUTE).await;
+    assert!(world.drain("deliveries").await.is_empty(), "nobody wakes what is delivered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_woken_twice_is_attempted_once() {
+    let (world, _, receiver) = failed_once("1000,1000").await;
+    set_due(&world, now()).await;
+    for _ in 0..2 {
+        sweep(&world, now() + 21 * MINUTE).await;
+        let cursor = world.stack.dynamodb_client().delete_item().table_name("deliveries");
+        let (destination, delivery) = (AttributeValue::S("due".into()), AttributeValue::S("cursor".into()));
+        // As if the first one had died before it saved how far it was.
+        cursor.key("destination", destination).key("delivery", delivery).send().await.expect("it is deleted");
+    }
+    while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+    assert_eq!(receiver.count().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_whose_message_got_lost_is_found_and_woken_until_it_is_attempted() {
+    let (world, _, receiver) = failed_once("0").await;
+    for lost in 1..=2 {
+        lose_message(&world).await;
+        sweep(&world, now() + lost * 16 * MINUTE).await;
+    }
+    attempt(&world).await;
+    assert_eq!((receiver.count().await, status(&state(&world).await)), (2, "delivered"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_overdue_is_left_alone() {
+    let (world, _, _receiver) = failed_once("600").await;
+    sweep(&world, now() + 18 * MINUTE).await;
+    assert!(world.drain("deliveries").await.is_empty(), "its own message is still delayed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_sweep_runs_at_a_time() {
+    let (world, _, _receiver) = failed_once("1000").await;
+    let taken = world.stack.dynamodb_client().update_item().table_name("deliveries");
+    taken
+        .key("destination", AttributeValue::S("due".into()))
+        .key("delivery", AttributeValue::S("cursor".into()))
+        .update_expression("SET taken_until = :until")
+        .expression_attribute_values(":until", AttributeValue::N((now() + 22 * MINUTE).to_string()))
+        .send()
+        .await
+        .expect("it is taken");
+    sweep(&world, now() + 21 * MINUTE).await;
+    assert!(world.drain("deliveries").await.is_empty(), "another one is sweeping");
+    sweep(&world, now() + 23 * MINUTE).await;
+    assert_eq!(world.drain("deliveries").await.len(), 1, "one that died is followed");
+}
