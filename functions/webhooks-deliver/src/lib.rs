@@ -265,7 +265,7 @@ impl App {
             return Ok(());
         }
         let is_stale = DueAttempt::next(&due.tenant, &entry) != due;
-        if is_stale && !is_repeated {
+        if is_stale && !(is_repeated && due.attempt == entry.attempts) {
             // The delivery has got past this attempt: another message was for the same one.
             return Ok(());
         }
