@@ -9,7 +9,8 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
 
-/// A moment in UTC, written in RFC 3339 with milliseconds: `2026-01-31T12:00:00.000Z`.
+/// A moment in UTC, in whole milliseconds, so that it is the same once it has been stored and read. Written in RFC 3339:
+/// `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(OffsetDateTime);
 
@@ -17,7 +18,7 @@ impl Timestamp {
     /// The current time.
     #[must_use]
     pub fn now() -> Self {
-        Self(OffsetDateTime::now_utc())
+        Self(OffsetDateTime::now_utc().truncate_to_millisecond())
     }
 
     /// The moment `seconds` after the Unix epoch.

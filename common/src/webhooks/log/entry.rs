@@ -223,3 +223,17 @@ impl Entry {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// That is how the log tells a write whose answer was lost from somebody else's.
+    #[test]
+    fn an_attempt_is_the_same_once_it_has_been_stored_and_read() {
+        let answer = Some("no".to_owned());
+        let failed = Outcome::Failed(Failure::Status(500, None));
+        let attempt = Attempt::new(Timestamp::now(), 12, failed, answer, Trigger::Schedule);
+        assert_eq!(Attempt::from_value(&attempt.to_value()).expect("an attempt"), attempt);
+    }
+}
