@@ -62,6 +62,8 @@ uuid_id! {
     KeyId
     /// Identifies a webhook endpoint.
     EndpointId
+    /// Identifies a recovery of failed deliveries.
+    RecoveryId
 }
 
 /// The text is not an identifier.

@@ -9,6 +9,8 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
 
+use crate::issue::Problem;
+
 /// A moment in UTC, in whole milliseconds, so that it is the same once it has been stored and read. Written in RFC 3339:
 /// `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,11 +39,26 @@ impl Timestamp {
         Self(OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or_else(|_out_of_range| end()))
     }
 
+    /// Parses a time from a request, in any form of RFC 3339.
+    ///
+    /// # Errors
+    /// Any other text.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|_not_a_time| vec![Problem::format("Must be a time of RFC 3339")])
+    }
+
     /// The moment `time` later.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         Self::from_millisecond(self.as_millisecond().saturating_add(milliseconds))
+    }
+
+    /// The moment `time` earlier.
+    #[must_use]
+    pub fn before(self, time: Duration) -> Self {
+        let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millisecond(self.as_millisecond().saturating_sub(milliseconds))
     }
 
     /// The time that has passed since `earlier`; zero if that is in the future.

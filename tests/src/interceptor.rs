@@ -1,7 +1,10 @@
-//! A proxy in front of the tables that answers some calls itself, with what the embedded tables never do: lag or
-//! refuse.
+//! A proxy in front of the tables that counts what is read, and answers some calls itself, with what the embedded
+//! tables never do: lag or refuse.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use axum::{Router, body::Body, extract::Request, response::Response};
 use serde_json::Value;
@@ -21,13 +24,16 @@ struct Shared {
     answer: Box<Answer>,
     behind: OnceLock<String>,
     http: reqwest::Client,
+    calls: AtomicUsize,
+    items_read: AtomicUsize,
 }
 
 impl Interceptor {
     /// Starts a proxy that asks `answer` about every call.
     pub async fn start(answer: impl Fn(&str, &Value) -> Option<(u16, Value)> + Send + Sync + 'static) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let shared = Arc::new(Shared { answer: Box::new(answer), behind: OnceLock::new(), http });
+        let (calls, items_read) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let shared = Arc::new(Shared { answer: Box::new(answer), behind: OnceLock::new(), http, calls, items_read });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let handler = Arc::clone(&shared);
@@ -47,6 +53,13 @@ impl Interceptor {
     pub fn stand_before(&self, behind: &str) {
         self.shared.behind.set(behind.to_owned()).expect("set once");
     }
+
+    /// How many calls were passed on since this was last asked, and how many items they read, those included that a
+    /// filter left out.
+    #[must_use]
+    pub fn counted(&self) -> (usize, usize) {
+        (self.shared.calls.swap(0, Ordering::Relaxed), self.shared.items_read.swap(0, Ordering::Relaxed))
+    }
 }
 
 impl Drop for Interceptor {
@@ -59,7 +72,7 @@ impl Shared {
     async fn handle(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
-        let target = parts.headers["x-amz-target"].to_str().expect("a text");
+        let target = parts.headers["x-amz-target"].to_str().expect("a text").to_owned();
         let (_, operation) = target.split_once('.').expect("a service and an operation");
         let call = serde_json::from_slice(&body).expect("JSON");
         if let Some((status, answer)) = (self.answer)(operation, &call) {
@@ -70,6 +83,22 @@ impl Shared {
         let answer = sent.expect("an answer");
         let mut response = Response::builder().status(answer.status());
         *response.headers_mut().expect("headers") = answer.headers().clone();
-        response.body(Body::from(answer.bytes().await.expect("a whole answer"))).expect("a response")
+        let body = answer.bytes().await.expect("a whole answer");
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.items_read.fetch_add(items_read(operation, &body), Ordering::Relaxed);
+        response.body(Body::from(body)).expect("a response")
+    }
+}
+
+/// How many items a call read.
+fn items_read(operation: &str, answer: &[u8]) -> usize {
+    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+    match operation {
+        "GetItem" => usize::from(answer["Item"].is_object()),
+        "BatchGetItem" => {
+            let tables = answer["Responses"].as_object().into_iter().flatten();
+            tables.filter_map(|(_, items)| items.as_array()).map(Vec::len).sum()
+        }
+        _ => answer["ScannedCount"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default(),
     }
 }

@@ -1,6 +1,8 @@
 //! Reading the fields of an input. All fields are read before anything is refused, so that the caller learns of all
 //! issues at once. Run without values, the same code describes the fields.
 
+use std::ops::RangeInclusive;
+
 use schemars::JsonSchema;
 
 use super::json::{Json, Object};
@@ -111,6 +113,35 @@ impl Fields {
         }
     }
 
+    /// Reads a whole number that may be absent, but not `null`.
+    ///
+    /// # Errors
+    /// It is not a whole number, or not within `range`.
+    pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u16>) -> Result<Option<u16>, Rejected> {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.note_number(name, &range);
+        }
+        let (least, most) = (*range.start(), *range.end());
+        let number = match self.values.remove(name) {
+            None => return Ok(None),
+            Some(Json::Number(number)) => number,
+            Some(_) => return Err(self.wrong_type(name, "Must be a whole number")),
+        };
+        let (code, message) = match u16::try_from(number) {
+            Ok(number) if range.contains(&number) => return Ok(Some(number)),
+            _ if number < i64::from(least) => (IssueCode::TooSmall, format!("Must be at least {least}")),
+            _ => (IssueCode::TooBig, format!("Must be at most {most}")),
+        };
+        Err(self.reject(name, Problem { code, message }))
+    }
+
+    /// Records a problem that a field has, perhaps only together with others.
+    pub fn reject(&mut self, name: &str, Problem { code, message }: Problem) -> Rejected {
+        self.issues.push(Issue { code, path: vec![name.to_owned()], message });
+        Rejected
+    }
+
     fn parse<T>(
         &mut self,
         name: &str,
@@ -119,19 +150,15 @@ impl Fields {
     ) -> Result<T, Rejected> {
         let Json::Text(text) = value else { return Err(self.wrong_type(name, "Must be a string")) };
         parse(text).map_err(|problems| {
-            self.issues.extend(problems.into_iter().map(|problem| Issue {
-                code: problem.code,
-                path: vec![name.to_owned()],
-                message: problem.message,
-            }));
+            for problem in problems {
+                self.reject(name, problem);
+            }
             Rejected
         })
     }
 
     fn wrong_type(&mut self, name: &str, message: &str) -> Rejected {
-        let path = vec![name.to_owned()];
-        self.issues.push(Issue { code: IssueCode::InvalidType, path, message: message.to_owned() });
-        Rejected
+        self.reject(name, Problem { code: IssueCode::InvalidType, message: message.to_owned() })
     }
 
     /// Records a field for the description, when one is being made.
@@ -195,5 +222,26 @@ mod tests {
         };
         assert_eq!(read(json!({"description": null})), Patch::Clear);
         assert_eq!(read(json!({})), Patch::Keep);
+    }
+    #[test]
+    fn a_number_is_whole_and_within_its_range() {
+        let read =
+            |value| Fields::read(values(json!({"limit": value})), |fields| fields.optional_number("limit", 1..=100));
+        assert_eq!(read(json!(1)).expect("no issue"), Some(1));
+        assert_eq!(read(json!(100)).expect("no issue"), Some(100));
+        for (value, expected) in [
+            (json!(0), IssueCode::TooSmall),
+            (json!(-1), IssueCode::TooSmall),
+            (json!(i64::MIN), IssueCode::TooSmall),
+            (json!(101), IssueCode::TooBig),
+            (json!(65_537), IssueCode::TooBig),
+            (json!(u64::MAX), IssueCode::TooBig),
+            (json!(1.5), IssueCode::InvalidType),
+            (json!("20"), IssueCode::InvalidType),
+            (json!(null), IssueCode::InvalidType),
+        ] {
+            let Err(Error::Invalid(issues)) = read(value.clone()) else { unreachable!("{value}") };
+            assert_eq!(issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [expected], "{value}");
+        }
     }
 }

@@ -17,7 +17,9 @@ pub(super) enum Json {
     Null,
     Bool(bool),
     Text(String),
-    /// A number, an array or an object.
+    /// A whole number; one that is too large for this type is the largest or the smallest of it.
+    Number(i64),
+    /// Another number, an array or an object.
     Other,
 }
 
@@ -63,12 +65,12 @@ impl<'de> Visitor<'de> for JsonVisitor {
         Ok(Json::Text(value.to_owned()))
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Json, E> {
-        Ok(Json::Other)
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Number(value))
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Json, E> {
-        Ok(Json::Other)
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Json, E> {
+        Ok(Json::Number(i64::try_from(value).unwrap_or(i64::MAX)))
     }
 
     fn visit_f64<E: Error>(self, _: f64) -> Result<Json, E> {
@@ -181,13 +183,20 @@ mod tests {
 
     #[test]
     fn what_no_field_takes_is_skipped() {
-        let object = object(r#"{"a":null,"b":true,"c":"x\n","d":1.5,"e":[{"f":[]}],"g":{"h":-7},"c":"last"}"#);
+        let object =
+            object(r#"{"a":null,"b":true,"c":"x\n","d":1.5,"e":[{"f":[]}],"g":{"h":-7},"i":-7,"j":9e9,"c":"last"}"#);
         assert_eq!(object["a"], Json::Null);
         assert_eq!(object["b"], Json::Bool(true));
         assert_eq!(object["c"], Json::Text("last".to_owned()));
-        for other in ["d", "e", "g"] {
+        assert_eq!(object["i"], Json::Number(-7));
+        for other in ["d", "e", "g", "j"] {
             assert_eq!(object[other], Json::Other);
         }
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_the_largest() {
+        assert_eq!(object(r#"{"a":18446744073709551615}"#)["a"], Json::Number(i64::MAX));
     }
 
     /// Parsed into a `Value`, this overflows the stack of a thread: the marker makes serde_json parse a string's text as

@@ -1,9 +1,12 @@
 //! The OpenAPI 3.1 description of the API (<https://spec.openapis.org/oas/v3.1.1.html>), generated from the routes.
 //! Only the local runner and the tests build this module: no deployed function contains it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{Fault, Function, RouteInfo, Takes, Wire, auth::Credential, fields::Presence, route::BoundRoute};
@@ -33,6 +36,11 @@ impl FieldDescriptions {
             Presence::Required | Presence::Optional => self.generator.subschema_for::<T>(),
         };
         self.fields.push((name, presence, schema));
+    }
+
+    pub(super) fn note_number(&mut self, name: &'static str, range: &RangeInclusive<u16>) {
+        let schema = json_schema!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
+        self.fields.push((name, Presence::Optional, schema));
     }
 
     fn required(&self) -> Vec<&'static str> {
@@ -73,6 +81,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
         "tags": [
             { "name": "auth", "description": "Signing up, in the envelope" },
             { "name": "webhooks", "description": "Webhook endpoints, in the envelope" },
+            { "name": "deliveries", "description": "The delivery log, in the envelope" },
             { "name": "account", "description": "The command-line authentication flow, in plain JSON" },
         ],
         "paths": paths,

@@ -10,13 +10,14 @@ use crate::{
         password::{Guess, Password},
         users::Role,
     },
-    id::{EndpointId, InvitationId, KeyId, SessionId, TenantId, UserId},
+    id::{EndpointId, InvitationId, KeyId, RecoveryId, SessionId, TenantId, UserId},
     name::{Description, Name, Slug},
     timestamp::Timestamp,
     webhooks::{
         delivery_id::{DeliveryId, WebhookId},
         endpoint_url::EndpointUrl,
         event::EventName,
+        log::search::Cursor,
         signing_secret::SigningSecret,
     },
 };
@@ -40,6 +41,7 @@ macro_rules! schemas {
 }
 
 schemas! {
+    Cursor { "examples": ["1769860800999.0123456789abcdef0123456789abcdef"] }
     DeliveryId { "examples": ["callback.3.1769860800999.0123456789abcdef0123456789abcdef"] }
     Description { "maxLength": 500, "examples": ["Our staging server"] }
     Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] }
@@ -50,6 +52,7 @@ schemas! {
     KeyId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] }
     Password { "minLength": 8, "maxLength": 128, "writeOnly": true, "examples": ["a long password"] }
+    RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Role { "enum": ["owner", "member"] }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret { "minLength": 1, "maxLength": 256, "writeOnly": true, "examples": ["correct-horse-battery-staple"] }

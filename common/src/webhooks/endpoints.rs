@@ -19,7 +19,12 @@ use crate::{
     patch::Patch,
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::{delivery_id::SHARDS, endpoint_url::EndpointUrl, signing_secret::SigningSecret},
+    webhooks::{
+        delivery_id::{DestinationId, SHARDS},
+        endpoint_url::EndpointUrl,
+        log::search::Place,
+        signing_secret::SigningSecret,
+    },
 };
 
 /// A new endpoint, where a tenant receives its events.
@@ -104,6 +109,8 @@ pub const MAX_ENDPOINTS: u32 = 500;
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, log_shards";
+/// What says where the deliveries to an endpoint are logged. It has no secret.
+const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
 /// What the sort keys of deleted endpoints begin with. They too sort before every id.
 const DELETED: &str = "#deleted#";
 /// How many deleted endpoints a listing of deliveries still asks for.
@@ -185,12 +192,35 @@ impl Endpoints {
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
-    /// The endpoints of `tenant` that the delivery log may know, each with its shards there: all that exist, and the
-    /// newest of those that were deleted.
+    /// The places of the delivery log that may have deliveries of `tenant`: to the endpoint `only`, or to all endpoints
+    /// and callbacks. Endpoints that were deleted count, as long as the log has deliveries to them.
     ///
     /// # Errors
-    /// A read fails.
-    pub async fn logged(&self, tenant: &TenantId) -> Result<Vec<(EndpointId, u8)>> {
+    /// The tenant has and had no such endpoint; or a read fails.
+    pub async fn places(&self, tenant: &TenantId, only: Option<EndpointId>) -> Result<Vec<Place>> {
+        let endpoints = match only {
+            Some(id) => vec![(DestinationId::Endpoint(id), self.shards(tenant, id).await?)],
+            None => self.logged(tenant).await?,
+        };
+        Ok(endpoints.into_iter().flat_map(|(id, shards)| (0..shards).map(move |shard| (id, shard))).collect())
+    }
+
+    /// How many shards an endpoint's part of the delivery log has.
+    async fn shards(&self, tenant: &TenantId, id: EndpointId) -> Result<u8> {
+        let deleted = self.dynamodb.get_item().table_name(&self.table);
+        let deleted = deleted.set_key(Some(key(tenant, format!("{DELETED}{id}")))).send();
+        let (existing, deleted) = tokio::join!(self.get(tenant, id, LOGGED), deleted);
+        match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
+            (Some(existing), _) => Ok(log_shards(&record(&existing))),
+            // Nobody knows any more how many shards it had.
+            (None, Some(_)) => Ok(SHARDS),
+            (None, None) => Err(NOT_FOUND),
+        }
+    }
+
+    /// Where deliveries of `tenant` went, with the shards in the log: the callbacks, all endpoints that exist, and the
+    /// newest of those that were deleted.
+    async fn logged(&self, tenant: &TenantId) -> Result<Vec<(DestinationId, u8)>> {
         let deleted = self
             .dynamodb
             .query()
@@ -201,19 +231,26 @@ impl Endpoints {
             .scan_index_forward(false)
             .limit(MAX_DELETED)
             .send();
-        let (existing, deleted) = tokio::join!(self.query(tenant, RECEIVER), deleted);
+        let (existing, deleted) = tokio::join!(self.query(tenant, LOGGED), deleted);
         let deleted = deleted.map_err(failure("listing deleted endpoints"))?.items.unwrap_or_default();
-        let mut logged = Vec::new();
+        let mut logged = vec![(DestinationId::Callback, SHARDS)];
         for item in &existing? {
             let record = record(item);
-            logged.push((record.parsed("webhook_endpoint_id")?, log_shards(&record)));
+            logged.push((DestinationId::Endpoint(record.parsed("webhook_endpoint_id")?), log_shards(&record)));
         }
         for item in &deleted {
             let id = record(item).text("webhook_endpoint_id")?.strip_prefix(DELETED).and_then(|id| id.parse().ok());
-            // Nobody knows any more how many shards it had.
-            logged.extend(id.map(|id| (id, SHARDS)));
+            logged.extend(id.map(|id| (DestinationId::Endpoint(id), SHARDS)));
         }
         Ok(logged)
+    }
+
+    /// Makes sure that an endpoint exists.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint; or the read fails.
+    pub async fn require(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+        self.get(tenant, id, LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
 
     /// Spreads the endpoint's part of the delivery log, from now on, over more partitions.
@@ -237,7 +274,7 @@ impl Endpoints {
     /// The tenant has no such endpoint; or a call fails.
     pub async fn update(&self, tenant: &TenantId, id: EndpointId, change: Change, now: Timestamp) -> Result<()> {
         if change.is_empty() {
-            return self.get(tenant, id, RECEIVER).await?.map(|_| ()).ok_or(NOT_FOUND);
+            return self.require(tenant, id).await;
         }
         let (mut set, mut remove) = (vec![("updated_at", text(now))], Vec::new());
         set.extend(change.url.map(|url| ("url", text(url.as_str()))));

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{endpoint_url::EndpointUrl, signing_secret::SigningSecret};
-use crate::id::{NotAnId, TenantId};
+use crate::{
+    id::{NotAnId, TenantId},
+    issue::Problem,
+};
 
 /// A finished job, and who hears of it.
 #[derive(Debug)]
@@ -37,6 +40,14 @@ pub enum EventName {
 }
 
 impl EventName {
+    /// Parses a name from a request.
+    ///
+    /// # Errors
+    /// There is no such event.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be the name of an event")])
+    }
+
     /// The name on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -324,6 +324,20 @@ impl Log {
         Ok(Some((entry, payload.transpose()?)))
     }
 
+    /// The same, for the tenant: what is older than the retention is gone, also if it has not been deleted yet.
+    ///
+    /// # Errors
+    /// There is no such delivery; the read failed, or what is stored cannot be read.
+    pub async fn visible(
+        &self,
+        tenant: &TenantId,
+        id: &DeliveryId,
+        now: Timestamp,
+    ) -> Result<(Entry, Option<Payload>)> {
+        let found = if id.at >= self.oldest(now) { self.find(tenant, id).await? } else { None };
+        found.ok_or(NOT_FOUND)
+    }
+
     /// The attempts of a delivery before the last one, oldest first: the newest of them, if there are very many.
     ///
     /// # Errors
@@ -357,9 +371,8 @@ impl Log {
         now: Timestamp,
     ) -> Result<Entry> {
         for _ in 0..ROUNDS {
-            let (before, payload) = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
-            let is_wanted = trigger != Trigger::Recovery || before.status == Status::Failed;
-            if !is_wanted || !self.is_kept(id, now) {
+            let (before, payload) = self.visible(tenant, id, now).await?;
+            if trigger == Trigger::Recovery && before.status != Status::Failed {
                 return Err(NOT_FOUND);
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
@@ -442,10 +455,6 @@ impl Log {
     fn oldest(&self, now: Timestamp) -> Millis {
         Millis::new(now.as_millisecond() - i64::try_from(self.retention.0.as_millis()).unwrap_or(i64::MAX))
     }
-
-    fn is_kept(&self, id: &DeliveryId, now: Timestamp) -> bool {
-        id.at >= self.oldest(now)
-    }
 }
 
 impl Entry {
@@ -473,8 +482,9 @@ const PAYLOAD: &str = "payload";
 /// What the sort keys of earlier attempts begin with.
 const ATTEMPT: &str = "attempt.";
 
-/// How many earlier attempts are shown. Lambda's answer has room for 6 MiB, and an attempt takes up to 7 KiB of it.
-const MAX_ATTEMPTS: i32 = 500;
+/// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a
+/// JSON string. There a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
+const MAX_ATTEMPTS: i32 = 200;
 
 /// The sort key of an earlier attempt.
 fn attempt_key(number: u32) -> String {

@@ -7,7 +7,17 @@ use tests::{
     world::{cookie, link},
 };
 
-const ROUTES: [&str; 4] = ["webhooks/create", "webhooks/list", "webhooks/update", "webhooks/delete"];
+const ROUTES: [&str; 9] = [
+    "webhooks/create",
+    "webhooks/list",
+    "webhooks/update",
+    "webhooks/delete",
+    "deliveries/list",
+    "deliveries/get",
+    "deliveries/resend",
+    "deliveries/recover",
+    "deliveries/stats",
+];
 const FOREIGN: &str = "https://evil.example.com";
 
 async fn call(world: &World, route: &str, headers: &[(&'static str, &str)], fields: Value) -> Answer {

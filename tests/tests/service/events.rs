@@ -52,6 +52,24 @@ async fn webhooks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deliveries() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    for (function, expected) in [
+        ("deliveries-list", 200),
+        ("deliveries-get", 404),
+        ("deliveries-resend", 404),
+        ("deliveries-recover", 404),
+        ("deliveries-stats", 200),
+    ] {
+        let mut event = sample_event(function);
+        event["headers"]["x-api-key"] = json!(key);
+        let response = world.stack.invoke(function, event).await.expect("an answer");
+        assert_eq!(response["statusCode"], expected, "{function}: {response}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn webhooks_deliver() {
     let receiver = tests::Receiver::start().await;
     let event =

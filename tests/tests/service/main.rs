@@ -15,6 +15,7 @@ mod batches;
 mod binaries;
 mod cors;
 mod crashes;
+mod deliveries;
 mod delivery;
 mod delivery_log;
 mod docs;

@@ -10,6 +10,7 @@ use crate::{
     aws::dynamo::{Item, Record, item, number, text},
     error::Result,
     id::{EndpointId, NotAnId},
+    issue::Problem,
     timestamp::Timestamp,
     webhooks::{
         delivery_id::{DeliveryId, Millis, WebhookId},
@@ -113,6 +114,16 @@ pub enum Trigger {
     Recovery,
     /// A test of the endpoint.
     Test,
+}
+
+impl Status {
+    /// Parses a status from a request.
+    ///
+    /// # Errors
+    /// There is no such status.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be pending, delivered, failed or ended")])
+    }
 }
 
 /// The names of a closed set, as they are stored.

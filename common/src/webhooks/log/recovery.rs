@@ -6,7 +6,6 @@
 use futures::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::{CONCURRENCY, Entry, INDEX, Log, Trigger, key, search::Filter};
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
         failure,
     },
     error::{Error, Result},
-    id::{EndpointId, TenantId},
+    id::{EndpointId, RecoveryId, TenantId},
     timestamp::Timestamp,
     webhooks::delivery_id::{DestinationId, SHARDS},
 };
@@ -26,8 +25,7 @@ use crate::{
 pub struct Recovery {
     /// Its id.
     #[serde(rename = "recovery_id")]
-    #[schemars(with = "String")]
-    pub id: Uuid,
+    pub id: RecoveryId,
     /// The endpoint whose deliveries are sent again.
     pub webhook_endpoint_id: EndpointId,
     /// Deliveries created at this time or later.
@@ -45,8 +43,9 @@ pub struct Recovery {
 
 /// How many deliveries are sent again between two saves.
 pub const PAGE: usize = 100;
-/// How many recoveries of a tenant are listed.
-const LISTED: i32 = 10;
+/// How many recoveries are listed, and how many of a tenant are looked at for those of one endpoint.
+const LISTED: usize = 10;
+const LOOKED_AT: i32 = 100;
 /// The partition of the index with the recoveries that are not done.
 const OPEN: &str = "recovery";
 
@@ -61,8 +60,8 @@ impl Log {
         endpoint: EndpointId,
         (since, until): (Timestamp, Timestamp),
         now: Timestamp,
-    ) -> Result<Uuid> {
-        let id = Uuid::now_v7();
+    ) -> Result<RecoveryId> {
+        let id = RecoveryId::generate();
         let mut recovery = recovery_key(tenant, id);
         recovery.extend(item([
             ("open", text(OPEN)),
@@ -75,16 +74,18 @@ impl Log {
         put.send().await.map(|_| id).map_err(failure("writing a recovery"))
     }
 
-    /// The newest recoveries of `tenant`, newest first.
+    /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all.
     ///
     /// # Errors
     /// The read failed.
-    pub async fn recoveries(&self, tenant: &TenantId) -> Result<Vec<Recovery>> {
+    pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
         let query = self.dynamodb.query().table_name(&self.table).key_condition_expression("destination = :tenant");
         let query = query.expression_attribute_values(":tenant", text(partition(tenant)));
-        let answer = query.scan_index_forward(false).limit(LISTED).send().await;
+        let answer = query.consistent_read(true).scan_index_forward(false).limit(LOOKED_AT).send().await;
         let items = answer.map_err(failure("listing recoveries"))?.items.unwrap_or_default();
-        items.iter().map(Recovery::from_item).collect()
+        let recoveries: Vec<Recovery> = items.iter().map(Recovery::from_item).collect::<Result<_>>()?;
+        let wanted = |one: &Recovery| endpoint.is_none_or(|endpoint| endpoint == one.webhook_endpoint_id);
+        Ok(recoveries.into_iter().filter(wanted).take(LISTED).collect())
     }
 
     /// The recoveries that are not done, of all tenants.
@@ -186,7 +187,7 @@ fn partition(tenant: &TenantId) -> String {
     format!("{PREFIX}{tenant}")
 }
 
-fn recovery_key(tenant: &TenantId, id: Uuid) -> Item {
+fn recovery_key(tenant: &TenantId, id: RecoveryId) -> Item {
     key(partition(tenant), id)
 }
 

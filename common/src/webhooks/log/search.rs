@@ -1,4 +1,4 @@
-//! Finding deliveries: newest first, over all destinations of a tenant or one, with filters.
+//! Finding deliveries: newest first, over all destinations of a tenant or one, with filters. And counting them.
 
 use std::{collections::BTreeMap, ops::AddAssign};
 
@@ -7,14 +7,15 @@ use futures::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CONCURRENCY, Entry, INDEX, Log, Status, index_key};
+use super::{CONCURRENCY, Entry, INDEX, JOB_ID_BYTES, Log, Status, cut, index_key};
 use crate::{
     aws::{
         dynamo::{Item, Record, text},
         failure,
     },
     error::Result,
-    id::TenantId,
+    id::{NotAnId, TenantId},
+    issue::Problem,
     timestamp::Timestamp,
     webhooks::{
         delivery_id::{DeliveryId, DestinationId, Millis},
@@ -50,21 +51,18 @@ pub struct Page {
 }
 
 /// The place in the order of all deliveries of a tenant where a page ends: the second half of a delivery's id.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct Cursor(String);
 
 impl Cursor {
     /// Parses a cursor from a request.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let id: DeliveryId = format!("callback.0.{text}").parse().ok()?;
-        Some(Self(id.moment()))
-    }
-
-    /// The cursor, for the answer.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+    ///
+    /// # Errors
+    /// It is not one of ours.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        let id: Result<DeliveryId, NotAnId> = format!("{}.0.{text}", DestinationId::Callback).parse();
+        id.map(|id| Self(id.moment())).map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
     }
 }
 
@@ -95,17 +93,21 @@ pub struct Statistics {
     pub is_complete: bool,
 }
 
-/// How many items are read of a place at most where a filter leaves some out.
-const FILTERED: i32 = 1000;
-/// How many deliveries are counted, over all places.
-const COUNTED: usize = 100_000;
+/// How many items one page reads at most, over all places, where a filter leaves some of them out.
+const FILTERED: usize = 4000;
+/// The same for items that are read one by one, because the index has only their keys.
+const FILTERED_KEYS: usize = 1000;
+/// How many pages of a query, of a megabyte each, are counted at most, over all places. Each place has at least one.
+const COUNTED: usize = 64;
 /// Sorts after every key.
 const END: &str = "~";
+/// What is read of a delivery to list it: not its payload.
+const LISTED: [&str; 6] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last"];
 
-/// What was read of one place, newest first.
-struct Stretch {
-    entries: Vec<Entry>,
-    /// The last delivery that was looked at, if there may be more behind it.
+/// What was read of the log, newest first.
+struct Stretch<T> {
+    found: Vec<T>,
+    /// The last delivery that was looked at, if there are more behind it.
     end: Option<String>,
 }
 
@@ -124,52 +126,61 @@ impl Log {
         now: Timestamp,
     ) -> Result<Page> {
         let range = self.range(filter, cursor, now);
-        let calls: Vec<_> = places.iter().map(|place| self.stretch(tenant, *place, filter, &range, limit)).collect();
-        let stretches: Vec<Stretch> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
-        // Behind this point, some place has not been read yet.
-        let frontier = stretches.iter().filter_map(|stretch| stretch.end.clone()).max();
-        let entries = stretches.into_iter().flat_map(|stretch| stretch.entries);
-        let mut entries: Vec<(String, Entry)> = entries.map(|entry| (entry.id.moment(), entry)).collect();
-        entries.retain(|(moment, _)| frontier.as_ref().is_none_or(|frontier| moment >= frontier));
-        entries.sort_by(|(one, _), (other, _)| other.cmp(one));
-        let is_longer = entries.len() > limit;
-        entries.truncate(limit);
-        let next = if is_longer { entries.last().map(|(moment, _)| moment.clone()) } else { frontier };
-        Ok(Page { entries: entries.into_iter().map(|(_, entry)| entry).collect(), next: next.map(Cursor) })
+        let page = match filter.status {
+            None | Some(Status::Delivered) => self.search_table(tenant, places, filter, &range, limit).await?,
+            // What is not delivered is in the index, so the rest need not be read.
+            Some(status) => self.search_index(tenant, places, (filter, status), &range, limit).await?,
+        };
+        Ok(Page { entries: page.found, next: page.end.map(Cursor) })
     }
 
-    async fn stretch(
+    async fn search_table(
         &self,
         tenant: &TenantId,
-        place: Place,
+        places: &[Place],
         filter: &Filter,
         range: &(String, String),
         limit: usize,
-    ) -> Result<Stretch> {
-        // What is not delivered is found through the index, which does not have the rest.
-        let index = filter.status.filter(|status| *status != Status::Delivered);
-        let is_filtered =
-            filter.event.is_some() || filter.job_id.is_some() || (index.is_none() && filter.status.is_some());
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let most = if is_filtered { limit.max(FILTERED) } else { limit };
-        let query = self.places(tenant, place, index, range).scan_index_forward(false).limit(most);
-        let query = if index.is_none() { filtered(query, filter) } else { query };
-        let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
-        let items = answer.items.unwrap_or_default();
-        let end = answer.last_evaluated_key.as_ref().and_then(moment).map(str::to_owned);
-        let entries = if index.is_some() {
-            let ids: Vec<_> = items.iter().filter_map(|item| id(place, item)).collect();
-            let known = self.known(tenant, &ids).await?;
-            known.into_values().filter(|entry| filter.passes(entry)).collect()
-        } else {
-            let read = items.iter().filter_map(|item| Some(Entry::from_item(id(place, item)?, item)));
-            read.collect::<Result<_>>()?
-        };
-        Ok(Stretch { entries, end })
+    ) -> Result<Stretch<Entry>> {
+        let is_filtered = filter.status.is_some() || filter.is_about_the_job();
+        let most = share(is_filtered.then_some(FILTERED), places, limit);
+        let read = stream::iter(places.to_vec()).map(async |place| {
+            let query = listed(self.query(tenant, place, None, range)).limit(most).scan_index_forward(false);
+            let answer = Box::pin(filtered(query, filter).send()).await.map_err(failure("listing deliveries"))?;
+            let items = answer.items.unwrap_or_default();
+            let found = items.iter().filter_map(|item| Some(Entry::from_item(id(place, item)?, item)));
+            Ok(Stretch { found: found.collect::<Result<_>>()?, end: end(answer.last_evaluated_key) })
+        });
+        let read: Vec<Stretch<Entry>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
+        Ok(merge(read, limit, |entry| entry.id.moment()))
     }
 
-    /// The deliveries that were given up, of one place, oldest first, after `cursor`. There are more if `limit` of them
-    /// were found.
+    async fn search_index(
+        &self,
+        tenant: &TenantId,
+        places: &[Place],
+        (filter, status): (&Filter, Status),
+        range: &(String, String),
+        limit: usize,
+    ) -> Result<Stretch<Entry>> {
+        let is_filtered = filter.is_about_the_job();
+        let most = share(is_filtered.then_some(FILTERED_KEYS), places, limit);
+        let read = stream::iter(places.to_vec()).map(async |place| {
+            let query = self.query(tenant, place, Some(status), range).limit(most).scan_index_forward(false);
+            let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
+            let items = answer.items.unwrap_or_default();
+            let found = items.iter().filter_map(|item| id(place, item)).collect();
+            Ok(Stretch { found, end: end(answer.last_evaluated_key) })
+        });
+        let read: Vec<Stretch<DeliveryId>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
+        let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
+        let known = self.known(tenant, &ids.found).await?;
+        // The index lags behind the table, so the status is checked, too.
+        let found = known.into_values().filter(|entry| filter.passes(entry)).collect();
+        Ok(merge(vec![Stretch { found, end: ids.end }], limit, |entry| entry.id.moment()))
+    }
+
+    /// The deliveries that were given up, of one place, oldest first. There may be more if `limit` of them were found.
     ///
     /// # Errors
     /// The read failed.
@@ -180,13 +191,13 @@ impl Log {
         range: &(String, String),
         limit: usize,
     ) -> Result<Vec<DeliveryId>> {
-        let query = self.places(tenant, place, Some(Status::Failed), range);
+        let query = self.query(tenant, place, Some(Status::Failed), range);
         let query = query.limit(i32::try_from(limit).unwrap_or(i32::MAX));
         let answer = Box::pin(query.send()).await.map_err(failure("listing failed deliveries"))?;
         Ok(answer.items.unwrap_or_default().iter().filter_map(|item| id(place, item)).collect())
     }
 
-    /// Counts the deliveries in `places` since a time.
+    /// Counts the deliveries in `places` that were created at `since` or later.
     ///
     /// # Errors
     /// A read failed.
@@ -199,9 +210,9 @@ impl Log {
     ) -> Result<Statistics> {
         let filter = Filter { since: Some(since), ..Filter::default() };
         let range = self.range(&filter, None, now);
-        let most = COUNTED / places.len().max(1);
-        let calls: Vec<_> = places.iter().map(|place| self.count_place(tenant, *place, &range, most)).collect();
-        let counted: Vec<Statistics> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let pages = (COUNTED / places.len().max(1)).max(1);
+        let counted = stream::iter(places.to_vec()).map(|place| self.count_place(tenant, place, &range, pages));
+        let counted: Vec<Statistics> = counted.buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut sum = Statistics { is_complete: true, ..Statistics::default() };
         for one in counted {
             sum.is_complete &= one.is_complete;
@@ -217,25 +228,24 @@ impl Log {
         tenant: &TenantId,
         place: Place,
         range: &(String, String),
-        most: usize,
+        pages: usize,
     ) -> Result<Statistics> {
-        let (mut counted, mut read, mut next) = (Statistics::default(), 0, None);
-        loop {
-            let query = self.places(tenant, place, None, range).scan_index_forward(false);
-            let query = query
-                .projection_expression("destination, delivery, #status, #last.outcome")
-                .expression_attribute_names("#status", "status")
-                .expression_attribute_names("#last", "last");
-            let answer = Box::pin(query.set_exclusive_start_key(next).send()).await;
-            let answer = answer.map_err(failure("counting deliveries"))?;
-            let items = answer.items.unwrap_or_default();
-            read += items.len();
-            items.iter().for_each(|item| counted.add(place, item));
+        let query = self.query(tenant, place, None, range).scan_index_forward(false);
+        let query = query
+            .projection_expression("delivery, #status, #last.outcome")
+            .expression_attribute_names("#status", "status")
+            .expression_attribute_names("#last", "last");
+        let (mut counted, mut next) = (Statistics::default(), None);
+        for _ in 0..pages {
+            let page = query.clone().set_exclusive_start_key(next);
+            let answer = Box::pin(page.send()).await.map_err(failure("counting deliveries"))?;
+            answer.items.unwrap_or_default().iter().for_each(|item| counted.add(place, item));
             next = answer.last_evaluated_key;
-            if next.is_none() || read >= most {
-                return Ok(Statistics { is_complete: next.is_none(), ..counted });
+            if next.is_none() {
+                return Ok(Statistics { is_complete: true, ..counted });
             }
         }
+        Ok(counted)
     }
 
     /// The keys of the deliveries that `filter` wants to be created between two times, and before `cursor`. Both ends
@@ -248,30 +258,27 @@ impl Log {
         let before = cursor.map(|Cursor(moment)| just_before(moment));
         let last = [until, before].into_iter().flatten().min().unwrap_or_else(|| END.to_owned());
         let since = since.to_string();
-        // DynamoDB does not take an empty range the wrong way round.
+        // DynamoDB refuses a range whose ends are the wrong way round.
         (since.clone(), last.max(since))
     }
 
     /// The deliveries of a place, or through the index those with a status.
-    fn places(
+    fn query(
         &self,
         tenant: &TenantId,
         (destination, shard): Place,
         index: Option<Status>,
         (from, to): &(String, String),
     ) -> QueryFluentBuilder {
-        let partition = format!("{tenant}/{destination}.{shard}");
-        let query = self.dynamodb.query().table_name(&self.table).expression_attribute_names(
-            "#partition",
-            match index {
-                Some(_) => "open",
-                None => "destination",
-            },
-        );
-        let query = query.set_index_name(index.map(|_| INDEX.to_owned()));
-        let partition = index.map_or(partition.clone(), |status| index_key(&partition, status));
+        let place = format!("{tenant}/{destination}.{shard}");
+        let (name, partition) = match index {
+            Some(status) => ("open", index_key(&place, status)),
+            None => ("destination", place),
+        };
+        let query = self.dynamodb.query().table_name(&self.table).set_index_name(index.map(|_| INDEX.to_owned()));
         query
             .key_condition_expression("#partition = :partition AND delivery BETWEEN :from AND :to")
+            .expression_attribute_names("#partition", name)
             .expression_attribute_values(":partition", text(partition))
             .expression_attribute_values(":from", text(from))
             .expression_attribute_values(":to", text(to))
@@ -279,26 +286,61 @@ impl Log {
 }
 
 impl Filter {
+    fn is_about_the_job(&self) -> bool {
+        self.event.is_some() || self.job_id.is_some()
+    }
+
+    /// The job's id as the log keeps it.
+    fn kept_job_id(&self) -> Option<&str> {
+        self.job_id.as_ref().map(|job| cut(job, JOB_ID_BYTES))
+    }
+
     fn passes(&self, entry: &Entry) -> bool {
         self.status.is_none_or(|status| status == entry.status)
             && self.event.is_none_or(|event| event == entry.event)
-            && self.job_id.as_ref().is_none_or(|job| *job == entry.job_id)
+            && self.kept_job_id().is_none_or(|job| job == entry.job_id)
     }
 }
 
-/// Lets DynamoDB leave out what the filter does not want.
+/// How many items of each place to read, to find more than `limit`: so it is known whether there are more. A filter
+/// may need to see more of them, up to `filtered` over all places.
+fn share(filtered: Option<usize>, places: &[Place], limit: usize) -> i32 {
+    let share = filtered.unwrap_or_default() / places.len().max(1);
+    i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
+}
+
+/// Merges what was read of several places, newest first, as far as all of them were read, and `most` at most.
+fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
+    // Behind this point, some place has not been read yet.
+    let end = read.iter().filter_map(|one| one.end.clone()).max();
+    let found = read.into_iter().flat_map(|one| one.found).map(|one| (moment(&one), one));
+    let mut found: Vec<_> = found.filter(|(at, _)| end.as_ref().is_none_or(|end| at >= end)).collect();
+    found.sort_by(|(one, _), (other, _)| other.cmp(one));
+    let is_longer = found.len() > most;
+    found.truncate(most);
+    let end = if is_longer { found.last().map(|(at, _)| at.clone()) } else { end };
+    Stretch { found: found.into_iter().map(|(_, one)| one).collect(), end }
+}
+
+/// Reads only what the list of deliveries shows. Some names are words that DynamoDB reserves.
+fn listed(query: QueryFluentBuilder) -> QueryFluentBuilder {
+    let names = LISTED.iter().map(|name| format!("#{name}")).collect::<Vec<_>>().join(", ");
+    let query =
+        query.projection_expression(format!("{names}, #status")).expression_attribute_names("#status", "status");
+    LISTED.iter().fold(query, |query, name| query.expression_attribute_names(format!("#{name}"), *name))
+}
+
+/// Lets DynamoDB leave out what the filter does not want, of a query that names all attributes.
 fn filtered(mut query: QueryFluentBuilder, filter: &Filter) -> QueryFluentBuilder {
     let wanted = [
         ("status", filter.status.map(text)),
         ("event", filter.event.map(|event| text(event.as_str()))),
-        ("job_id", filter.job_id.as_ref().map(text)),
+        ("job_id", filter.kept_job_id().map(text)),
     ];
     let mut conditions = Vec::new();
     for (name, value) in wanted.into_iter().filter_map(|(name, value)| Some((name, value?))) {
         conditions.push(format!("#{name} = :{name}"));
-        query = query
-            .expression_attribute_names(format!("#{name}"), name)
-            .expression_attribute_values(format!(":{name}"), value);
+        query = query.expression_attribute_values(format!(":{name}"), value);
     }
     if conditions.is_empty() { query } else { query.filter_expression(conditions.join(" AND ")) }
 }
@@ -316,8 +358,9 @@ impl Statistics {
             Status::Failed => {
                 one.failed = 1;
                 let last = item.get("last").and_then(|last| last.as_m().ok());
-                let reason = last.and_then(|last| last.get("outcome")?.as_s().ok()).cloned().unwrap_or_default();
-                *self.reasons.entry(reason).or_default() += 1;
+                if let Some(reason) = last.and_then(|last| last.get("outcome")?.as_s().ok()) {
+                    *self.reasons.entry(reason.clone()).or_default() += 1;
+                }
             }
         }
         self.total += one;
@@ -347,6 +390,10 @@ fn moment(item: &Item) -> Option<&str> {
     item.get("delivery")?.as_s().ok().map(String::as_str)
 }
 
+fn end(last: Option<Item>) -> Option<String> {
+    last.as_ref().and_then(moment).map(str::to_owned)
+}
+
 /// The id of the delivery in `item`, which was read from `place`.
 fn id((destination, shard): Place, item: &Item) -> Option<DeliveryId> {
     format!("{destination}.{shard}.{}", moment(item)?).parse().ok()
@@ -354,16 +401,57 @@ fn id((destination, shard): Place, item: &Item) -> Option<DeliveryId> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn a_cursor_is_the_second_half_of_an_id() {
         let moment = "1769860800999.0123456789abcdef0123456789abcdef";
-        assert_eq!(Cursor::parse(moment).expect("a cursor").as_str(), moment);
+        assert_eq!(Cursor::parse(moment).expect("a cursor").0, moment);
         assert_eq!(just_before(moment), "1769860800999.0123456789abcdef0123456789abcdee");
         assert_eq!(just_before("1769860800999.00000000000000000000000000000000"), "1769860800999");
-        for other in ["", "1769860800999", "x.0123456789abcdef0123456789abcdef"] {
-            assert!(Cursor::parse(other).is_none(), "{other}");
+        for other in ["", "1769860800999", "x.0123456789abcdef0123456789abcdef", &format!("{moment}.")] {
+            assert!(Cursor::parse(other).is_err(), "{other}");
+        }
+    }
+
+    /// Reads a place as DynamoDB does: the newest before `cursor`, `most` of them before the filter is applied.
+    fn read(place: &[u16], cursor: Option<u16>, most: usize, wanted: impl Fn(u16) -> bool) -> Stretch<u16> {
+        let mut newest: Vec<_> = place.iter().copied().filter(|at| cursor.is_none_or(|cursor| *at < cursor)).collect();
+        newest.sort_unstable_by(|one, other| other.cmp(one));
+        newest.truncate(most);
+        let end = if newest.len() == most { newest.last().map(|at| format!("{at:05}")) } else { None };
+        Stretch { found: newest.into_iter().filter(|at| wanted(*at)).collect(), end }
+    }
+
+    proptest! {
+        /// Whatever the places hold, and whatever a filter leaves out of them, the pages together are the whole list.
+        #[test]
+        fn the_pages_are_the_list_without_gaps_or_repetitions(
+            moments in prop::collection::btree_set(0..1000_u16, 0..200),
+            places in 1..6_u16,
+            limit in 1..8_usize,
+            more in 0..10_usize,
+            divisor in 1..20_u16,
+        ) {
+            let wanted = |at: u16| at.is_multiple_of(divisor);
+            let in_place = |place: u16| moments.iter().copied().filter(|at| at / 7 % places == place).collect::<Vec<_>>();
+            let all: Vec<u16> = moments.iter().rev().copied().filter(|at| wanted(*at)).collect();
+            let (mut listed, mut cursor) = (Vec::new(), None);
+            loop {
+                let stretches = (0..places).map(|place| read(&in_place(place), cursor, limit + 1 + more, wanted));
+                let page = merge(stretches.collect(), limit, |at| format!("{at:05}"));
+                prop_assert!(page.found.len() <= limit);
+                listed.extend(page.found);
+                let Some(end) = page.end else { break };
+                let end = end.parse().expect("a number");
+                prop_assert!(cursor.is_none_or(|before| end < before), "every page gets further");
+                // Without a filter, the cursor says whether there is more.
+                prop_assert!(divisor > 1 || listed.len() < all.len());
+                cursor = Some(end);
+            }
+            prop_assert_eq!(listed, all);
         }
     }
 }

@@ -19,10 +19,12 @@ fn tables_are_protected_from_deletion_and_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // Only tokens and invitations expire; everything else is kept until somebody deletes it.
+        // Tokens, invitations, deliveries and what is known of deleted endpoints expire; everything else is kept until
+        // somebody deletes it.
         let expiring = resources(&template, "AWS::DynamoDB::Table")
             .filter(|(_, table)| table["Properties"]["TimeToLiveSpecification"]["Enabled"] == true);
-        assert_eq!(expiring.map(|(name, _)| name).collect::<Vec<_>>(), ["InvitationsTable", "TokensTable"]);
+        let expiring: Vec<_> = expiring.map(|(name, _)| name).collect();
+        assert_eq!(expiring, ["DeliveriesTable", "InvitationsTable", "TokensTable", "WebhookEndpointsTable"]);
     }
 }
 

@@ -27,7 +27,10 @@ async fn the_names_of_tables_and_queues_are_fixed() {
     let queues: Vec<_> = world.stack.queues().keys().map(String::as_str).collect();
     assert_eq!(queues, ["deliveries", "deliveries-dead", "job-events", "job-events-dead"]);
     let tables: Vec<_> = world.stack.tables().keys().map(String::as_str).collect();
-    assert_eq!(tables, ["api-keys", "invitations", "organizations", "tokens", "users", "webhook-endpoints"]);
+    assert_eq!(
+        tables,
+        ["api-keys", "deliveries", "invitations", "organizations", "tokens", "users", "webhook-endpoints"]
+    );
 }
 
 #[test]

@@ -78,6 +78,12 @@ fn every_queue_and_every_function_has_its_alarms() {
     let functions: BTreeSet<_> = super::functions(&template).map(|(name, _)| name).collect();
     assert_eq!(watched("Errors"), functions);
     assert_eq!(watched("Throttles"), functions);
+    // CloudWatch takes no more metrics in one alarm.
+    let retrieved = |alarm: &Value| {
+        let metrics = alarm["Metrics"].as_array().into_iter().flatten();
+        metrics.filter(|part| part.get("MetricStat").is_some()).count()
+    };
+    assert!(alarms.iter().all(|alarm| retrieved(alarm) <= 10));
     for metric in ["MailFailed", "Dead", "Malformed", "UnreadableEndpoint"] {
         assert!(alarms.iter().any(|alarm| alarm["MetricName"] == metric), "{metric}");
     }

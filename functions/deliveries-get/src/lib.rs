@@ -1,0 +1,79 @@
+//! Showing a delivery, with its payload and all its attempts.
+
+use std::sync::Arc;
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery_id::DeliveryId,
+        log::{Attempt, Entry, Log},
+    },
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    log: Log,
+}
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App { callers: Callers::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/deliveries/get", Tenant, Input::read, handle)
+        .summary("Shows a delivery with its payload and all its attempts.")
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+}
+
+/// The delivery to show.
+pub struct Input {
+    id: DeliveryId,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.text("delivery_id", DeliveryId::parse);
+        Ok(Self { id: id? })
+    }
+}
+
+/// A delivery, and all that is known about it.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    delivery: Entry,
+    /// The body, exactly as it was or will be sent; absent if it was not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    payload: Option<String>,
+    /// All attempts, oldest first.
+    attempts: Vec<Attempt>,
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let (delivery, payload) = app.log.visible(&call.caller, &input.id, Timestamp::now()).await?;
+    let mut attempts = app.log.earlier_attempts(&call.caller, &delivery).await?;
+    attempts.extend(delivery.last_attempt.clone());
+    let payload = payload.map(|payload| String::from_utf8(payload.body.into())).transpose();
+    Ok(Output { delivery, payload: payload.map_err(Error::internal("reading a payload"))?, attempts })
+}

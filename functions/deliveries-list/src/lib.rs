@@ -1,0 +1,97 @@
+//! Listing the deliveries of the caller's tenant.
+
+use std::sync::Arc;
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        endpoints::Endpoints,
+        event::EventName,
+        log::{
+            Entry, Log, Status,
+            search::{Cursor, Filter},
+        },
+    },
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    endpoints: Endpoints,
+    log: Log,
+}
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        callers: Callers::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+    };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/deliveries/list", Tenant, Input::read, handle)
+        .summary("Lists the deliveries, newest first.")
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+}
+
+/// Which deliveries to list.
+pub struct Input {
+    endpoint: Option<EndpointId>,
+    filter: Filter,
+    limit: u16,
+    cursor: Option<Cursor>,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let endpoint = fields.optional_text("webhook_endpoint_id", EndpointId::parse);
+        let status = fields.optional_text("status", Status::parse);
+        let event = fields.optional_text("event", EventName::parse);
+        let job_id = fields.optional_text("job_id", |text| Ok(text.to_owned()));
+        let since = fields.optional_text("since", Timestamp::parse);
+        let until = fields.optional_text("until", Timestamp::parse);
+        let limit = fields.optional_number("limit", 1..=100);
+        let cursor = fields.optional_text("cursor", Cursor::parse);
+        let filter = Filter { status: status?, event: event?, job_id: job_id?, since: since?, until: until? };
+        Ok(Self { endpoint: endpoint?, filter, limit: limit?.unwrap_or(20), cursor: cursor? })
+    }
+}
+
+/// A page of deliveries, newest first.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    deliveries: Vec<Entry>,
+    /// The `cursor` of the next page; absent if this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cursor")]
+    next_cursor: Option<Cursor>,
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let Input { endpoint, filter, limit, cursor } = input;
+    let places = app.endpoints.places(&call.caller, endpoint).await?;
+    let now = Timestamp::now();
+    let page = app.log.search(&call.caller, &places, &filter, cursor.as_ref(), limit.into(), now).await?;
+    Ok(Output { deliveries: page.entries, next_cursor: page.next })
+}

@@ -1,0 +1,89 @@
+//! Sending everything again that an endpoint did not take.
+
+use std::sync::Arc;
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, RecoveryId, TenantId},
+    issue::{IssueCode, Problem},
+    timestamp::Timestamp,
+    webhooks::{endpoints::Endpoints, log::Log},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    endpoints: Endpoints,
+    log: Log,
+}
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        callers: Callers::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+    };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/deliveries/recover", Tenant, Input::read, handle)
+        .summary("Sends all failed deliveries of a time to an endpoint again, at a bounded rate.")
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+}
+
+/// The endpoint, and the time in which its failed deliveries were created.
+pub struct Input {
+    endpoint: EndpointId,
+    since: Timestamp,
+    until: Option<Timestamp>,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let endpoint = fields.text("webhook_endpoint_id", EndpointId::parse);
+        let since = fields.text("since", Timestamp::parse);
+        let until = fields.optional_text("until", Timestamp::parse);
+        if let (Ok(since), Ok(Some(until))) = (since, until)
+            && until < since
+        {
+            let message = "Must not be before since".to_owned();
+            return Err(fields.reject("until", Problem { code: IssueCode::TooSmall, message }));
+        }
+        Ok(Self { endpoint: endpoint?, since: since?, until: until? })
+    }
+}
+
+/// The recovery that was started.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    success: bool,
+    message: &'static str,
+    /// Its id in `stats`, which tells how far it is.
+    recovery_id: RecoveryId,
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    app.endpoints.require(&call.caller, input.endpoint).await?;
+    let now = Timestamp::now();
+    let time = (input.since, input.until.unwrap_or(now));
+    let recovery_id = app.log.start_recovery(&call.caller, input.endpoint, time, now).await?;
+    Ok(Output { success: true, message: "Failed deliveries will be sent again", recovery_id })
+}

@@ -1,0 +1,73 @@
+//! Sending a delivery again.
+
+use std::sync::Arc;
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery_id::DeliveryId,
+        log::{Log, Trigger},
+        queue::{DueAttempt, Queue},
+    },
+};
+
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    log: Log,
+    queue: Queue,
+}
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        callers: Callers::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+        queue: Queue::from_env(env, &aws)?,
+    };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/deliveries/resend", Tenant, Input::read, handle)
+        .summary("Sends a delivery again, whatever its status, with the whole schedule ahead.")
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("payload_not_kept")])
+}
+
+/// The delivery to send again.
+pub struct Input {
+    id: DeliveryId,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.text("delivery_id", DeliveryId::parse);
+        Ok(Self { id: id? })
+    }
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
+    let now = Timestamp::now();
+    let entry = app.log.resend(&call.caller, &input.id, Trigger::Resend, now, now).await?;
+    let attempt = DueAttempt::next(&call.caller, &entry);
+    for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
+        // The delivery is pending, and its due row has been written: the sweep will wake it.
+        tracing::warn!(?error, delivery = %entry.id, "a resend has to wait for the sweep");
+    }
+    Ok(Done::new("Delivery will be sent again"))
+}

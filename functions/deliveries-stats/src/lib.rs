@@ -1,0 +1,129 @@
+//! Counting the deliveries of the caller's tenant.
+
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        endpoints::Endpoints,
+        log::{
+            Log,
+            recovery::Recovery,
+            search::{Counts, Statistics},
+        },
+    },
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    endpoints: Endpoints,
+    log: Log,
+}
+
+/// What is counted unless the caller says since when.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        callers: Callers::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+    };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/deliveries/stats", Tenant, Input::read, handle)
+        .summary("Counts the deliveries by status, hour and reason, and shows how far recoveries are.")
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+}
+
+/// Which deliveries to count.
+pub struct Input {
+    endpoint: Option<EndpointId>,
+    since: Option<Timestamp>,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let endpoint = fields.optional_text("webhook_endpoint_id", EndpointId::parse);
+        let since = fields.optional_text("since", Timestamp::parse);
+        Ok(Self { endpoint: endpoint?, since: since? })
+    }
+}
+
+/// The numbers of the deliveries, and the latest recoveries.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    /// Deliveries created at this time or later are counted.
+    since: Timestamp,
+    /// Whether all of them were. If there are too many, only the newest are.
+    complete: bool,
+    total: Counts,
+    /// The hours in which there were any, oldest first.
+    hours: Vec<Hour>,
+    /// Why deliveries failed in the end, the most frequent reason first.
+    failures: Vec<Reason>,
+    /// The latest recoveries, newest first.
+    recoveries: Vec<Recovery>,
+}
+
+/// The deliveries created in one hour.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, rename = "DeliveriesOfAnHour")]
+struct Hour {
+    /// When the hour began.
+    hour: Timestamp,
+    pending: u32,
+    delivered: u32,
+    failed: u32,
+    ended: u32,
+}
+
+/// How many deliveries failed for one reason.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, rename = "FailureReason")]
+struct Reason {
+    /// The outcome of the last attempt.
+    reason: String,
+    count: u32,
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let now = Timestamp::now();
+    let since = input.since.unwrap_or_else(|| now.before(DAY));
+    let places = app.endpoints.places(&call.caller, input.endpoint).await?;
+    let counting = app.log.count(&call.caller, &places, since, now);
+    let (counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(&call.caller, input.endpoint))?;
+    let Statistics { total, hours, reasons, is_complete } = counted;
+    let mut failures: Vec<_> = reasons.into_iter().map(|(reason, count)| Reason { reason, count }).collect();
+    failures.sort_by_key(|failure| Reverse(failure.count));
+    let hours = hours.into_iter().map(|(hour, Counts { pending, delivered, failed, ended })| Hour {
+        hour,
+        pending,
+        delivered,
+        failed,
+        ended,
+    });
+    Ok(Output { since, complete: is_complete, total, hours: hours.collect(), failures, recoveries })
+}

@@ -1,0 +1,182 @@
+//! The delivery log, as its tenant sees it, over rows that the tests write with the store.
+
+mod get;
+mod input;
+mod list;
+mod reads;
+mod recover;
+mod resend;
+mod stats;
+mod through;
+
+use std::time::Duration;
+
+use common::{
+    aws::clients::Aws,
+    config::Env,
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::Destination,
+        delivery_id::{DeliveryId, DestinationId, Millis, WebhookId},
+        endpoint_url::EndpointUrl,
+        event::EventName,
+        log::{Attempt, Entry, Log, Payload, Row, Status, Trigger},
+        outcome::{Failure, Outcome},
+        signing_secret::SigningSecret,
+    },
+};
+use serde_json::{Value, json};
+use tests::{Answer, Tenant, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const STATUSES: [Status; 4] = [Status::Pending, Status::Delivered, Status::Failed, Status::Ended];
+/// The callbacks have these; no answer may.
+const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
+
+/// The store, to write what the tests read through the API.
+struct Book {
+    log: Log,
+    now: Timestamp,
+}
+
+/// A delivery to be written.
+#[derive(Clone)]
+struct Draft {
+    to: DestinationId,
+    shard: u8,
+    at: Timestamp,
+    job: String,
+    event: EventName,
+    status: Status,
+    body: String,
+}
+
+impl Book {
+    fn of(world: &World) -> Self {
+        let env = world.stack.environment("deliveries-resend").expect("the function").clone();
+        let env = Env::new(move |name| env.get(name).cloned());
+        let log = Log::from_env(&env, &Aws::new(&env).expect("clients")).expect("the store");
+        // As the log keeps times.
+        Self { log, now: Timestamp::from_millisecond(Timestamp::now().as_millisecond()) }
+    }
+
+    fn ago(&self, time: Duration) -> Timestamp {
+        self.now.before(time)
+    }
+
+    /// Writes deliveries as `webhooks-deliver` does after one attempt.
+    async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Entry> {
+        let (tenant, mut rows, mut entries) = (id(tenant), Vec::new(), Vec::new());
+        for draft in drafts {
+            let (entry, payload) = draft.entry(&tenant);
+            if entry.status == Status::Delivered {
+                rows.push(self.log.delivered(&tenant, &entry, &payload, self.now));
+            } else {
+                rows.push(self.log.payload(&tenant, &entry.id, &payload, self.now));
+                assert!(self.log.begin(&tenant, &entry, self.now).await.expect("it is written"));
+            }
+            entries.push(entry);
+        }
+        self.put(rows).await;
+        entries
+    }
+
+    async fn put(&self, rows: Vec<Row>) {
+        assert!(self.log.put(rows.into_iter().map(|row| ((), row)).collect()).await.is_empty());
+    }
+
+    async fn write_one(&self, tenant: &Tenant, draft: Draft) -> Entry {
+        self.write(tenant, [draft]).await.remove(0)
+    }
+}
+
+impl Draft {
+    fn to(endpoint: &str, at: Timestamp, job: impl ToString) -> Self {
+        let to = DestinationId::Endpoint(endpoint.parse().expect("an id"));
+        Self { to, ..Self::to_callback(0, at, job) }
+    }
+
+    fn to_callback(shard: u8, at: Timestamp, job: impl ToString) -> Self {
+        let (job, to) = (job.to_string(), DestinationId::Callback);
+        let body = json!({ "job_id": job }).to_string();
+        Self { to, shard, at, job, event: EventName::Completed, status: Status::Delivered, body }
+    }
+
+    fn status(self, status: Status) -> Self {
+        Self { status, ..self }
+    }
+
+    fn body(self, body: &str) -> Self {
+        Self { body: body.to_owned(), ..self }
+    }
+
+    fn entry(self, tenant: &TenantId) -> (Entry, Payload) {
+        let Self { to: destination, shard, at, job, event, status, body } = self;
+        let webhook_id = WebhookId::of(tenant, &job, event.as_str(), &destination.to_string());
+        let id = DeliveryId { destination, shard, at: Millis::new(at.as_millisecond()), webhook_id };
+        let (outcome, response) = match status {
+            Status::Delivered => (Outcome::Delivered(204), None),
+            _ => (Outcome::Failed(Failure::Status(500, None)), Some("no".to_owned())),
+        };
+        let entry = Entry {
+            status,
+            attempts: 1,
+            tries: 1,
+            next_attempt_at: (status == Status::Pending).then(|| at.after(DAY * 2)),
+            last_attempt: Some(Attempt::new(at, 7, outcome, response, Trigger::Event)),
+            ..Entry::new(id, event, job)
+        };
+        let destination = match destination {
+            DestinationId::Endpoint(id) => Destination::Endpoint(id),
+            DestinationId::Callback => Destination::Callback {
+                url: EndpointUrl::parse(&format!("https://example.com/?token={}", CANARIES[0])).expect("a URL"),
+                secret: SigningSecret::parse(CANARIES[1]).expect("a secret"),
+            },
+        };
+        (entry, Payload { destination, body: body.into() })
+    }
+}
+
+fn id(tenant: &Tenant) -> TenantId {
+    tenant.id.parse().expect("an id")
+}
+
+/// Calls `POST /v1/deliveries/{route}` by key and by session, which must answer the same, without a secret.
+async fn read(world: &World, tenant: &Tenant, route: &str, fields: Value) -> Answer {
+    let route = format!("deliveries/{route}");
+    let answer = world.rpc(&tenant.key, &route, fields.clone()).await;
+    assert_eq!(answer.body, world.rpc_by_session(&tenant.cookie, &route, fields).await.body);
+    for canary in CANARIES {
+        assert!(!answer.body.to_string().contains(canary), "{}", answer.body);
+    }
+    answer
+}
+
+/// The ids of the deliveries in a page.
+fn ids(page: &Value) -> Vec<String> {
+    let deliveries = page["deliveries"].as_array().expect("a list");
+    deliveries.iter().map(|delivery| delivery["delivery_id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// The ids in all pages of a list, page by page.
+async fn pages(world: &World, tenant: &Tenant, mut fields: Value) -> Vec<Vec<String>> {
+    let mut pages = Vec::new();
+    loop {
+        let answer = world.rpc(&tenant.key, "deliveries/list", fields.clone()).await;
+        pages.push(ids(answer.ok()));
+        match answer.ok().get("next_cursor") {
+            Some(cursor) => fields["cursor"] = cursor.clone(),
+            None => return pages,
+        }
+    }
+}
+
+/// The ids of entries, newest first.
+fn newest_first<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<String> {
+    let mut entries: Vec<_> = entries.into_iter().collect();
+    entries.sort_by_key(|entry| (entry.id.at, entry.webhook_id.to_string()));
+    entries.iter().rev().map(|entry| entry.id.to_string()).collect()
+}

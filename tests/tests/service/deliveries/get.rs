@@ -1,0 +1,96 @@
+//! `POST /v1/deliveries/get`.
+
+use common::webhooks::{
+    log::{Attempt, Payload, Status, Trigger},
+    outcome::{Failure, Outcome},
+};
+use serde_json::json;
+use tests::World;
+
+use super::{Book, Draft, HOUR, SECOND, STATUSES, id, read};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_payload_comes_back_exactly() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let short =
+        "{\"result\":\"\\\"\\\\\\u0000\\u001f\\ud83e\\udd80 \\/ é🦀\\u2028\u{2028}\u{7f}\u{fffe}\",\"n\":1.10e400}";
+    let long = format!(r#"{{"result":"{}"}}"#, r#"\" é "#.repeat(900));
+    for (number, body) in [short, &long].into_iter().enumerate() {
+        for status in STATUSES {
+            let job = format!("{number}{status}");
+            for draft in [Draft::to(&endpoint, book.now, &job), Draft::to_callback(3, book.now, &job)] {
+                let entry = book.write_one(&tenant, draft.status(status).body(body)).await;
+                let answer = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
+                let expected = json!({"delivery": entry, "payload": body, "attempts": [entry.last_attempt]});
+                assert_eq!(answer.ok(), &expected);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_payload_is_kept_until_it_is_delivered() {
+    let world = World::with(&[("KEPT_PAYLOAD_BYTES", "100")]).await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let body = json!({"result": "x".repeat(101)}).to_string();
+    for (status, kept) in [(Status::Delivered, false), (Status::Pending, true), (Status::Failed, true)] {
+        let draft = Draft::to_callback(0, book.now, status).status(status).body(&body);
+        let entry = book.write_one(&tenant, draft).await;
+        let answer = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
+        assert_eq!(answer.ok().get("payload"), kept.then(|| json!(body)).as_ref(), "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_attempt_is_shown_oldest_first() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let attempts: Vec<_> = (1..=12)
+        .map(|number| {
+            let (at, outcome) = (book.ago(HOUR - SECOND * number), Outcome::Failed(Failure::Timeout));
+            Attempt::new(at, number, outcome, None, Trigger::Schedule)
+        })
+        .collect();
+    let (mut entry, _) = Draft::to_callback(0, book.ago(HOUR), "j").status(Status::Failed).entry(&id(&tenant));
+    let mut rows = Vec::new();
+    for (number, attempt) in (1..).zip(&attempts) {
+        (entry.attempts, entry.last_attempt) = (number, Some(attempt.clone()));
+        // After a crash, the last attempt may be in both places.
+        rows.extend(book.log.attempt(&id(&tenant), &entry, book.now));
+    }
+    book.put(rows).await;
+    assert!(book.log.begin(&id(&tenant), &entry, book.now).await.expect("it is written"));
+    let answer = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
+    assert_eq!(answer.ok(), &json!({"delivery": entry, "attempts": attempts}));
+}
+
+/// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_delivery_fits_into_lambdas_answer() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let (mut entry, payload) = Draft::to_callback(0, book.now, "j").status(Status::Failed).entry(&id(&tenant));
+    // No body of a mebibyte and no response of a kibibyte takes more bytes as JSON inside JSON.
+    let payload = Payload { body: "\\".repeat(1 << 20).into(), ..payload };
+    let outcome = Outcome::Failed(Failure::Status(500, None));
+    let largest = Attempt::new(book.now, u32::MAX, outcome, Some("\u{1}".repeat(1024)), Trigger::Recovery);
+    let mut rows = vec![book.log.payload(&id(&tenant), &entry.id, &payload, book.now)];
+    for number in 1..=300 {
+        (entry.attempts, entry.last_attempt) = (number, Some(largest.clone()));
+        rows.extend(book.log.attempt(&id(&tenant), &entry, book.now));
+    }
+    book.put(rows).await;
+    assert!(book.log.begin(&id(&tenant), &entry, book.now).await.expect("it is written"));
+    let mut event = tests::sample_event("deliveries-get");
+    event["headers"]["x-api-key"] = json!(tenant.key);
+    event["body"] = json!(json!({"json": {"delivery_id": entry.id}}).to_string());
+    let answer = world.stack.invoke("deliveries-get", event).await.expect("an answer").to_string();
+    assert_eq!(answer.matches("duration_ms").count(), 202, "200 earlier ones, the last, and that of the entry");
+    assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
+}

@@ -1,0 +1,233 @@
+//! `POST /v1/deliveries/list`.
+
+use common::webhooks::{
+    event::EventName,
+    log::{Entry, Status},
+};
+use serde_json::{Value, json};
+use tests::{Tenant, World};
+
+use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, ids, newest_first, pages, read};
+
+/// Deliveries of every status and event, three at each time: to two endpoints, to one that was deleted, and to callbacks
+/// in several shards.
+async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Entry>, Book) {
+    let tenant = world.tenant("acme").await;
+    let mut endpoints = [const { String::new() }; 3];
+    for endpoint in &mut endpoints {
+        *endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    }
+    let book = Book::of(world);
+    let drafts = (0..48_u32).map(|number| {
+        let (at, job) = (book.ago(SECOND * (number / 3)), format!("job-{number}"));
+        let draft = match number % 5 {
+            0 => Draft::to(&endpoints[0], at, job),
+            1 => Draft { shard: 7, ..Draft::to(&endpoints[1], at, job) },
+            2 => Draft::to(&endpoints[2], at, job),
+            3 => Draft::to_callback(0, at, job),
+            _ => Draft::to_callback(7, at, job),
+        };
+        let event = if number % 7 < 3 { EventName::Failed } else { EventName::Completed };
+        Draft { event, status: STATUSES[number as usize / 2 % 4], ..draft }
+    });
+    let entries = book.write(&tenant, drafts).await;
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoints[1]})).await.ok();
+    (tenant, endpoints, entries, book)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_says_what_became_of_a_delivery() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let at = book.ago(SECOND);
+    let pending = book.write_one(&tenant, Draft::to(&endpoint, at, "j").status(Status::Pending)).await;
+    assert_eq!(
+        read(&world, &tenant, "list", json!({})).await.ok(),
+        &json!({"deliveries": [{
+            "delivery_id": pending.id, "webhook_id": pending.webhook_id, "webhook_endpoint_id": endpoint,
+            "event": "job.completed", "job_id": "j", "status": "pending", "attempts": 1,
+            "created_at": at, "next_attempt_at": at.after(DAY * 2),
+            "last_attempt": {
+                "at": at, "outcome": "status_5xx", "status_code": 500, "duration_ms": 7, "response": "no",
+                "trigger": "event",
+            },
+        }]})
+    );
+    let delivered = book.write_one(&tenant, Draft::to_callback(5, book.now, "k")).await;
+    assert_eq!(
+        read(&world, &tenant, "list", json!({"limit": 1})).await.ok()["deliveries"],
+        json!([{
+            "delivery_id": delivered.id, "webhook_id": delivered.webhook_id,
+            "event": "job.completed", "job_id": "k", "status": "delivered", "attempts": 1, "created_at": book.now,
+            "last_attempt": {
+                "at": book.now, "outcome": "delivered", "status_code": 204, "duration_ms": 7, "trigger": "event",
+            },
+        }])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_come_first_over_all_destinations_and_pages() {
+    let world = World::start().await;
+    let (tenant, _, entries, _) = mixed(&world).await;
+    let expected = newest_first(&entries);
+    for limit in [1, 5, 47, 48, 100] {
+        // The last page has no cursor, and no page before it is short.
+        let pages = pages(&world, &tenant, json!({"limit": limit})).await;
+        assert_eq!(pages, expected.chunks(limit).map(<[String]>::to_vec).collect::<Vec<_>>(), "{limit}");
+    }
+    assert_eq!(ids(read(&world, &tenant, "list", json!({})).await.ok()), expected[..20], "the default");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_combination_of_filters_finds_what_passes_them_all() {
+    let world = World::start().await;
+    let (tenant, endpoints, entries, book) = mixed(&world).await;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    // What each field wants of an entry.
+    let passes = |fields: &Value, entry: &Entry| {
+        let at = entry.created_at.to_string();
+        let wanted = |name: &str, has: Value| fields.get(name).is_none_or(|wanted| *wanted == has);
+        wanted("status", json!(entry.status))
+            && wanted("event", json!(entry.event))
+            && wanted("webhook_endpoint_id", json!(entry.webhook_endpoint_id))
+            && text(&fields["since"]).is_none_or(|since| at >= since)
+            && text(&fields["until"]).is_none_or(|until| at < until)
+    };
+    let (recent, old) = (book.ago(SECOND * 4), book.ago(SECOND * 11));
+    let alternatives = [
+        STATUSES.map(|status| json!({"status": status})).to_vec(),
+        vec![json!({"event": "job.failed"})],
+        endpoints.iter().map(|endpoint| json!({"webhook_endpoint_id": endpoint})).collect(),
+        vec![json!({"since": recent}), json!({"until": recent}), json!({"since": old, "until": recent})],
+    ];
+    let mut combinations = vec![json!({})];
+    for alternatives in alternatives {
+        let with = |fields: &Value, more: &Value| {
+            let mut fields = fields.clone();
+            fields.as_object_mut().expect("fields").extend(more.as_object().expect("fields").clone());
+            fields
+        };
+        let varied = combinations.iter().flat_map(|fields| alternatives.iter().map(|more| with(fields, more)));
+        combinations.extend(varied.collect::<Vec<_>>());
+    }
+    assert_eq!(combinations.len(), 5 * 2 * 4 * 4);
+    let mut found = 0;
+    for mut fields in combinations {
+        let expected = newest_first(entries.iter().filter(|entry| passes(&fields, entry)));
+        found += expected.len();
+        for limit in [3, 100] {
+            fields["limit"] = json!(limit);
+            assert_eq!(pages(&world, &tenant, fields.clone()).await.concat(), expected, "{fields}");
+        }
+    }
+    assert!(found > 400, "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_found_whatever_the_status_and_the_length_of_its_id() {
+    let world = World::start().await;
+    let (tenant, _, entries, book) = mixed(&world).await;
+    for entry in &entries[..8] {
+        let found = pages(&world, &tenant, json!({"job_id": entry.job_id})).await.concat();
+        assert_eq!(found, [entry.id.to_string()]);
+        let both = json!({"job_id": entry.job_id, "status": entry.status});
+        assert_eq!(pages(&world, &tenant, both).await.concat(), found);
+    }
+    assert!(pages(&world, &tenant, json!({"job_id": "unknown"})).await.concat().is_empty());
+    // The log keeps at most 1,024 bytes of it, and no half characters.
+    let long = format!("{}🦀", "j".repeat(1023));
+    for (status, job) in STATUSES.into_iter().flat_map(|status| [(status, long.as_str()), (status, "")]) {
+        let at = book.ago(HOUR + SECOND * status as u32);
+        let entry = book.write_one(&tenant, Draft::to_callback(1, at, job).status(status)).await;
+        let found = pages(&world, &tenant, json!({"job_id": job, "status": status})).await.concat();
+        assert_eq!(found, [entry.id.to_string()]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_may_be_empty_while_there_is_more() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let wanted = book.write_one(&tenant, Draft::to(&endpoint, book.ago(DAY), "wanted")).await;
+    book.write(&tenant, (0..2000).map(|number| Draft::to(&endpoint, book.ago(SECOND * number), number))).await;
+    let pages = pages(&world, &tenant, json!({"job_id": "wanted"})).await;
+    assert!(pages.len() > 1 && pages[0].is_empty(), "{pages:?}");
+    assert_eq!(pages.concat(), [wanted.id.to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_older_than_the_retention_is_gone() {
+    let world = World::with(&[("DELIVERY_RETENTION", "2")]).await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let mut kept = Vec::new();
+    for status in STATUSES {
+        let draft = |at| Draft::to(&endpoint, at, status).status(status);
+        kept.push(book.write_one(&tenant, draft(book.ago(DAY * 2 - HOUR))).await);
+        let gone = book.write_one(&tenant, draft(book.ago(DAY * 2))).await;
+        for route in ["get", "resend"] {
+            let answer = read(&world, &tenant, route, json!({"delivery_id": gone.id})).await;
+            assert_eq!(answer.error(), (404, "NOT_FOUND", ""), "{route}");
+            assert_eq!(answer.json()["message"], "Delivery not found");
+        }
+        assert_eq!(pages(&world, &tenant, json!({"status": status})).await.concat().len(), 1);
+    }
+    let long_ago = json!({"since": "2000-01-01T00:00:00Z"});
+    assert_eq!(pages(&world, &tenant, long_ago.clone()).await.concat(), newest_first(&kept));
+    let stats = read(&world, &tenant, "stats", long_ago).await;
+    assert_eq!(stats.ok()["total"], json!({"pending": 1, "delivered": 1, "failed": 1, "ended": 1}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_sees_anything_of_another_tenant() {
+    let world = World::start().await;
+    let (theirs, [endpoint, deleted, _], entries, _) = mixed(&world).await;
+    let ours = world.tenant("ours").await;
+    assert_eq!(read(&world, &ours, "list", json!({})).await.ok(), &json!({"deliveries": []}));
+    for status in STATUSES {
+        assert!(pages(&world, &ours, json!({"status": status})).await.concat().is_empty());
+    }
+    let since = json!("2026-01-01T00:00:00Z");
+    let stats = read(&world, &ours, "stats", json!({"since": since})).await;
+    assert_eq!(stats.ok()["total"], json!({"pending": 0, "delivered": 0, "failed": 0, "ended": 0}));
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for id in [&endpoint, &deleted, &unknown] {
+        for route in ["list", "stats", "recover"] {
+            let answer = read(&world, &ours, route, json!({"webhook_endpoint_id": id, "since": since})).await;
+            assert_eq!(answer.error(), (404, "NOT_FOUND", ""), "{route}");
+            assert_eq!(answer.json()["message"], "Webhook endpoint not found");
+        }
+    }
+    for entry in &entries[..5] {
+        for route in ["get", "resend"] {
+            let answer = read(&world, &ours, route, json!({"delivery_id": entry.id})).await;
+            assert_eq!(answer.error(), (404, "NOT_FOUND", ""), "{route}");
+            assert_eq!(answer.json()["message"], "Delivery not found");
+        }
+    }
+    assert_eq!(pages(&world, &theirs, json!({})).await.concat(), newest_first(&entries));
+    assert!(world.drain("deliveries").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_of_one_millisecond_are_all_listed() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    for status in [Status::Delivered, Status::Failed] {
+        let drafts = (0..12).map(|number| match (number % 3, format!("{status}-{number}")) {
+            (0, job) => Draft::to_callback(4, book.now, job).status(status),
+            (_, job) => Draft::to(&endpoint, book.now, job).status(status),
+        });
+        let entries = book.write(&tenant, drafts).await;
+        let pages = pages(&world, &tenant, json!({"limit": 5, "status": status})).await;
+        assert_eq!(pages.concat(), newest_first(&entries));
+    }
+}

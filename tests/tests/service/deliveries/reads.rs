@@ -1,0 +1,80 @@
+//! What the routes read: failures are found without reading successes, and a list reads each destination once.
+
+use std::time::Duration;
+
+use common::webhooks::{delivery_id::SHARDS, log::Status};
+use serde_json::json;
+use tests::{Interceptor, World};
+
+use super::{Book, DAY, Draft, SECOND, ids, newest_first, pages, recover::run};
+
+/// A world whose calls to the tables are counted.
+async fn counted() -> (World, Interceptor) {
+    let interceptor = Interceptor::start(|_, _| None).await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", interceptor.address())]).await;
+    interceptor.stand_before(world.stack.dynamodb());
+    (world, interceptor)
+}
+
+async fn three_failures_among(deliveries: u32) {
+    let (world, interceptor) = counted().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let draft = |number: u32| Draft::to(&endpoint, book.ago(Duration::from_millis(10) * (number + 1)), number);
+    let is_failed = |number: &u32| [1, deliveries / 2, deliveries - 1].contains(number);
+    let failed = (0..deliveries).filter(is_failed).map(|number| draft(number).status(Status::Failed));
+    let failed = book.write(&tenant, failed).await;
+    book.write(&tenant, (0..deliveries).filter(|number| !is_failed(number)).map(draft)).await;
+
+    for fields in [
+        json!({"status": "failed"}),
+        json!({"status": "failed", "event": "job.completed"}),
+        json!({"status": "failed", "webhook_endpoint_id": endpoint}),
+    ] {
+        let _before = interceptor.counted();
+        assert_eq!(pages(&world, &tenant, fields.clone()).await, [newest_first(&failed)]);
+        let (_, items) = interceptor.counted();
+        assert!(items < 50, "{fields} read {items}");
+    }
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
+    world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    assert_eq!(run(&book).await.len(), 3);
+    let (_, items) = interceptor.counted();
+    assert!(items < 50, "recover read {items}");
+    // It does count: what is delivered has to be read to be listed.
+    world.rpc(&tenant.key, "deliveries/list", json!({"limit": 100})).await.ok();
+    assert!(interceptor.counted().1 > 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_failures_among_2000_deliveries_are_found_without_the_others() {
+    three_failures_among(2000).await;
+}
+
+/// `cargo test -p tests --test service three_failures_among_200_000 -- --ignored`
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes"]
+async fn three_failures_among_200_000_deliveries_are_found_without_the_others() {
+    three_failures_among(200_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
+    let (world, interceptor) = counted().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let mut entries = Vec::new();
+    for number in 0..100 {
+        let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+        let drafts = [number % 10, number % 10 + 20].map(|back| Draft::to(&endpoint, book.ago(SECOND * back), back));
+        entries.extend(book.write(&tenant, drafts).await);
+    }
+    let _before = interceptor.counted();
+    let first = world.rpc(&tenant.key, "deliveries/list", json!({})).await;
+    assert_eq!(ids(first.ok()), newest_first(&entries)[..20]);
+    // The key; the endpoints, and the deleted ones; each endpoint, and each shard of the callbacks.
+    let (calls, items) = interceptor.counted();
+    assert_eq!(calls, 1 + 2 + 100 + usize::from(SHARDS));
+    assert!(items <= 1 + 100 + 200, "{items}");
+}

@@ -1,0 +1,122 @@
+//! `POST /v1/deliveries/recover`. The test runs the recoveries itself, page by page.
+
+use std::time::Duration;
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::log::{Entry, Status, recovery::PAGE},
+};
+use serde_json::{Value, json};
+use tests::{Tenant, World};
+
+use super::{Book, DAY, Draft, HOUR, SECOND, pages, read};
+
+async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
+    let answer = world.rpc(&tenant.key, "deliveries/recover", fields).await;
+    assert_eq!(
+        (&answer.ok()["success"], &answer.ok()["message"]),
+        (&json!(true), &json!("Failed deliveries will be sent again"))
+    );
+    answer.ok()["recovery_id"].clone()
+}
+
+/// Runs all recoveries to their end, and returns what they resent.
+pub(super) async fn run(book: &Book) -> Vec<Entry> {
+    let mut resent = Vec::new();
+    for (tenant, mut recovery) in book.log.open_recoveries().await.expect("the recoveries") {
+        while !recovery.done {
+            let now = Timestamp::now();
+            resent.extend(book.log.recover_page(&tenant, &mut recovery, || now, now).await.expect("a page"));
+            book.log.save_recovery(&tenant, &recovery).await.expect("it is saved");
+        }
+    }
+    resent
+}
+
+fn sorted(entries: &[Entry]) -> Vec<String> {
+    let mut ids: Vec<_> = entries.iter().map(|entry| entry.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_in_that_time_at_that_endpoint_is_sent_again() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let other = world.endpoint(&tenant, "https://example.com/2", "s").await;
+    let book = Book::of(&world);
+    let (since, until, ms) = (book.ago(HOUR * 3), book.ago(HOUR), Duration::from_millis(1));
+    let failed = |to: &str, at, job: &str| Draft::to(to, at, job).status(Status::Failed);
+    let in_shard_7 = Draft { shard: 7, ..failed(&endpoint, since.after(HOUR), "middle-7") };
+    let wanted = [
+        failed(&endpoint, since, "first"),
+        failed(&endpoint, since.after(HOUR), "middle"),
+        failed(&endpoint, until.before(ms), "last"),
+        in_shard_7,
+    ];
+    let wanted = book.write(&tenant, wanted).await;
+    let others = [
+        failed(&endpoint, since.before(ms), "too early"),
+        failed(&endpoint, until, "too late"),
+        failed(&other, since, "elsewhere"),
+        Draft::to_callback(0, since, "callback").status(Status::Failed),
+        Draft::to(&endpoint, since, "pending").status(Status::Pending),
+        Draft::to(&endpoint, since, "delivered"),
+        Draft::to(&endpoint, since, "ended").status(Status::Ended),
+    ];
+    let others = book.write(&tenant, others).await;
+
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": since, "until": until});
+    let id = recover(&world, &tenant, fields).await;
+    let mut progress = json!({
+        "recovery_id": id, "webhook_endpoint_id": endpoint, "since": since, "until": until, "resent": 0, "done": false,
+    });
+    assert_eq!(read(&world, &tenant, "stats", json!({"since": since})).await.ok()["recoveries"], json!([progress]));
+    let resent = run(&book).await;
+    assert_eq!(sorted(&resent), sorted(&wanted));
+    for entry in [resent, others].concat() {
+        let now = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
+        assert_eq!(now.ok()["delivery"], json!(entry), "what was not resent is as it was");
+    }
+    (progress["resent"], progress["done"]) = (json!(4), json!(true));
+    for (endpoint, expected) in [(&endpoint, json!([progress])), (&other, json!([]))] {
+        let stats = read(&world, &tenant, "stats", json!({"webhook_endpoint_id": endpoint, "since": since})).await;
+        assert_eq!(stats.ok()["recoveries"], expected);
+    }
+    assert!(book.log.open_recoveries().await.expect("the recoveries").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_goes_on_after_a_crash_and_resends_each_delivery_once() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    // Several at each time, so that pages end between them.
+    let drafts = (0..PAGE * 2).map(|job| {
+        let at = book.ago(SECOND * (u32::try_from(job / 7).expect("it fits") + 1));
+        Draft::to(&endpoint, at, job).status(Status::Failed)
+    });
+    let failed = book.write(&tenant, drafts).await;
+    // Without `until`, up to now.
+    recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
+
+    // The process dies before it saves how far it is.
+    let (owner, mut recovery) = book.log.open_recoveries().await.expect("the recoveries").remove(0);
+    let now = Timestamp::now();
+    let first = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    assert_eq!(first.len(), PAGE);
+    assert_eq!(sorted(&[first, run(&book).await].concat()), sorted(&failed));
+    assert!(pages(&world, &tenant, json!({"status": "failed"})).await.concat().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_endpoint_cannot_be_recovered() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z"});
+    assert_eq!(read(&world, &tenant, "recover", fields).await.error(), (404, "NOT_FOUND", ""));
+}

@@ -1,0 +1,119 @@
+//! `POST /v1/deliveries/resend`.
+
+use std::time::Duration;
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::{
+        log::{
+            Entry, Status,
+            due::{Minute, PARTITIONS},
+        },
+        queue::DueAttempt,
+    },
+};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Tenant, World};
+
+use super::{Book, DAY, Draft, STATUSES, id, ids, read};
+
+async fn get(world: &World, tenant: &Tenant, entry: &Entry) -> Value {
+    read(world, tenant, "get", json!({"delivery_id": entry.id})).await.ok().clone()
+}
+
+/// What is due since `from`, by the due rows.
+async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
+    let mut found = Vec::new();
+    for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
+        for partition in 0..PARTITIONS {
+            found.extend(book.log.all_due(minute, partition).await.expect("the rows").into_iter().map(|(due, _)| due));
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_its_status_a_delivery_is_due_again() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let (at, body) = (book.ago(DAY * 20), json!({"result": "é".repeat(800)}).to_string());
+    for status in STATUSES {
+        for draft in [Draft::to(&endpoint, at, status), Draft::to_callback(3, at, status)] {
+            let entry = book.write_one(&tenant, draft.status(status).body(&body)).await;
+            let (before, start) = (get(&world, &tenant, &entry).await, Timestamp::now().as_millisecond());
+            let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": entry.id})).await;
+            assert_eq!(answer.ok(), &json!({"success": true, "message": "Delivery will be sent again"}));
+
+            // It is pending and due now; its webhook-id, payload and attempts are as before.
+            let after = get(&world, &tenant, &entry).await;
+            let known = book.log.known(&id(&tenant), &[entry.id]).await.expect("the state");
+            let next = known[&entry.id].next_attempt_at.expect("it is due");
+            assert!((start..=Timestamp::now().as_millisecond()).contains(&next.as_millisecond()), "{next}");
+            let mut expected = before.clone();
+            expected["delivery"]["status"] = json!("pending");
+            expected["delivery"]["next_attempt_at"] = json!(next);
+            assert_eq!(after, expected);
+            // The whole schedule is ahead, with its three days.
+            assert_eq!(known[&entry.id].tries, 0);
+            assert!(known[&entry.id].give_up_at.get() >= start + 3 * 24 * 60 * 60 * 1000);
+
+            let message = json!({"tenant_id": tenant.id, "delivery_id": entry.id, "attempt": 2});
+            assert_eq!(world.drain("deliveries").await, [message]);
+            let wanted = DueAttempt { tenant: id(&tenant), id: entry.id, attempt: 2 };
+            assert!(due(&book, next).await.contains(&wanted), "the sweep finds it, too");
+            for listed in STATUSES {
+                let page = read(&world, &tenant, "list", json!({"status": listed})).await;
+                assert_eq!(ids(page.ok()).contains(&entry.id.to_string()), listed == Status::Pending, "{listed}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_resends_make_one_chain() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    for status in STATUSES {
+        let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, status).status(status)).await;
+        let fields = json!({"delivery_id": entry.id});
+        let resends = (0..8).map(|_| world.rpc(&tenant.key, "deliveries/resend", fields.clone()));
+        for answer in join_all(resends).await {
+            answer.ok();
+        }
+        world.rpc(&tenant.key, "deliveries/resend", fields).await.ok();
+        // All messages name the same attempt: the first one that is handled makes the others stale.
+        let messages = world.drain("deliveries").await;
+        let same = json!({"tenant_id": tenant.id, "delivery_id": entry.id, "attempt": 2});
+        assert_eq!(messages, vec![same; 9]);
+        let after = get(&world, &tenant, &entry).await;
+        assert_eq!((&after["delivery"]["status"], &after["delivery"]["attempts"]), (&json!("pending"), &json!(1)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_kept_cannot_be_sent_again() {
+    let world = World::with(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, "j")).await;
+    let before = get(&world, &tenant, &entry).await;
+    let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": entry.id})).await;
+    assert_eq!(answer.error(), (409, "CONFLICT", "payload_not_kept"));
+    assert_eq!(get(&world, &tenant, &entry).await, before);
+    assert!(world.drain("deliveries").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resend_stands_even_if_its_message_cannot_be_sent() {
+    let world = World::with(&[("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1")]).await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, "j").status(Status::Failed)).await;
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": entry.id})).await.ok();
+    assert_eq!(get(&world, &tenant, &entry).await["delivery"]["status"], "pending");
+    assert_eq!(due(&book, book.now).await, [DueAttempt { tenant: id(&tenant), id: entry.id, attempt: 2 }]);
+}

@@ -1,0 +1,79 @@
+//! `POST /v1/deliveries/stats`.
+
+use common::{timestamp::Timestamp, webhooks::log::Status};
+use serde_json::{Value, json};
+use tests::World;
+
+use super::{Book, DAY, Draft, HOUR, SECOND, id, read};
+
+fn counts(pending: u32, delivered: u32, failed: u32, ended: u32) -> Value {
+    json!({"pending": pending, "delivered": delivered, "failed": failed, "ended": ended})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_are_counted_by_status_hour_and_reason() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let deleted = world.endpoint(&tenant, "https://example.com/2", "s").await;
+    let book = Book::of(&world);
+    let (now, earlier, old) = (book.now, book.ago(HOUR * 5), book.ago(DAY + SECOND * 60));
+    let drafts = [
+        Draft::to(&endpoint, now, "1"),
+        Draft::to(&endpoint, now, "2").status(Status::Pending),
+        Draft::to(&endpoint, earlier, "3").status(Status::Failed),
+        Draft::to_callback(6, earlier, "4").status(Status::Failed),
+        Draft { shard: 3, ..Draft::to(&deleted, now, "5") }.status(Status::Ended),
+        Draft::to(&endpoint, old, "6").status(Status::Failed),
+    ];
+    book.write(&tenant, drafts).await;
+    let (mut gone, _) = Draft::to(&endpoint, earlier, "7").status(Status::Failed).entry(&id(&tenant));
+    gone.last_attempt.as_mut().expect("an attempt").outcome = "gone".into();
+    assert!(book.log.begin(&id(&tenant), &gone, book.now).await.expect("it is written"));
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": deleted})).await.ok();
+
+    let answer = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+    let stats = answer.ok();
+    let since: Timestamp = stats["since"].as_str().expect("a time").parse().expect("a time");
+    assert!(since >= book.ago(DAY) && since < book.ago(DAY - SECOND * 60), "{since}");
+    assert_eq!((&stats["complete"], &stats["total"]), (&json!(true), &counts(1, 1, 3, 1)));
+    let hour = |time: Timestamp, mut counts: Value| {
+        counts["hour"] = json!(format!("{}:00:00.000Z", &time.to_string()[..13]));
+        counts
+    };
+    assert_eq!(stats["hours"], json!([hour(earlier, counts(0, 0, 3, 0)), hour(now, counts(1, 1, 0, 1))]));
+    assert_eq!(stats["failures"], json!([{"reason": "status_5xx", "count": 2}, {"reason": "gone", "count": 1}]));
+    assert_eq!(stats["recoveries"], json!([]));
+
+    let all = book.ago(DAY * 2);
+    for (fields, expected) in [
+        (json!({"since": all}), counts(1, 1, 4, 1)),
+        (json!({"since": book.ago(HOUR)}), counts(1, 1, 0, 1)),
+        (json!({"since": all, "webhook_endpoint_id": endpoint}), counts(1, 1, 3, 0)),
+        (json!({"since": all, "webhook_endpoint_id": deleted}), counts(0, 0, 0, 1)),
+    ] {
+        assert_eq!(read(&world, &tenant, "stats", fields.clone()).await.ok()["total"], expected, "{fields}");
+    }
+}
+
+/// DynamoDB reads a megabyte at a time, and this log has more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_goes_over_many_pages_until_there_are_too_many() {
+    let world = World::with(&[("KEPT_PAYLOAD_BYTES", "350000")]).await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let body = |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        json!(std::iter::repeat_with(|| random.alphanumeric()).take(300_000).collect::<String>()).to_string()
+    };
+    for (jobs, is_complete) in [(0..8_u32, true), (8..36, false)] {
+        for job in jobs.clone() {
+            let draft = Draft::to_callback(0, book.ago(SECOND * job), job).body(&body(job.into()));
+            book.write_one(&tenant, draft).await;
+        }
+        let stats = read(&world, &tenant, "stats", json!({"since": book.ago(DAY)})).await;
+        let counted = stats.ok()["total"]["delivered"].as_u64().expect("a number");
+        assert_eq!(stats.ok()["complete"], is_complete);
+        assert!(counted >= 8 && (counted == u64::from(jobs.end)) == is_complete, "{counted}");
+    }
+}
