@@ -10,6 +10,11 @@ use local::{Data, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+/// The service and everything below it allocate in one process, from several threads: a sixth of its CPU time is in the
+/// system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The whole service on this machine, on loopback only. Port 0 picks a free port.
 ///
 /// Environment variables override the values of the same name in template.yaml.
