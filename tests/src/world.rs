@@ -3,6 +3,17 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use common::{
+    aws::clients::Aws,
+    config::Env,
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery_id::{DestinationId, SHARDS},
+        endpoints::Endpoints,
+        log::{Entry, Log, Status, search::Filter},
+    },
+};
 use local::{Data, Options, Ports, Stack};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -237,6 +248,71 @@ impl World {
         self.stack.sqs_client().send_message().queue_url(url).message_body(body).send().await.expect("it is sent");
     }
 
+    /// The delivery log.
+    #[must_use]
+    pub fn delivery_log(&self) -> Log {
+        let env = self.delivering();
+        Log::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
+    }
+
+    /// The settings of the delivery function, but with nothing before the tables.
+    fn delivering(&self) -> Env {
+        let mut settings = self.stack.environment("webhooks-deliver").expect("a function of the template").clone();
+        settings.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), self.stack.dynamodb().to_owned());
+        Env::new(move |name| settings.get(name).cloned())
+    }
+
+    /// What the log says of a tenant's deliveries, newest first.
+    pub async fn log(&self, tenant: &str) -> Vec<Entry> {
+        self.search(tenant, Filter::default()).await
+    }
+
+    /// The same, of those with this status.
+    pub async fn log_of(&self, tenant: &str, status: Status) -> Vec<Entry> {
+        self.search(tenant, Filter { status: Some(status), ..Filter::default() }).await
+    }
+
+    /// The only delivery of a tenant in the log.
+    pub async fn only_logged(&self, tenant: &str) -> Entry {
+        let mut entries = self.log(tenant).await;
+        assert_eq!(entries.len(), 1, "{entries:?}");
+        entries.remove(0)
+    }
+
+    async fn search(&self, tenant: &str, filter: Filter) -> Vec<Entry> {
+        let (env, tenant) = (self.delivering(), tenant.parse::<TenantId>().expect("a tenant"));
+        let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+        let stored = endpoints.logged(&tenant).await.expect("the endpoints are read").into_iter();
+        let places = stored.flat_map(|(id, shards)| (0..shards).map(move |shard| (DestinationId::Endpoint(id), shard)));
+        let places: Vec<_> = places.chain((0..SHARDS).map(|shard| (DestinationId::Callback, shard))).collect();
+        let (log, now, mut found, mut cursor) = (self.delivery_log(), Timestamp::now(), Vec::new(), None);
+        loop {
+            let page = log.search(&tenant, &places, &filter, cursor.as_ref(), 1000, now).await;
+            let page = page.expect("the log is read");
+            found.extend(page.entries);
+            cursor = page.next;
+            if cursor.is_none() {
+                return found;
+            }
+        }
+    }
+
+    /// Changes when the next attempt of a pending delivery is due.
+    pub async fn make_due(&self, tenant: &str, entry: &Entry, at: Timestamp) {
+        let id = entry.id.to_string();
+        let (moment, place) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
+        let update = self.stack.dynamodb_client().update_item().table_name("deliveries");
+        update
+            .key("destination", AttributeValue::S(format!("{tenant}/{place}")))
+            .key("delivery", AttributeValue::S(moment.to_owned()))
+            .update_expression("SET next_attempt_at = :at")
+            .condition_expression("attribute_exists(next_attempt_at)")
+            .expression_attribute_values(":at", AttributeValue::N(at.as_millisecond().to_string()))
+            .send()
+            .await
+            .expect("it is pending");
+    }
+
     /// Removes and returns all messages of a queue that are visible now.
     pub async fn drain(&self, queue: &str) -> Vec<Value> {
         let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue of that name"));
@@ -255,6 +331,12 @@ impl World {
             }
         }
     }
+}
+
+/// The message that says that the next attempt of a delivery is due.
+#[must_use]
+pub fn due_message(tenant: &str, entry: &Entry) -> Value {
+    json!({"tenant_id": tenant, "delivery_id": entry.id, "attempt": entry.attempts + 1})
 }
 
 /// The session cookie from the response to a sign-up, as a `cookie` header.

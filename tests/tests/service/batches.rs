@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use common::webhooks::log::Status;
 use serde_json::{Value, json};
-use tests::{Manner, Receiver, Rough, World};
+use tests::{Manner, Receiver, Rough, World, world::due_message};
 
 /// What Lambda hands over for these messages of the job-events queue.
 pub(crate) fn records(bodies: &[String]) -> Value {
@@ -45,11 +46,12 @@ async fn an_attempt_that_cannot_be_started_in_time_goes_to_the_queue_and_is_not_
     };
     tokio::select! {
         _ = batch => panic!("the first attempt hangs for 23 s"),
-        postponed = postponed => {
-            for delivery in postponed {
-                assert_eq!(delivery["attempts"], 0);
-                assert_eq!(delivery.get("not_before"), None);
-            }
+        mut postponed = postponed => {
+            let mut logged = world.log("t").await;
+            logged.sort_by_key(|entry| entry.id.to_string());
+            postponed.sort_by_key(|message| message["delivery_id"].to_string());
+            assert_eq!(postponed, logged.iter().map(|entry| due_message("t", entry)).collect::<Vec<_>>());
+            assert!(logged.iter().all(|entry| (entry.status, entry.attempts) == (Status::Pending, 0)));
         }
     }
 }
@@ -63,41 +65,55 @@ async fn a_timeout_that_does_not_fit_into_the_functions_stops_the_start() {
     assert!(error.contains("DELIVERY_TIMEOUT is 24 and must be from 1 to 23"), "{error}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_largest_event_that_its_queue_takes_fits_into_the_queues_of_deliveries() {
-    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
-    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
-    let head = format!(
-        r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","callback_url":"{}","callback_secret":"s","error":""#,
-        receiver.url("/")
-    );
-    let event = format!("{head}{}\"}}", "x".repeat(256_000 - head.len() - 2));
-    world.enqueue("job-events", event).await;
-    world.stack.poll("job-events").await.expect("a step");
-    world.stack.poll("deliveries").await.expect("a step");
-    let dead = world.drain("deliveries-dead").await;
-    assert_eq!(dead[0]["dead"]["attempts"], 2);
-    assert_eq!(dead[0]["body"], receiver.received().await[1].json());
+/// Text of so many bytes that no compression makes smaller.
+fn noise(length: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(7);
+    std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_is_too_large_all_the_same_stays_in_its_queue() {
+async fn the_largest_event_that_its_queue_takes_fits_into_the_log() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let url = receiver.url("/");
+    let url = format!("{url}{}", "u".repeat(2048 - url.len()));
+    let head = format!(
+        r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","callback_url":"{url}","callback_secret":"{}","error":""#,
+        "s".repeat(256),
+    );
+    let event = format!("{head}{}\"}}", noise(256_000 - head.len() - 2));
+    assert_eq!(event.len(), 256_000);
+    world.enqueue("job-events", event).await;
+    world.stack.poll("job-events").await.expect("a step");
+    world.stack.poll("deliveries").await.expect("a step");
+    world.stack.poll("deliveries").await.expect("a step");
+    let entry = world.only_logged("t").await;
+    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 3));
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 3);
+    assert!(received.iter().all(|attempt| attempt.body == received[0].body && attempt.path.len() > 2000));
+    // What is delivered and as large as this is not kept.
+    let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &entry.id).await.expect("it is read");
+    assert!(found.expect("an entry").1.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_delivery_that_the_log_cannot_hold_stays_in_its_queue() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
-    let tenant = world.tenant("acme").await;
-    let (healthy, failing) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
-    world.endpoint(&tenant, &healthy.url("/"), "s").await;
-    world.endpoint(&tenant, &failing.url("/"), "s").await;
-    let head = format!(r#"{{"event":"job.completed","tenant_id":"{}","job_id":"j","result":""#, tenant.id);
-    let event = format!("{head}{}\"}}", "x".repeat(262_144 - head.len() - 2));
-    assert_eq!(event.len(), 262_144);
-    let response =
-        world.stack.invoke("webhooks-deliver", records(std::slice::from_ref(&event))).await.expect("an answer");
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    // Larger than the queue takes, and than an item of DynamoDB may be.
+    let event = json!({
+        "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": receiver.url("/"),
+        "callback_secret": "s", "result": noise(420_000),
+    });
+    let batch = records(&[event.to_string()]);
+    let response = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
-    let again = world.stack.invoke("webhooks-deliver", records(&[event])).await.expect("an answer");
+    let again = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(again, json!({"batchItemFailures": []}));
-    let received = failing.received().await;
+    let received = receiver.received().await;
     assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
-    assert_eq!(received[1].body.len(), healthy.received().await[0].body.len());
+    assert_eq!(world.only_logged("t").await.status, Status::Delivered);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,7 +168,7 @@ async fn what_waits_is_grouped_by_its_tenant() {
     });
     // The result does not matter: this receiver only records what is sent, and does not answer like SQS.
     world.stack.invoke("webhooks-deliver", records(&[event.to_string()])).await.expect("an answer");
-    let sent = sqs.received().await[0].json();
+    let sent = sqs.received().await[0].json()["Entries"][0].clone();
     assert_eq!(sent["MessageGroupId"], "tenant-1");
     assert!((7..=9).contains(&sent["DelaySeconds"].as_i64().expect("a number")), "{sent}");
 }

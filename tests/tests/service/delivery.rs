@@ -1,10 +1,20 @@
 //! From a job event to signed deliveries.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use common::{
+    timestamp::Timestamp,
+    webhooks::log::{Status, Trigger},
+};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
-use tests::{Received, Receiver, Tenant, World};
+use tests::{Interceptor, Received, Receiver, Tenant, World, world::due_message};
 
 pub(crate) fn event(tenant: &Tenant, job: &str) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job})
@@ -171,11 +181,14 @@ async fn a_failed_attempt_is_repeated_from_the_deliveries_queue_until_it_succeed
         verify(attempt, "s");
     }
     assert_eq!(healthy.received().await.len(), 1);
-    assert!(world.drain("deliveries-dead").await.is_empty());
+    let mut logged = world.log(&tenant.id).await;
+    logged.sort_by_key(|entry| entry.attempts);
+    let logged: Vec<_> = logged.iter().map(|entry| (entry.status, entry.attempts)).collect();
+    assert_eq!(logged, [(Status::Delivered, 1), (Status::Delivered, 3)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_last_attempt_the_delivery_is_in_the_dead_letter_queue_and_can_be_put_back() {
+async fn after_the_last_attempt_the_delivery_is_failed_in_the_log_and_can_be_sent_again() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (503, &[])]).await;
@@ -184,18 +197,48 @@ async fn after_the_last_attempt_the_delivery_is_in_the_dead_letter_queue_and_can
     world.stack.poll("job-events").await.expect("a step");
     world.stack.poll("deliveries").await.expect("a step");
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 0);
-    let dead = world.drain("deliveries-dead").await;
-    assert_eq!(dead.len(), 1);
-    assert_eq!(dead[0]["dead"]["reason"], "status_5xx");
-    assert_eq!(dead[0]["dead"]["attempts"], 2);
-    assert_eq!(dead[0]["endpoint_id"], json!(id));
-    assert_eq!(dead[0]["body"]["job_id"], "j");
-    world.enqueue("deliveries", dead[0].to_string()).await;
+    let failed = world.only_logged(&tenant.id).await;
+    assert_eq!((failed.status, failed.attempts), (Status::Failed, 2));
+    let last = failed.last_attempt.as_ref().expect("an attempt");
+    assert_eq!((&*last.outcome, last.status_code), ("status_5xx", Some(503)));
+    assert_eq!(failed.webhook_endpoint_id.expect("an endpoint").to_string(), id);
+    assert_eq!(failed.job_id, "j");
+
+    let (log, owner, now) = (world.delivery_log(), tenant.id.parse().expect("an id"), Timestamp::now());
+    let again = log.resend(&owner, &failed.id, Trigger::Resend, now, now).await.expect("it is resent");
+    world.enqueue("deliveries", due_message(&tenant.id, &again).to_string()).await;
     world.stack.poll("deliveries").await.expect("a step");
     let received = receiver.received().await;
     assert_eq!(received.len(), 3);
     assert_eq!(received[2].header("webhook-id"), received[0].header("webhook-id"));
+    let delivered = world.only_logged(&tenant.id).await;
+    assert_eq!((delivered.status, delivered.attempts), (Status::Delivered, 3));
     assert!(world.drain("deliveries-dead").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_has_a_key_and_no_body_url_or_secret() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
+    let event = json!({
+        "event": "job.completed", "tenant_id": "t", "job_id": "j", "result": "canary",
+        "callback_url": receiver.url("/canary"), "callback_secret": "canary",
+    });
+    world.enqueue("job-events", event.to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    for attempt in [2, 3] {
+        let messages = world.drain("deliveries").await;
+        let entry = world.only_logged("t").await;
+        assert_eq!(
+            messages,
+            [json!({"tenant_id": "t", "delivery_id": entry.id.to_string(), "attempt": attempt})],
+            "nothing else is in a message"
+        );
+        world.enqueue("deliveries", messages[0].to_string()).await;
+        world.stack.poll("deliveries").await.expect("a step");
+    }
+    assert_eq!(world.only_logged("t").await.status, Status::Failed);
+    assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,11 +271,14 @@ async fn a_delivery_ends_when_its_endpoint_is_deleted_or_inactive() {
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 2);
     assert_eq!(receiver.received().await.len(), 2);
     assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
+    let logged = world.log(&tenant.id).await;
+    assert_eq!(logged.len(), 2);
+    assert!(logged.iter().all(|entry| (entry.status, entry.attempts) == (Status::Ended, 1)), "{logged:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_that_is_not_due_is_sent_on_and_not_attempted() {
-    let world = World::with(&[("RETRY_SCHEDULE", "7200")]).await;
+async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
+    let world = World::with(&[("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -240,20 +286,107 @@ async fn a_retry_that_is_not_due_is_sent_on_and_not_attempted() {
     world.stack.poll("job-events").await.expect("a step");
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 0);
     assert_eq!(delayed(&world).await, 1);
-    let message = |not_before: i64| {
-        json!({
-        "tenant_id": tenant.id, "event": "job.completed", "webhook_id": "msg_x", "callback_url": receiver.url("/hop"),
-        "callback_secret": "s", "attempts": 1, "not_before": not_before, "body": {"a": 1},
-    }).to_string()
-    };
-    let now = jiff::Timestamp::now().as_millisecond();
-    world.enqueue("deliveries", message(now + 3_600_000)).await;
-    world.enqueue("deliveries", message(now)).await;
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 2);
-    let received = receiver.received().await;
-    assert_eq!(received.iter().filter(|r| r.path == "/hop").count(), 1);
+    let entry = world.only_logged(&tenant.id).await;
+    let message = due_message(&tenant.id, &entry).to_string();
+    world.enqueue("deliveries", message.clone()).await;
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!((receiver.count().await, delayed(&world).await), (1, 2));
+    world.make_due(&tenant.id, &entry, Timestamp::now()).await;
+    // The second of two is stale.
+    for _ in 0..2 {
+        world.enqueue("deliveries", message.clone()).await;
+        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    }
+    assert_eq!(receiver.count().await, 2);
     assert!(world.drain("deliveries").await.is_empty());
-    assert_eq!(delayed(&world).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_no_message_can_have_is_woken_in_its_minute() {
+    let world = World::with(&[("RETRY_SCHEDULE", "7200")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    let waiting = world.only_logged(&tenant.id).await;
+    let due = waiting.next_attempt_at.expect("a time");
+    // A message that comes early is dropped: the log has the wait.
+    world.enqueue("deliveries", due_message(&tenant.id, &waiting).to_string()).await;
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!((delayed(&world).await, receiver.count().await), (0, 1));
+
+    wake(&world, due.as_second() - 60).await;
+    assert_eq!(delayed(&world).await, 0, "the minute has not come");
+    wake(&world, due.as_second()).await;
+    // The clock has not come that far, so the message still has to wait for as long as it can.
+    assert_eq!(delayed(&world).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_whose_message_was_lost_is_woken_a_quarter_of_an_hour_later() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    assert_eq!(world.drain("deliveries").await.len(), 1);
+    let lost = world.only_logged(&tenant.id).await;
+    let due = lost.next_attempt_at.expect("a time");
+    world.make_due(&tenant.id, &lost, Timestamp::from_millisecond(due.as_millisecond() - 20 * 60_000)).await;
+    wake(&world, due.as_second() + 14 * 60).await;
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 0, "it is not looked at before");
+    wake(&world, due.as_second() + 16 * 60).await;
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!(receiver.count().await, 2);
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}
+
+/// Invokes the function that wakes deliveries, as at this time.
+async fn wake(world: &World, second: i64) {
+    let mut event = tests::sample_event("deliveries-wake");
+    event["time"] = json!(Timestamp::from_second(second).expect("a time"));
+    world.stack.invoke("deliveries-wake", event).await.expect("it sweeps");
+}
+
+/// A proxy before the queues that refuses to send messages while the switch is on.
+async fn refusing(is_refusing: &Arc<AtomicBool>) -> Interceptor {
+    let is_refusing = Arc::clone(is_refusing);
+    Interceptor::start(move |operation, _| {
+        (operation == "SendMessageBatch" && is_refusing.load(Ordering::Relaxed)).then(|| (500, json!({})))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_again_because_its_message_was_not_sent_sends_it_and_posts_nothing() {
+    let is_refusing = Arc::new(AtomicBool::new(true));
+    let sqs = refusing(&is_refusing).await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_SQS", sqs.address()), ("RETRY_SCHEDULE", "0,0")]).await;
+    sqs.stand_before(world.stack.sqs());
+    for queue in ["job-events", "deliveries"] {
+        let attributes = world.stack.sqs_client().set_queue_attributes().queue_url(&world.stack.queues()[queue]);
+        let visibility = attributes.attributes(aws_sdk_sqs::types::QueueAttributeName::VisibilityTimeout, "0");
+        visibility.send().await.expect("it is set");
+    }
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    for (queue, attempts) in [("job-events", 1), ("deliveries", 2)] {
+        is_refusing.store(true, Ordering::Relaxed);
+        assert_eq!(world.stack.poll(queue).await.expect("a step"), 1);
+        let entry = world.only_logged(&tenant.id).await;
+        assert_eq!((entry.status, entry.attempts), (Status::Pending, attempts));
+        is_refusing.store(false, Ordering::Relaxed);
+        assert_eq!(world.stack.poll(queue).await.expect("a step"), 1, "it came back");
+        assert_eq!(receiver.count().await, usize::try_from(attempts).expect("a few"), "and was not posted again");
+    }
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    let entry = world.only_logged(&tenant.id).await;
+    assert_eq!((entry.status, entry.attempts, receiver.count().await), (Status::Delivered, 3, 3));
+    assert!(world.drain("deliveries").await.is_empty() && world.drain("job-events").await.is_empty());
 }
 
 /// The number of deliveries waiting for their time.

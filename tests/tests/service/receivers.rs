@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use common::webhooks::log::{Entry, Status};
 use serde_json::{Value, json};
 use tests::{Manner, Receiver, Rough, World, receiver::Scripted};
 use tokio::{io::AsyncReadExt, net::TcpListener};
@@ -28,11 +29,23 @@ async fn send_to(world: &World, url: &str) {
 }
 
 /// Why the only attempt at `url` failed, if it did.
-async fn failure(world: &World, url: &str) -> Option<Value> {
+async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
-    let mut dead = world.drain("deliveries-dead").await;
-    assert!(dead.len() <= 1 && world.drain("deliveries").await.is_empty());
-    Some(dead.pop()?["dead"]["reason"].clone())
+    assert!(world.drain("deliveries").await.is_empty());
+    let entry = world.log("t").await.into_iter().next().expect("a delivery");
+    assert_eq!(entry.attempts, 1);
+    match entry.status {
+        Status::Delivered => None,
+        status => {
+            assert_eq!(status, Status::Failed);
+            Some(reason(&entry))
+        }
+    }
+}
+
+/// How the last attempt ended.
+fn reason(entry: &Entry) -> String {
+    entry.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +72,7 @@ async fn any_2xx_is_a_success_and_nothing_else_is() {
         (600, Some("status_other")),
     ] {
         let receiver = Receiver::scripted(&[(status, &[("location", "/elsewhere")])]).await;
-        assert_eq!(failure(&world, &receiver.url("/")).await, reason.map(Value::from), "{status}");
+        assert_eq!(failure(&world, &receiver.url("/")).await, reason.map(str::to_owned), "{status}");
         let received = receiver.received().await;
         assert_eq!(received.iter().map(|r| r.path.as_str()).collect::<Vec<_>>(), ["/"], "{status}");
     }
@@ -81,7 +94,7 @@ async fn bad_manners_are_failures_of_their_own_kind() {
         (Manner::ClosesAfterEach, None),
     ] {
         let receiver = Rough::start(manner).await;
-        assert_eq!(failure(&world, receiver.url()).await, reason.map(Value::from), "{manner:?}");
+        assert_eq!(failure(&world, receiver.url()).await, reason.map(str::to_owned), "{manner:?}");
     }
 }
 
@@ -91,8 +104,8 @@ async fn nobody_there_is_a_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
     drop(listener);
-    assert_eq!(failure(&world, &url).await, Some(json!("connect")));
-    assert_eq!(failure(&world, "http://no-such-host.invalid/").await, Some(json!("dns")));
+    assert_eq!(failure(&world, &url).await, Some("connect".to_owned()));
+    assert_eq!(failure(&world, "http://no-such-host.invalid/").await, Some("dns".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,7 +130,7 @@ async fn a_certificate_that_nobody_trusts_is_a_failure_and_nothing_is_sent() {
         }
         got
     });
-    assert_eq!(failure(&world, &url).await, Some(json!("tls")));
+    assert_eq!(failure(&world, &url).await, Some("tls".to_owned()));
     assert!(server.await.expect("a server").is_empty());
 }
 
@@ -128,10 +141,10 @@ async fn a_destination_that_is_not_allowed_is_refused_with_its_own_reason() {
     let closed = World::with(&settings).await;
     let by_name = receiver.url("/").replace("127.0.0.1", "localhost");
     for url in [receiver.url("/"), by_name, "http://169.254.169.254/latest/meta-data".to_owned()] {
-        assert_eq!(failure(&closed, &url).await, Some(json!("blocked")), "{url}");
+        assert_eq!(failure(&closed, &url).await, Some("blocked".to_owned()), "{url}");
     }
     let only_tls = World::with(&[("RETRY_SCHEDULE", ""), ("ALLOW_HTTP_DESTINATIONS", "false")]).await;
-    assert_eq!(failure(&only_tls, &receiver.url("/")).await, Some(json!("blocked")));
+    assert_eq!(failure(&only_tls, &receiver.url("/")).await, Some("blocked".to_owned()));
     assert!(receiver.received().await.is_empty());
 }
 
@@ -139,7 +152,7 @@ async fn a_destination_that_is_not_allowed_is_refused_with_its_own_reason() {
 async fn gone_ends_it_at_once() {
     let world = world("0,0,0").await;
     let receiver = Receiver::scripted(&[(410, &[("retry-after", "1")])]).await;
-    assert_eq!(failure(&world, &receiver.url("/")).await, Some(json!("gone")));
+    assert_eq!(failure(&world, &receiver.url("/")).await, Some("gone".to_owned()));
     assert_eq!(receiver.received().await.len(), 1);
 }
 
@@ -172,23 +185,17 @@ async fn retry_after_is_honoured_on_429_and_503_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_same_time() {
-    // What is put into the queue is seen by a receiver that stands for the queue.
-    let sqs = Receiver::start().await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "5")]).await;
+    let world = world("5").await;
     let busy: Scripted = (503, &[("retry-after", "3600")]);
     let receiver = Receiver::scripted(&[busy; 20]).await;
     let events: Vec<_> = (0..20).map(|job| to_callback(&job.to_string(), &receiver.url("/"))).collect();
     world.stack.invoke("webhooks-deliver", records(&events)).await.expect("an answer");
     let now = jiff::Timestamp::now().as_millisecond();
-    let waits: Vec<_> = sqs.received().await.iter().map(|sent| not_before(sent) - now).collect();
+    let due = world.log("t").await.into_iter().filter_map(|entry| entry.next_attempt_at);
+    let waits: Vec<_> = due.map(|due| due.as_millisecond() - now).collect();
+    assert_eq!(waits.len(), 20);
     let (first, last) = (waits.iter().min().expect("they wait"), waits.iter().max().expect("they wait"));
     assert!(*first > 3_500_000 && *last < 3600 * 1200 && last - first > 60_000, "{waits:?}");
-}
-
-/// When a delivery is due that was sent to a queue.
-fn not_before(sent: &tests::Received) -> i64 {
-    let message: Value = serde_json::from_str(sent.json()["MessageBody"].as_str().expect("a body")).expect("JSON");
-    message["not_before"].as_i64().expect("a time")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,12 +211,14 @@ async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver
     ];
     for (age, answer, waits) in asks {
         let receiver = Receiver::scripted(&[answer]).await;
-        let mut batch = records(&[to_callback("j", &receiver.url("/"))]);
+        let mut batch = records(&[to_callback(&age.to_string(), &receiver.url("/"))]);
         batch["Records"][0]["attributes"]["SentTimestamp"] = json!((now - age).to_string());
         world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
-        let dead = world.drain("deliveries-dead").await;
-        assert_eq!(dead.len(), usize::from(!waits), "{age} {answer:?}");
-        assert!(dead.iter().all(|letter| letter["dead"]["reason"] == "status_5xx" && letter["dead"]["attempts"] == 1));
+        let logged = world.log("t").await;
+        let entry = logged.iter().find(|entry| entry.job_id == age.to_string()).expect("a delivery");
+        let status = if waits { Status::Pending } else { Status::Failed };
+        assert_eq!((entry.status, entry.attempts), (status, 1), "{age} {answer:?}");
+        assert_eq!(reason(entry), "status_5xx");
         assert_eq!(receiver.received().await.len(), 1);
     }
 }
@@ -223,7 +232,9 @@ async fn what_fails_three_times_and_then_works_is_delivered() {
         assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
     }
     assert_eq!(receiver.received().await.len(), 4);
-    assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
+    assert!(world.drain("deliveries").await.is_empty());
+    let entry = world.only_logged("t").await;
+    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,7 +245,7 @@ async fn an_attempt_is_seen_from_outside() {
     send_to(&world, &receiver.url("/")).await;
     let received = receiver.received().await;
     let log = tests::log::collected();
-    let id = received[0].header("webhook-id");
+    let id = received[0].header("webhook-id").trim_start_matches("msg_");
     let lines: Vec<Value> =
         log.lines().filter(|line| line.contains(id)).map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for (outcome, status) in [("delivered", 200), ("status_5xx", 503)] {
@@ -243,7 +254,7 @@ async fn an_attempt_is_seen_from_outside() {
         assert_eq!(line["status"], status);
         assert_eq!(line["attempt"], 1);
         assert_eq!(line["tenant"], "t");
-        assert_eq!(line["endpoint"], "callback");
+        assert!(line["delivery_id"].as_str().expect("an id").starts_with("callback."));
         assert!(line["duration_ms"].is_number());
     }
     let metrics: Vec<Value> = log
@@ -251,7 +262,7 @@ async fn an_attempt_is_seen_from_outside() {
         .filter(|line| line.contains("\"_aws\""))
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    for metric in ["Attempts", "Delivered", "Failed", "Dead", "AttemptLatency", "AgeAtDelivery"] {
+    for metric in ["Attempts", "Delivered", "Failed", "GivenUp", "AttemptLatency", "AgeAtDelivery"] {
         assert!(metrics.iter().any(|line| line[metric].is_number()), "{metric}");
     }
     assert!(metrics.iter().any(|line| line["Failed"] == 1.0 && line["Reason"] == "status_5xx"));
