@@ -241,6 +241,39 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
     assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
 }
 
+/// The queues refuse these characters as SQS does (see `queues.rs`), so none of them may get into a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn strings_that_sqs_refuses_are_delivered_retried_and_given_up_like_any_others() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let refused = "\u{fffe}\u{ffff}\u{1}\u{8}\u{1f}\0";
+    let escaped = r"\ufffe\uffff\u0001\u0008\u001f\u0000";
+    for (failures, status) in [(2, Status::Delivered), (3, Status::Failed)] {
+        let receiver = Receiver::scripted(&vec![(500, &[] as &[_]); failures]).await;
+        let event = format!(
+            r#"{{"event":"job.completed","tenant_id":"t","job_id":"{status}{escaped}","result":["{escaped}"],
+                "callback_url":"{}","callback_secret":"s{escaped}"}}"#,
+            receiver.url("/")
+        );
+        world.enqueue("job-events", event).await;
+        assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        let received = receiver.received().await;
+        assert_eq!(received.len(), 3);
+        let logged = world.log("t").await;
+        let entry = logged.iter().find(|entry| entry.status == status).expect("a delivery");
+        assert_eq!((entry.job_id.as_str(), entry.attempts), (format!("{status}{refused}").as_str(), 3));
+        for attempt in received {
+            assert_eq!(attempt.json()["job_id"], entry.job_id);
+            assert_eq!(attempt.json()["result"], json!([refused]));
+            verify(&attempt, &format!("s{refused}"));
+        }
+    }
+    for queue in ["job-events", "deliveries", "deliveries-dead"] {
+        assert!(world.drain(queue).await.is_empty(), "{queue}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_uses_the_url_and_secret_that_the_endpoint_has_then() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;

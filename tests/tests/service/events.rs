@@ -78,3 +78,9 @@ async fn webhooks_deliver() {
     assert_eq!(response, json!({"batchItemFailures": []}));
     assert_eq!(receiver.received().await.len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_wake() {
+    let (_, response) = invoke("deliveries-wake", &sample_event("deliveries-wake").to_string()).await;
+    assert_eq!(response, Value::Null);
+}

@@ -1,14 +1,17 @@
 //! Calls fail, processes die, and still every event arrives.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs::File,
+    io::{Read, Seek},
     net::Ipv4Addr,
     process::Stdio,
     time::Duration,
 };
 
 use aws_sdk_sqs::types::QueueAttributeName;
-use serde_json::json;
+use common::webhooks::log::Status;
+use serde_json::{Value, json};
 use tests::{Manner, Proxy, Receiver, Rough, Tenant, World, lambda::memory};
 use tokio::{
     process::{Child, Command},
@@ -16,9 +19,9 @@ use tokio::{
 };
 
 /// Dies with its handle.
-fn worker(dynamodb: &str, sqs: &str, settings: &[(&str, &str)]) -> Child {
+fn worker(dynamodb: &str, sqs: &str, settings: &[(&str, &str)], log: Stdio) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
-    command.args([dynamodb, sqs]).envs(settings.iter().copied()).stdout(Stdio::null()).kill_on_drop(true);
+    command.args([dynamodb, sqs]).envs(settings.iter().copied()).stdout(log).kill_on_drop(true);
     command.spawn().expect("a worker starts")
 }
 
@@ -38,16 +41,31 @@ async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     }
 }
 
-/// Adds the jobs whose delivery died, and returns how many dead letters it removed from the queue.
-async fn dead_jobs(world: &World, into: &mut BTreeSet<String>) -> usize {
-    let letters = world.drain("deliveries-dead").await;
-    let jobs = letters.iter().map(|letter| letter["body"]["job_id"].as_str().expect("a job").to_owned());
-    into.extend(jobs);
-    letters.len()
+/// How many messages a queue has, visible or not.
+async fn waiting(world: &World, queue: &str) -> usize {
+    let names = [
+        QueueAttributeName::ApproximateNumberOfMessages,
+        QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+    ];
+    let attributes = world.stack.sqs_client().get_queue_attributes().queue_url(&world.stack.queues()[queue]);
+    let attributes = attributes.set_attribute_names(Some(names.into())).send().await.expect("the queue answers");
+    attributes.attributes.expect("attributes").values().map(|value| value.parse::<usize>().expect("a number")).sum()
+}
+
+/// The deliveries of which the workers said that the log does not have them.
+fn unlogged(said: &mut File) -> HashSet<String> {
+    let mut text = String::new();
+    said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("UTF-8");
+    let lines = text.lines().filter(|line| line.contains("delivered, but not in the log"));
+    // The workers append to the same file, and a kill may cut a line.
+    let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ids = lines.filter_map(|line| Some(line["delivery_id"].as_str()?.rsplit('.').next()?.to_owned()));
+    ids.map(|hex| format!("msg_{hex}")).collect()
 }
 
 /// Sends `events` to four live endpoints and a dead one, through a worker whose calls fail and that is killed `kills`
-/// times, and waits until everything has arrived. The tables and the queues survive in this process.
+/// times, and waits until the queues are empty. The tables and the queues survive in this process.
 async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Duration) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -57,7 +75,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Du
         world.endpoint(&tenant, &receiver.url("/"), &format!("secret {number}")).await;
         live.push(receiver);
     }
-    world.endpoint(&tenant, "http://127.0.0.1:1/", "s").await;
+    let dead = world.endpoint(&tenant, "http://127.0.0.1:1/", "s").await;
     // Messages of a killed worker come back after this time, instead of the template's three minutes.
     for queue in ["job-events", "deliveries"] {
         let url = &world.stack.queues()[queue];
@@ -67,30 +85,29 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Du
     enqueue(&world, &tenant, events).await;
 
     let (dynamodb, sqs) = (Proxy::faulty(world.stack.dynamodb()).await, Proxy::faulty(world.stack.sqs()).await);
-    let start = || worker(dynamodb.address(), sqs.address(), &[("RETRY_SCHEDULE", "0,0")]);
+    let mut said = tempfile();
+    let start = || {
+        let log = said.try_clone().expect("an open file");
+        worker(dynamodb.address(), sqs.address(), &[("RETRY_SCHEDULE", "0,0")], log.into())
+    };
     let (started, mut running) = (Instant::now(), start());
     for _ in 0..kills {
         tokio::time::sleep(between_kills).await;
         running.kill().await.expect("it is killed");
         running = start();
     }
-    let (mut dead, mut letters) = (BTreeSet::new(), 0);
     loop {
-        letters += dead_jobs(&world, &mut dead).await;
-        let mut missing = events - dead.len();
-        for receiver in &live {
-            let jobs: BTreeSet<_> = receiver.received().await.iter().map(|r| r.json()["job_id"].to_string()).collect();
-            missing += events - jobs.len();
-        }
-        if missing == 0 {
+        let left = waiting(&world, "job-events").await + waiting(&world, "deliveries").await;
+        if left == 0 {
             break;
         }
-        assert!(started.elapsed() < limit, "{missing} of {} deliveries are missing", 5 * events);
+        assert!(started.elapsed() < limit, "{left} messages are left");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     drop(running);
+    assert!(world.drain("job-events-dead").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
 
-    let mut duplicates = 0;
+    let (mut duplicates, mut taken) = (0, HashSet::new());
     for receiver in &live {
         let received = receiver.received().await;
         let mut ids = BTreeMap::new();
@@ -99,19 +116,46 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, limit: Du
             let first = ids.entry(delivery.json()["job_id"].to_string()).or_insert_with(|| id.clone());
             assert_eq!(*first, id, "a duplicate has the webhook-id of the first");
         }
-        assert_eq!(ids.len(), events);
+        assert_eq!(ids.len(), events, "nothing is lost");
         assert_eq!(ids.values().collect::<BTreeSet<_>>().len(), events);
         duplicates += received.len() - events;
+        taken.extend(ids.into_values());
     }
-    assert!(world.drain("job-events-dead").await.is_empty());
-    tracing::info!(events, kills, duplicates, letters, calls = dynamodb.calls() + sqs.calls(), "survived");
+
+    // The log agrees with the receivers.
+    let (mut delivered, mut failed) = (HashSet::new(), BTreeSet::new());
+    for entry in world.log(&tenant.id).await {
+        let is_new = match entry.status {
+            Status::Delivered => delivered.insert(entry.webhook_id.to_string()),
+            Status::Failed => failed.insert(entry.job_id.clone()),
+            Status::Pending | Status::Ended => unreachable!("nobody will wake {entry:?}"),
+        };
+        assert!(is_new, "{entry:?} is there twice");
+        let is_dead = entry.webhook_endpoint_id.is_some_and(|id| id.to_string() == dead);
+        assert_eq!((is_dead, entry.attempts >= 3), (entry.status == Status::Failed, is_dead), "{entry:?}");
+    }
+    assert_eq!(failed.len(), events, "what nobody took is failed");
+    assert_eq!(delivered.difference(&taken).count(), 0, "nothing is delivered that no receiver took");
+    let unlogged = unlogged(&mut said);
+    let missing: Vec<_> = taken.difference(&delivered).collect();
+    assert!(missing.iter().all(|id| unlogged.contains(*id)), "{missing:?} but {unlogged:?}");
+
+    let calls = dynamodb.calls() + sqs.calls();
     eprintln!(
-        "{events} events to 4 live endpoints and a dead one, {kills} kills, {} calls of which a fifth failed, {:.0} s: \
-         nothing lost, {duplicates} duplicates among {} deliveries, {letters} dead letters for {events} dead deliveries",
-        dynamodb.calls() + sqs.calls(),
+        "{events} events to 4 live endpoints and a dead one, {kills} kills, {calls} calls of which a fifth failed, \
+         {:.0} s: nothing lost, {duplicates} duplicates among {} deliveries, {} of them not in the log",
         started.elapsed().as_secs_f64(),
         4 * events + duplicates,
+        missing.len(),
     );
+}
+
+/// A file that is gone with its handles.
+fn tempfile() -> File {
+    let path = std::env::temp_dir().join(format!("worker-{}.log", uuid::Uuid::now_v7()));
+    let file = File::options().create_new(true).read(true).append(true).open(&path).expect("a file");
+    std::fs::remove_file(path).expect("it is removed");
+    file
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +176,7 @@ async fn bad_manners_do_not_fill_the_memory() {
     let tenant = world.tenant("acme").await;
     let good = Receiver::start().await;
     let settings = [("RETRY_SCHEDULE", ""), ("DELIVERY_TIMEOUT", "2")];
-    let worker = worker(world.stack.dynamodb(), world.stack.sqs(), &settings);
+    let worker = worker(world.stack.dynamodb(), world.stack.sqs(), &settings, Stdio::null());
     world.endpoint(&tenant, &good.url("/"), "s").await;
     enqueue(&world, &tenant, 20).await;
     good.wait_for(20).await;
@@ -148,11 +192,11 @@ async fn bad_manners_do_not_fill_the_memory() {
     }
     enqueue(&world, &tenant, 40).await;
     let failing = 40 * 8 * 3;
-    let (mut dead, deadline) = (0, Instant::now() + Duration::from_secs(60));
-    while dead < failing {
-        dead += world.drain("deliveries-dead").await.len();
-        assert!(Instant::now() < deadline, "{dead} of {failing} deliveries died");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+    let (mut failed, deadline) = (0, Instant::now() + Duration::from_secs(60));
+    while failed < failing {
+        failed = world.log_of(&tenant.id, Status::Failed).await.len();
+        assert!(Instant::now() < deadline, "{failed} of {failing} deliveries failed");
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     good.wait_for(60).await;
     let peak = memory(worker.id().expect("it runs"), "VmHWM");
@@ -167,7 +211,7 @@ async fn proxy_settings_of_the_environment_change_nothing() {
     let (receiver, proxy) = (Receiver::start().await, Receiver::start().await);
     let proxy_url = proxy.url("");
     let settings = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"].map(|name| (name, proxy_url.as_str()));
-    let _worker = worker(world.stack.dynamodb(), world.stack.sqs(), &settings);
+    let _worker = worker(world.stack.dynamodb(), world.stack.sqs(), &settings, Stdio::null());
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     enqueue(&world, &tenant, 1).await;
     receiver.wait_for(1).await;
@@ -206,6 +250,7 @@ async fn running_out_of_descriptors_is_no_attempt_of_the_receivers() {
         assert!(Instant::now() < deadline, "{} of 60 deliveries came", hosts.len());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    assert!(world.log_of(&tenants[0].id, Status::Failed).await.is_empty());
     assert!(world.drain("deliveries-dead").await.is_empty() && world.drain("job-events-dead").await.is_empty());
 }
 
@@ -249,9 +294,7 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
             || closing.arrivals().await.len() < rough_rounds * closing_in_round
             || failed < rough_rounds * endless.len()
         {
-            let letters = world.drain("deliveries-dead").await;
-            assert!(letters.iter().all(|letter| letter["tenant_id"] == harassed.id), "{letters:?}");
-            failed += letters.len();
+            failed = world.log_of(&harassed.id, Status::Failed).await.len();
             assert!(Instant::now() < deadline, "{failed} failed, {} came", healthy.count().await);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -259,6 +302,9 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
             let before = rough.len();
             rough.extend(closing.arrivals().await.iter().skip(before).map(|at| *at - started));
         }
+    }
+    for tenant in tenants.iter().chain([&closed]) {
+        assert!(world.log_of(&tenant.id, Status::Failed).await.is_empty());
     }
     for received in healthy.received().await {
         let (is_rough, at) = sent[received.json()["job_id"].as_str().expect("a job")];

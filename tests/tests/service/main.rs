@@ -35,4 +35,5 @@ mod signup_and_create_org;
 mod story;
 mod sweep;
 mod template;
+mod upgrade;
 mod webhooks;

@@ -28,9 +28,10 @@ fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
             record["body"] = json!(body.to_string());
         }
         3 | 4 => {
-            let mut body = delivery(receiver);
+            let mut body = if rng.bool() { old_delivery(receiver) } else { due_attempt() };
             if rng.bool() {
-                body[rng.choice(["attempts", "event_at", "not_before"]).unwrap_or_default()] = json!(number(rng));
+                let times = ["attempt", "attempts", "event_at", "not_before", "give_up_at"];
+                body[rng.choice(times).unwrap_or_default()] = json!(number(rng));
             } else {
                 spoil(rng, &mut body);
             }
@@ -47,11 +48,19 @@ fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
     event
 }
 
-/// A delivery that waits for its next attempt.
-fn delivery(receiver: &Receiver) -> Value {
+/// A message of the deliveries queue.
+fn due_attempt() -> Value {
     json!({
-        "tenant_id": "t", "event": "job.completed", "webhook_id": "msg_1", "callback_url": receiver.url("/hook"),
-        "callback_secret": "s", "attempts": 1, "event_at": 0, "not_before": 0, "body": "{}",
+        "tenant_id": "t", "delivery_id": "callback.3.1769860800999.0123456789abcdef0123456789abcdef", "attempt": 2,
+    })
+}
+
+/// One of a version before the delivery log.
+fn old_delivery(receiver: &Receiver) -> Value {
+    json!({
+        "tenant_id": "t", "event": "job.completed", "webhook_id": "msg_0123456789abcdef0123456789abcdef",
+        "callback_url": receiver.url("/hook"),
+        "callback_secret": "s", "attempts": 1, "event_at": 0, "not_before": 0, "body": {"job_id": "j"},
     })
 }
 
