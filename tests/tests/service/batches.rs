@@ -1,10 +1,10 @@
 //! How one invocation of the delivery function handles a batch: time, limits and failures.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use common::webhooks::log::Status;
 use serde_json::{Value, json};
-use tests::{Manner, Receiver, Rough, World, world::due_message};
+use tests::{Interceptor, Manner, Receiver, Rough, World, world::due_message};
 
 /// What Lambda hands over for these messages of the job-events queue.
 pub(crate) fn records(bodies: &[String]) -> Value {
@@ -171,4 +171,39 @@ async fn what_waits_is_grouped_by_its_tenant() {
     let sent = sqs.received().await[0].json()["Entries"][0].clone();
     assert_eq!(sent["MessageGroupId"], "tenant-1");
     assert!((7..=9).contains(&sent["DelaySeconds"].as_i64().expect("a number")), "{sent}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_with_more_deliveries_than_a_partition_takes_gets_more_partitions() {
+    // The first partition of the endpoint takes nothing: all that would go there is left out of each batch.
+    let tables = Interceptor::start(|operation, call| {
+        let writes = call["RequestItems"]["deliveries"].as_array().filter(|_| operation == "BatchWriteItem")?;
+        let is_first = |write: &&Value| {
+            write["PutRequest"]["Item"]["destination"]["S"].as_str().is_some_and(|place| place.ends_with(".0"))
+        };
+        let first: Vec<_> = writes.iter().filter(is_first).collect();
+        (first.len() == writes.len()).then(|| (200, json!({"UnprocessedItems": {"deliveries": first}})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let events = |from: usize| {
+        let jobs = from..from + 20;
+        let events =
+            jobs.map(|job| json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string()}));
+        records(&events.map(|event| event.to_string()).collect::<Vec<_>>())
+    };
+    let answer = world.stack.invoke("webhooks-deliver", events(0)).await.expect("an answer");
+    assert_eq!(answer, json!({"batchItemFailures": []}), "what arrived is not sent again");
+    let logged = world.log(&tenant.id).await;
+    let spread: HashSet<u8> = logged.iter().map(|entry| entry.id.shard).collect();
+    assert!(spread.len() > 1 && !spread.contains(&0), "{spread:?}");
+    assert_eq!(receiver.count().await, 20);
+    // From now on, they are spread before they are written.
+    let answer = world.stack.invoke("webhooks-deliver", events(20)).await.expect("an answer");
+    assert_eq!(answer, json!({"batchItemFailures": []}));
+    assert_eq!(world.log(&tenant.id).await.len(), logged.len() + 20);
 }

@@ -19,13 +19,29 @@ fn tables_are_protected_from_deletion_and_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // Tokens, invitations, deliveries and what is known of deleted endpoints expire; everything else is kept until
-        // somebody deletes it.
-        let expiring = resources(&template, "AWS::DynamoDB::Table")
-            .filter(|(_, table)| table["Properties"]["TimeToLiveSpecification"]["Enabled"] == true);
-        let expiring: Vec<_> = expiring.map(|(name, _)| name).collect();
-        assert_eq!(expiring, ["DeliveriesTable", "InvitationsTable", "TokensTable", "WebhookEndpointsTable"]);
+        // What expires: deliveries, invitations, tokens, and what reminds of deleted endpoints. Everything else is kept
+        // until somebody deletes it.
+        let expiring = resources(&template, "AWS::DynamoDB::Table").filter_map(|(name, table)| {
+            let expiry = &table["Properties"]["TimeToLiveSpecification"];
+            (expiry["Enabled"] == true).then(|| (name, text(&expiry["AttributeName"])))
+        });
+        let expected = [
+            ("DeliveriesTable", "expires_at"),
+            ("InvitationsTable", "delete_at"),
+            ("TokensTable", "expires_at"),
+            ("WebhookEndpointsTable", "delete_at"),
+        ];
+        assert_eq!(expiring.collect::<Vec<_>>(), expected);
     }
+}
+
+/// An index with more than keys would make every change of a delivery cost more.
+#[test]
+fn the_index_of_deliveries_has_only_keys() {
+    let template = template(&LEAST);
+    let indexes = &template["Resources"]["DeliveriesTable"]["Properties"]["GlobalSecondaryIndexes"];
+    assert_eq!(indexes.as_array().map(Vec::len), Some(1));
+    assert_eq!(indexes[0]["Projection"], json!({"ProjectionType": "KEYS_ONLY"}));
 }
 
 #[test]

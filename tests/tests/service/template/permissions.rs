@@ -2,11 +2,15 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, body::Body, extract::Request, response::Response};
+use common::{timestamp::Timestamp, webhooks::log::Status};
 use serde_json::{Value, json};
 use tests::{Receiver, World, world::link};
 use tokio::net::TcpListener;
@@ -129,7 +133,7 @@ async fn every_call_is_permitted_and_every_permission_is_used() {
     ])
     .await;
     calls.shared.behind.set([world.stack.dynamodb().to_owned(), world.stack.sqs().to_owned()]).expect("set once");
-    everything_happens_once(&world).await;
+    everything_happens_once(&world, &calls).await;
 
     let template = template(&LEAST);
     let mut permitted = BTreeSet::new();
@@ -150,7 +154,7 @@ async fn every_call_is_permitted_and_every_permission_is_used() {
     assert!(refused.is_empty() && unused.is_empty(), "refused: {refused:#?}\nnever used: {unused:#?}");
 }
 
-async fn everything_happens_once(world: &World) {
+async fn everything_happens_once(world: &World, calls: &Calls) {
     let tenant = world.tenant("acme").await;
     let sign_in = json!({"email": tenant.email, "password": World::sign_up_fields("acme")["password"]});
     assert_eq!(world.cli("", "sign-in/email", sign_in).await.status, 200);
@@ -171,7 +175,7 @@ async fn everything_happens_once(world: &World) {
     let accepting = json!({"invitationId": id, "tenantSlug": "acme", "name": "New", "password": "correct horse"});
     world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok();
 
-    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
@@ -180,10 +184,28 @@ async fn everything_happens_once(world: &World) {
     for route in ["webhooks/create", "webhooks/list", "webhooks/update", "webhooks/delete"] {
         assert_ne!(world.rpc_by_session(&tenant.cookie, route, json!({})).await.status, 401);
     }
-    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
-    world.enqueue("job-events", event.to_string()).await;
-    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    // One delivery is given up, and one arrives in the end, and is too large to be kept.
+    for (job, status) in [("failed", Status::Failed), ("late", Status::Delivered)] {
+        let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job});
+        world.enqueue("job-events", event.to_string()).await;
+        assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        let logged = world.log_of(&tenant.id, status).await;
+        assert_eq!(logged.iter().map(|entry| entry.job_id.as_str()).collect::<Vec<_>>(), [job]);
+    }
+    let (log, now) = (world.delivery_log(), Timestamp::now());
+    let (owner, endpoint) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
+    let until = Timestamp::from_millisecond(now.as_millisecond() + 1);
+    log.start_recovery(&owner, endpoint, (Timestamp::from_millisecond(0), until), now).await.expect("it is stored");
+    world.stack.invoke("deliveries-wake", json!({"time": now})).await.expect("it sweeps");
+    assert_eq!(log.recoveries(&owner, None).await.expect("they are read")[0].resent, 1);
+    // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
+    calls.shared.is_throttled.store(true, Ordering::Relaxed);
+    for job in 0..10 {
+        let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string()});
+        world.enqueue("job-events", event.to_string()).await;
+    }
+    while world.stack.poll("job-events").await.expect("a step") > 0 {}
     the_log_is_read(world, &tenant, &id).await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
 
@@ -229,6 +251,8 @@ struct Calls {
 struct Shared {
     /// The addresses of the tables and of the queues.
     behind: OnceLock<[String; 2]>,
+    /// Whether nothing can be written to the first partition of an endpoint's deliveries.
+    is_throttled: AtomicBool,
     /// Function, action and resource of every call.
     made: Mutex<BTreeSet<String>>,
     http: reqwest::Client,
@@ -258,6 +282,10 @@ impl Shared {
         for permission in permissions(operation, &call) {
             self.made.lock().expect("no panic").insert(format!("{function} {permission}"));
         }
+        if operation == "BatchWriteItem" && self.is_throttled.load(Ordering::Relaxed) && is_to_first_partition(&call) {
+            let answer = json!({"UnprocessedItems": call["RequestItems"]});
+            return Response::new(Body::from(answer.to_string()));
+        }
         let [tables, queues] = self.behind.get().expect("set");
         let url = format!("{}{}", if service == "AmazonSQS" { queues } else { tables }, parts.uri);
         let sent = self.http.request(parts.method, url).headers(parts.headers).body(body).send().await;
@@ -266,6 +294,12 @@ impl Shared {
         *response.headers_mut().expect("headers") = answer.headers().clone();
         response.body(Body::from(answer.bytes().await.expect("a whole answer"))).expect("a response")
     }
+}
+
+/// Whether all writes of a batch go to the first partition of a destination.
+fn is_to_first_partition(call: &Value) -> bool {
+    let mut writes = call["RequestItems"]["deliveries"].as_array().into_iter().flatten();
+    writes.all(|write| text(&write["PutRequest"]["Item"]["destination"]["S"]).ends_with(".0"))
 }
 
 /// The permissions that a call needs, each as action and resource.

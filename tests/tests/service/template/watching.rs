@@ -7,18 +7,21 @@ use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};
 
-/// All metrics that the functions emit, as found by `grep -rE 'count\("|counted\("|milliseconds\("'`.
-pub(crate) const METRICS: [&str; 12] = [
+/// All metrics that the functions emit, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
+pub(crate) const METRICS: [&str; 15] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
-    "Dead",
     "Delivered",
     "Failed",
+    "GivenUp",
+    "LogWriteFailed",
     "MailFailed",
     "MailSent",
     "Malformed",
+    "Overdue",
     "SignedUp",
+    "SweepLag",
     "UnreadableEndpoint",
     "UpkeepFailed",
 ];
@@ -54,7 +57,9 @@ fn every_alarm_notifies_the_topic() {
         for (name, alarm) in resources(&template, "AWS::CloudWatch::Alarm") {
             let alarm = &alarm["Properties"];
             assert_eq!((&alarm["AlarmActions"], &alarm["OKActions"]), (&actions, &actions), "{name}");
-            assert_eq!(alarm["TreatMissingData"], "notBreaching", "{name}");
+            // The sweep reports every minute, so its silence is what the alarm is for.
+            let silence = if name == "SweepLagAlarm" { "breaching" } else { "notBreaching" };
+            assert_eq!(alarm["TreatMissingData"], silence, "{name}");
             if alarm["Namespace"] == NAMESPACE {
                 assert!(METRICS.contains(&text(&alarm["MetricName"])), "{name}");
             }
@@ -84,9 +89,22 @@ fn every_queue_and_every_function_has_its_alarms() {
         metrics.filter(|part| part.get("MetricStat").is_some()).count()
     };
     assert!(alarms.iter().all(|alarm| retrieved(alarm) <= 10));
-    for metric in ["MailFailed", "Dead", "Malformed", "UnreadableEndpoint"] {
+    let own = ["GivenUp", "LogWriteFailed", "MailFailed", "Malformed", "Overdue", "SweepLag", "UnreadableEndpoint"];
+    for metric in own {
         assert!(alarms.iter().any(|alarm| alarm["MetricName"] == metric), "{metric}");
     }
+}
+
+/// The period in which the alarm sums up is long enough for some sweeps, and one sweep ends before the next begins.
+#[test]
+fn deliveries_are_swept_every_minute() {
+    let template = template(&LEAST);
+    let (_, function) = super::functions(&template).find(|(name, _)| *name == "deliveries-wake").expect("a function");
+    let schedules: Vec<_> = function["Events"].as_object().expect("events").values().collect();
+    assert_eq!(schedules, [&json!({"Type": "Schedule", "Properties": {"Schedule": "rate(1 minute)"}})]);
+    assert!(function["Timeout"].as_u64().is_some_and(|timeout| timeout <= 60));
+    let alarm = &template["Resources"]["SweepLagAlarm"]["Properties"];
+    assert!(alarm["Period"].as_u64().is_some_and(|period| period >= 5 * 60), "{alarm}");
 }
 
 #[test]
