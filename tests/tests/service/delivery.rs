@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
     webhooks::log::{Status, Trigger},
@@ -374,6 +375,38 @@ async fn a_delivery_whose_message_was_lost_is_woken_a_quarter_of_an_hour_later()
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
     assert_eq!(receiver.count().await, 2);
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}
+
+/// As docs/operating.md has it, for whoever has no key of the tenant.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_can_store_a_recovery() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    let now = Timestamp::now().as_second();
+    let recovery = uuid::Uuid::new_v4().to_string();
+    let text = |value: &str| AttributeValue::S(value.to_owned());
+    let second = |value: i64| AttributeValue::N(format!("{value}000"));
+    let put = world.stack.dynamodb_client().put_item().table_name("deliveries");
+    let put = put
+        .item("destination", text(&format!("recovery/{}", tenant.id)))
+        .item("delivery", text(&recovery))
+        .item("open", text("recovery"))
+        .item("endpoint", text(&endpoint))
+        .item("since", second(now - 60))
+        .item("until", second(now + 60))
+        .item("expires_at", AttributeValue::N((now + 2_592_000).to_string()));
+    put.send().await.expect("it is stored");
+    wake(&world, now).await;
+    let pending = world.only_logged(&tenant.id).await;
+    assert_eq!((pending.status, pending.trigger), (Status::Pending, Trigger::Recovery));
+    let due = pending.next_attempt_at.expect("a time").as_second();
+    assert!((now..=now + 62).contains(&due) && delayed(&world).await <= 1, "it is spread over the next minute");
+    let recoveries = world.delivery_log().recoveries(&tenant.id.parse().expect("an id")).await.expect("they are read");
+    assert_eq!((recoveries[0].id.to_string(), recoveries[0].resent, recoveries[0].done), (recovery, 1, true));
 }
 
 /// Invokes the function that wakes deliveries, as at this time.
