@@ -9,7 +9,6 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery_id::{DestinationId, SHARDS},
         endpoints::Endpoints,
         log::{Entry, Log, Status, search::Filter},
     },
@@ -282,9 +281,7 @@ impl World {
     async fn search(&self, tenant: &str, filter: Filter) -> Vec<Entry> {
         let (env, tenant) = (self.delivering(), tenant.parse::<TenantId>().expect("a tenant"));
         let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
-        let stored = endpoints.logged(&tenant).await.expect("the endpoints are read").into_iter();
-        let places = stored.flat_map(|(id, shards)| (0..shards).map(move |shard| (DestinationId::Endpoint(id), shard)));
-        let places: Vec<_> = places.chain((0..SHARDS).map(|shard| (DestinationId::Callback, shard))).collect();
+        let places = endpoints.places(&tenant, None).await.expect("the endpoints are read");
         let (log, now, mut found, mut cursor) = (self.delivery_log(), Timestamp::now(), Vec::new(), None);
         loop {
             let page = log.search(&tenant, &places, &filter, cursor.as_ref(), 1000, now).await;

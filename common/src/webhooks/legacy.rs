@@ -45,7 +45,7 @@ struct Body {
 }
 
 /// Parses a message of the deliveries queue, or one put back from its dead-letter queue, that a version before the
-/// delivery log has sent. One that was given up starts over `now`.
+/// delivery log has sent. One that was given up starts over `now`, which is when the message was sent.
 ///
 /// # Errors
 /// It is no such message. The error does not repeat any of its text.

@@ -85,13 +85,14 @@ impl Wake {
         let end = Instant::now() + left.saturating_sub(RESERVE);
         // The event may be late, but not early; only a test sends one from the future.
         let now = Timestamp::now().max(event.payload.time.parse()?);
-        let Some(cursor) = self.app.log.take_sweep(now, now.after(left)).await.map_err(report)? else {
+        let Some(mut cursor) = self.app.log.take_sweep(now, now.after(left)).await.map_err(report)? else {
             tracing::info!("another invocation is sweeping");
             return Ok(());
         };
-        let swept = self.app.sweep(cursor, now, end).await;
+        let swept = self.app.sweep(&mut cursor, now, end).await;
         let recovered = self.app.recover(now, end).await;
-        swept.and(recovered).map_err(report)?;
+        let saved = self.app.log.save_sweep(cursor, true).await;
+        swept.and(recovered).and(saved).map_err(report)?;
         Ok(())
     }
 }
@@ -106,22 +107,21 @@ fn report(error: Error) -> lambda_runtime::Error {
 
 impl App {
     /// Passes over the minutes since the last sweep, as far as there is time.
-    async fn sweep(&self, mut cursor: Cursor, now: Timestamp, end: Instant) -> Result<()> {
+    async fn sweep(&self, cursor: &mut Cursor, now: Timestamp, end: Instant) -> Result<()> {
         let last = Minute::of(now);
         let is_early = || Instant::now() < end;
         let mut overdue = 0;
         for minute in cursor.woken.until(last).take_while(|_| is_early()) {
             self.wake(minute, now).await?;
             cursor.woken = minute;
-            self.log.save_sweep(cursor, false).await?;
+            self.log.save_sweep(*cursor, false).await?;
         }
         let checkable = last.before(CHECK_AFTER).min(cursor.woken);
         for minute in cursor.checked.until(checkable).take_while(|_| is_early()) {
             overdue += self.check(minute, now).await?;
             cursor.checked = minute;
-            self.log.save_sweep(cursor, false).await?;
+            self.log.save_sweep(*cursor, false).await?;
         }
-        self.log.save_sweep(cursor, true).await?;
         let lag = cursor.woken.age(now).as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let overdue = overdue as f64;
@@ -176,18 +176,26 @@ impl App {
         self.queue.send(due, now).await.into_iter().collect()
     }
 
-    /// Carries on the recoveries, a page of each in turn, as far as there is time.
+    /// Carries on the recoveries, a page of each in turn, as far as there is time. One that fails goes on with the next
+    /// sweep, and does not hold up the others.
     async fn recover(&self, now: Timestamp, end: Instant) -> Result<()> {
-        let mut open = self.log.open_recoveries().await?;
+        let (mut open, mut failed) = (self.log.open_recoveries().await?, Ok(()));
         for _ in 0..RECOVERED_A_MINUTE / PAGE {
-            for (tenant, recovery) in &mut open {
-                if Instant::now() < end {
-                    self.recover_page(tenant, recovery, now).await?;
+            for (tenant, mut recovery) in std::mem::take(&mut open) {
+                if Instant::now() >= end {
+                    return failed;
+                }
+                match self.recover_page(&tenant, &mut recovery, now).await {
+                    Ok(()) if recovery.done => {}
+                    Ok(()) => open.push((tenant, recovery)),
+                    Err(error) => {
+                        tracing::error!(%tenant, recovery_id = %recovery.id, ?error, "a recovery failed, and goes on later");
+                        failed = Err(error);
+                    }
                 }
             }
-            open.retain(|(_, recovery)| !recovery.done);
         }
-        Ok(())
+        failed
     }
 
     async fn recover_page(&self, tenant: &TenantId, recovery: &mut Recovery, now: Timestamp) -> Result<()> {

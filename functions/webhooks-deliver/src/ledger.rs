@@ -12,7 +12,10 @@
 //! comes back and sends the message; if it does not, the due row wakes the delivery. For a success at once, the log is
 //! written, or that it could not be is counted, but it is never a reason to send it again.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use common::{
     error::Error,
@@ -45,10 +48,12 @@ pub(crate) struct Ended {
     pub(crate) place: usize,
     /// The delivery, as it was before.
     pub(crate) delivery: Delivery,
+    /// Whether the log has the delivery already.
+    pub(crate) is_stored: bool,
     /// How the attempt ended.
     pub(crate) result: Result,
-    /// The attempt stays under way until its result is stored; `None` if the log does not have the delivery yet.
-    pub(crate) stored: Option<Mark>,
+    /// The attempt stays under way until its result is stored.
+    pub(crate) _mark: Option<Mark>,
 }
 
 /// How an attempt ended.
@@ -68,14 +73,9 @@ pub(crate) fn message(tenant: &TenantId, entry: &Entry, now: Timestamp) -> Optio
 }
 
 impl Ended {
-    /// Whether the log has the delivery already.
-    fn is_stored(&self) -> bool {
-        self.stored.is_some()
-    }
-
     /// Whether the delivery is done with the row that the log gets first.
     fn is_done_at_once(&self) -> bool {
-        !self.is_stored() && matches!(self.result, Result::Made(_, Outcome::Delivered(_)))
+        !self.is_stored && matches!(self.result, Result::Made(_, Outcome::Delivered(_)))
     }
 }
 
@@ -154,9 +154,9 @@ impl App {
     fn rows(&self, ended: &Ended, after: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let Delivery { tenant, entry: before, payload } = &ended.delivery;
         let is_due =
-            after.status == Status::Pending && !(ended.is_stored() && matches!(ended.result, Result::Postponed(_)));
+            after.status == Status::Pending && !(ended.is_stored && matches!(ended.result, Result::Postponed(_)));
         let due = is_due.then(|| self.log.due(tenant, after, now));
-        let other = match (&ended.result, ended.is_stored()) {
+        let other = match (&ended.result, ended.is_stored) {
             _ if ended.is_done_at_once() => Some(self.log.delivered(tenant, after, payload, now)),
             (_, false) => Some(self.log.payload(tenant, &after.id, payload, now)),
             (Result::Made(..), true) => self.log.attempt(tenant, before, now),
@@ -168,17 +168,26 @@ impl App {
     /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns those that still could not
     /// be written.
     async fn spread(&self, chunk: &[Ended], afters: &[Entry], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
-        let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashMap::new());
         for number in throttled {
             let Some((ended, after)) = chunk.get(number).zip(afters.get(number)) else { continue };
             let shard = after.webhook_id.shard(SHARDS);
             match after.webhook_endpoint_id {
                 Some(endpoint) if ended.is_done_at_once() => {
                     let Delivery { tenant, payload, .. } = &ended.delivery;
-                    if spread.insert(endpoint)
-                        && let Err(error) = self.endpoints.spread_log(tenant, endpoint).await
-                    {
-                        observe::not_spread(tenant, endpoint, &error);
+                    let is_spread = match spread.get(&endpoint) {
+                        Some(is_spread) => *is_spread,
+                        None => {
+                            let done = self.endpoints.spread_log(tenant, endpoint).await;
+                            let done = done.inspect_err(|error| observe::not_spread(tenant, endpoint, error));
+                            spread.insert(endpoint, done.is_ok());
+                            done.is_ok()
+                        }
+                    };
+                    if !is_spread {
+                        // Nobody would look for it in another shard.
+                        stuck.push(number);
+                        continue;
                     }
                     let after = Entry { id: DeliveryId { shard, ..after.id }, ..after.clone() };
                     moved.push((number, self.log.delivered(tenant, &after, payload, now)));
@@ -193,7 +202,7 @@ impl App {
     /// Stores the state of a delivery that did not succeed at once. Returns the message to send.
     async fn store(&self, ended: &Ended, after: Entry, now: Timestamp) -> Stored {
         let Delivery { tenant, payload, .. } = &ended.delivery;
-        let after = match (&ended.result, ended.is_stored()) {
+        let after = match (&ended.result, ended.is_stored) {
             (_, false) => match self.log.begin(tenant, &after, now).await? {
                 true => after,
                 // Another process has the same event, or the answer to this very write was lost.

@@ -29,7 +29,7 @@ use common::{
         destination::DestinationPolicy,
         dialer::system_lookup,
         endpoints::{Endpoints, Receiver},
-        event::{Audience, JobEvent, Malformed},
+        event::{Audience, JobEvent},
         legacy,
         log::{Attempt, Log, Status},
         queue::{DueAttempt, Queue},
@@ -204,12 +204,12 @@ impl App {
     async fn handle(&self, place: usize, record: &SqsMessage, batch: &Batch<'_>) -> Result<(), Undone> {
         let body = record.body.as_deref().unwrap_or_default();
         let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
+        let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
         let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         if self.queue.has_arn(record.event_source_arn.as_deref().unwrap_or_default()) {
             // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
-            return Box::pin(self.due(place, body, is_repeated, batch)).await;
+            return Box::pin(self.due(place, body, sent_at, is_repeated, batch)).await;
         }
-        let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
         let event = JobEvent::parse(body)?;
         let receivers = match event.audience {
             Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
@@ -220,11 +220,13 @@ impl App {
             Box::pin(self.leave_out_known(&event.tenant, &mut deliveries)).await?;
         }
         let attempts = deliveries.into_iter().map(|(delivery, target)| async move {
+            // An event may come out of its queue again while this process still has it.
+            let mark = self.under_way.begin(DueAttempt::next(&delivery.tenant, &delivery.entry)).ok_or(Error::Busy)?;
             let result = self.attempt(&delivery, target, batch).await;
-            batch.end(Ended { place, delivery, result, stored: None });
+            batch.end(Ended { place, delivery, is_stored: false, result, _mark: Some(mark) });
+            Ok(())
         });
-        all(attempts).await;
-        Ok(())
+        all(attempts).await.into_iter().collect()
     }
 
     /// Leaves out what the log already knows of an event that came before. Those that wait get a message: it is not
@@ -250,11 +252,25 @@ impl App {
     }
 
     /// Makes an attempt that is due.
-    async fn due(&self, place: usize, body: &str, is_repeated: bool, batch: &Batch<'_>) -> Result<(), Undone> {
+    async fn due(
+        &self,
+        place: usize,
+        body: &str,
+        sent_at: Timestamp,
+        is_repeated: bool,
+        batch: &Batch<'_>,
+    ) -> Result<(), Undone> {
         let now = Timestamp::now();
         let due = match DueAttempt::parse(body) {
             Ok(due) => due,
-            Err(malformed) => return self.adopt(place, body, malformed, batch),
+            Err(malformed) => {
+                // Perhaps a version before the delivery log has sent it.
+                let delivery = legacy::parse(body, sent_at).map_err(|_not_that_either| malformed)?;
+                let until = delivery.entry.next_attempt_at.unwrap_or(now);
+                let result = AttemptResult::Postponed(until);
+                batch.end(Ended { place, delivery, is_stored: false, result, _mark: None });
+                return Ok(());
+            }
         };
         let Some(mark) = self.under_way.begin(due.clone()) else { return Ok(()) };
         let Some((entry, payload)) = self.log.find(&due.tenant, &due.id).await? else {
@@ -285,15 +301,7 @@ impl App {
             Some(target) => self.attempt(&delivery, target, batch).await,
             None => AttemptResult::Gone,
         };
-        batch.end(Ended { place, delivery, result, stored: Some(mark) });
-        Ok(())
-    }
-
-    /// Takes over a message of a version before the delivery log.
-    fn adopt(&self, place: usize, body: &str, malformed: Malformed, batch: &Batch<'_>) -> Result<(), Undone> {
-        let Ok(delivery) = legacy::parse(body, Timestamp::now()) else { return Err(malformed.into()) };
-        let until = delivery.entry.next_attempt_at.unwrap_or_else(Timestamp::now);
-        batch.end(Ended { place, delivery, result: AttemptResult::Postponed(until), stored: None });
+        batch.end(Ended { place, delivery, is_stored: true, result, _mark: Some(mark) });
         Ok(())
     }
 

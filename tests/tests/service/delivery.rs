@@ -336,6 +336,21 @@ async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_comes_with_its_double_is_one_attempt() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    let entry = world.only_logged(&tenant.id).await;
+    world.enqueue("deliveries", due_message(&tenant.id, &entry).to_string()).await;
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 2);
+    assert_eq!(receiver.count().await, 2);
+    assert!(world.drain("deliveries").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_no_message_can_have_is_woken_in_its_minute() {
     let world = World::with(&[("RETRY_SCHEDULE", "7200")]).await;
     let tenant = world.tenant("acme").await;
@@ -405,7 +420,8 @@ async fn an_operator_can_store_a_recovery() {
     assert_eq!((pending.status, pending.trigger), (Status::Pending, Trigger::Recovery));
     let due = pending.next_attempt_at.expect("a time").as_second();
     assert!((now..=now + 62).contains(&due) && delayed(&world).await <= 1, "it is spread over the next minute");
-    let recoveries = world.delivery_log().recoveries(&tenant.id.parse().expect("an id")).await.expect("they are read");
+    let recoveries =
+        world.delivery_log().recoveries(&tenant.id.parse().expect("an id"), None).await.expect("they are read");
     assert_eq!((recoveries[0].id.to_string(), recoveries[0].resent, recoveries[0].done), (recovery, 1, true));
 }
 

@@ -102,8 +102,11 @@ impl Log {
         let mut open = Vec::new();
         for ([partition, _], item) in self.get(keys.into_iter().map(only_key).collect()).await? {
             let tenant = partition.strip_prefix(PREFIX).and_then(|tenant| tenant.parse().ok());
-            let recovery = Recovery::from_item(&item)?;
-            open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery)));
+            // One that cannot be read must not stop the others.
+            match Recovery::from_item(&item) {
+                Ok(recovery) => open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery))),
+                Err(error) => tracing::error!(partition, ?error, "a recovery cannot be read and is left out"),
+            }
         }
         open.sort_by_key(|(_, recovery)| recovery.id);
         Ok(open)
