@@ -49,6 +49,9 @@ async fn every_binary_starts_answers_and_ends() {
             "webhooks-create" => (200, body["json"]["success"] == true),
             "webhooks-list" => (200, body["json"]["webhook_endpoints"].is_array()),
             "webhooks-update" | "webhooks-delete" => (404, body["json"]["code"] == "NOT_FOUND"),
+            "deliveries-list" => (200, body["json"]["deliveries"].is_array()),
+            "deliveries-stats" => (200, body["json"]["complete"] == true),
+            "deliveries-get" | "deliveries-resend" | "deliveries-recover" => (404, body["json"]["code"] == "NOT_FOUND"),
             "deliveries-wake" => (0, answer.is_null()),
             _ => (0, answer["batchItemFailures"] == json!([])),
         };
