@@ -10,7 +10,7 @@ use aws_smithy_http_client::{
     tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
 use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpConnector};
-use aws_smithy_types::timeout::TimeoutConfig;
+use aws_smithy_types::{retry::RetryConfig, timeout::TimeoutConfig};
 
 use crate::config::{ConfigError, Env};
 
@@ -32,6 +32,7 @@ macro_rules! config {
             .region($sdk::config::Region::new($aws.region.clone()))
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
+            .retry_config(retries())
             // The attempt timeout also covers reading the response body, and is shorter.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client($aws.http_client(endpoint.as_deref()));
@@ -119,6 +120,12 @@ impl HttpClient for ReadsRootsLate {
 
 /// The longest that one AWS call may take, retries included.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The SDK's own first pause is up to a second, which is long in a process that may die meanwhile, and of what a caller
+/// waits for.
+fn retries() -> RetryConfig {
+    RetryConfig::standard().with_initial_backoff(Duration::from_millis(50))
+}
 
 /// An attempt that hangs is abandoned early enough for another one.
 fn timeouts() -> TimeoutConfig {

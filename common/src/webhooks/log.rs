@@ -15,12 +15,15 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    iter,
     time::Duration,
 };
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{AttributeValue, KeysAndAttributes, PutRequest, WriteRequest},
+    types::{
+        AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest, KeysAndAttributes, PutRequest, WriteRequest,
+    },
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -236,18 +239,44 @@ impl Log {
         (left.into_values().collect(), Ok(()))
     }
 
-    /// Stores the state of a delivery that has none yet. Returns `false` if it has one: then the same event was handled
-    /// twice at the same time, and the other one goes on.
+    /// Stores the states of deliveries that have none yet. For each, in the same order: `false` if it has one, because the
+    /// same event was handled twice at the same time, and the other one goes on.
     ///
-    /// # Errors
-    /// The write failed.
-    pub async fn begin(&self, tenant: &TenantId, entry: &Entry, now: Timestamp) -> Result<bool> {
-        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(self.state(tenant, entry, now)));
-        match Box::pin(put.condition_expression("attribute_not_exists(delivery)").send()).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failure("writing a delivery")(error)),
-        }
+    /// These are statements and not a batched write, since that has no conditions: an `INSERT` fails where there is an
+    /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>).
+    pub async fn begin(&self, states: &[(&TenantId, &Entry)], now: Timestamp) -> Vec<Result<bool>> {
+        let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
+        stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
+    }
+
+    async fn begin_batch(&self, batch: &[(&TenantId, &Entry)], now: Timestamp) -> Vec<Result<bool>> {
+        let statements = batch.iter().map(|(tenant, entry)| {
+            let (names, values): (Vec<_>, Vec<_>) = self.state(tenant, entry, now).into_iter().unzip();
+            let fields: Vec<_> = names.iter().map(|name| format!("'{name}': ?")).collect();
+            let statement = format!("INSERT INTO \"{}\" VALUE {{{}}}", self.table, fields.join(", "));
+            let statement = BatchStatementRequest::builder().statement(statement).set_parameters(Some(values)).build();
+            #[expect(clippy::expect_used, reason = "the statement is given")]
+            statement.expect("a complete statement")
+        });
+        let call = self.dynamodb.batch_execute_statement().set_statements(Some(statements.collect()));
+        let answers = match Box::pin(call.send()).await {
+            Ok(answer) => answer.responses.unwrap_or_default(),
+            Err(error) => {
+                let error = failure("writing deliveries")(error);
+                tracing::error!(?error, "the states of new deliveries were not written");
+                Vec::new()
+            }
+        };
+        let begun = answers.into_iter().map(|answer| match answer.error {
+            None => Ok(true),
+            Some(error) if error.code == Some(BatchStatementErrorCodeEnum::DuplicateItem) => Ok(false),
+            Some(error) => {
+                tracing::error!(code = ?error.code, message = error.message, "the state of a delivery was not written");
+                Err(Error::Busy)
+            }
+        });
+        // Without an answer, nothing is known of any.
+        begun.chain(iter::repeat_with(|| Err(Error::Busy))).take(batch.len()).collect()
     }
 
     /// Changes the state from `before` to `after`. Returns `false` if it is no longer as it was `before`: another attempt

@@ -109,10 +109,17 @@ impl App {
             unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
         }
 
-        let stored = chunk.iter().zip(afters).enumerate().map(async |(number, (ended, after))| {
+        let is_new =
+            |number: &usize, ended: &Ended| !ended.is_stored && !ended.is_done_at_once() && !unwritten.contains(number);
+        let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
+        let (places, states): (Vec<usize>, Vec<_>) =
+            new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
+        let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();
+
+        let stored = chunk.iter().zip(&afters).enumerate().map(async |(number, (ended, after))| {
             match (unwritten.contains(&number), ended.is_done_at_once()) {
                 (false, true) => Ok(None),
-                (false, false) => self.store(ended, after, now).await,
+                (false, false) => self.store(ended, after, begun.get(&number), now).await,
                 (true, true) => {
                     observe::unlogged(&ended.delivery);
                     Ok(None)
@@ -199,17 +206,24 @@ impl App {
         stuck.into_iter().chain(throttled).chain(failed).collect()
     }
 
-    /// Stores the state of a delivery that did not succeed at once. Returns the message to send.
-    async fn store(&self, ended: &Ended, after: Entry, now: Timestamp) -> Stored {
+    /// Stores the state of a delivery that did not succeed at once, unless it is new and `begun` by now. Returns the
+    /// message to send.
+    async fn store(
+        &self,
+        ended: &Ended,
+        after: &Entry,
+        begun: Option<&std::result::Result<bool, Error>>,
+        now: Timestamp,
+    ) -> Stored {
         let Delivery { tenant, payload, .. } = &ended.delivery;
-        let after = match (&ended.result, ended.is_stored) {
-            (_, false) => match self.log.begin(tenant, &after, now).await? {
-                true => after,
-                // Another process has the same event, or the answer to this very write was lost.
-                false => return Ok(self.current(tenant, &after).await?.and_then(|entry| message(tenant, &entry, now))),
-            },
-            (Result::Postponed(_), true) => after,
-            (Result::Made(..) | Result::Gone, true) => match self.advance(ended, after, now).await? {
+        let after = match (&ended.result, begun) {
+            (_, Some(Ok(true))) | (Result::Postponed(_), None) => after.clone(),
+            // Another process has the same event, or the answer to this very write was lost.
+            (_, Some(Ok(false))) => {
+                return Ok(self.current(tenant, after).await?.and_then(|entry| message(tenant, &entry, now)));
+            }
+            (_, Some(Err(_))) => return Err(Error::Busy),
+            (Result::Made(..) | Result::Gone, None) => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
                 None => return Ok(None),
             },

@@ -309,6 +309,13 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
             let tables = call["RequestItems"].as_object().expect("tables").keys();
             tables.map(|table| format!("dynamodb:{operation} {table}")).collect()
         }
+        // `INSERT INTO "table" VALUE ...`
+        "BatchExecuteStatement" => {
+            let statements = call["Statements"].as_array().expect("statements").iter();
+            let inserted =
+                statements.map(|statement| text(&statement["Statement"]).split('"').nth(1).expect("a table"));
+            inserted.map(|table| format!("dynamodb:PartiQLInsert {table}")).collect()
+        }
         // A transaction needs the permissions of its parts.
         "TransactWriteItems" => {
             let items = call["TransactItems"].as_array().expect("items");
