@@ -52,7 +52,7 @@ pub(crate) struct Ended {
     pub(crate) is_stored: bool,
     /// How the attempt ended.
     pub(crate) result: Result,
-    /// The attempt stays under way until its result is stored.
+    /// An attempt that a message asked for stays under way until its result is stored.
     pub(crate) _mark: Option<Mark>,
 }
 

@@ -220,13 +220,11 @@ impl App {
             Box::pin(self.leave_out_known(&event.tenant, &mut deliveries)).await?;
         }
         let attempts = deliveries.into_iter().map(|(delivery, target)| async move {
-            // An event may come out of its queue again while this process still has it.
-            let mark = self.under_way.begin(DueAttempt::next(&delivery.tenant, &delivery.entry)).ok_or(Error::Busy)?;
             let result = self.attempt(&delivery, target, batch).await;
-            batch.end(Ended { place, delivery, is_stored: false, result, _mark: Some(mark) });
-            Ok(())
+            batch.end(Ended { place, delivery, is_stored: false, result, _mark: None });
         });
-        all(attempts).await.into_iter().collect()
+        all(attempts).await;
+        Ok(())
     }
 
     /// Leaves out what the log already knows of an event that came before. Those that wait get a message: it is not
