@@ -1,10 +1,11 @@
 //! The local runner: what it keeps between runs, and the addresses it prints.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use ::local::{Data, Options, Ports, Stack};
+use common::timestamp::Timestamp;
 use serde_json::{Value, json};
-use tests::World;
+use tests::{Receiver, World};
 
 async fn start(directory: PathBuf) -> Stack {
     let env =
@@ -28,6 +29,33 @@ async fn the_tables_outlive_a_runner_that_was_not_stopped() {
     let session = session.header("cookie", tests::world::cookie(&account["json"]));
     let session: Value = session.send().await.expect("an answer").json().await.expect("JSON");
     assert_eq!(session["user"]["id"], account["json"]["userId"]);
+    after.stop().await;
+    std::fs::remove_dir_all(directory).expect("it is removed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waited_when_the_runner_was_killed_is_delivered_after_a_restart() {
+    let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let before = start(directory.clone()).await;
+    let event = json!({
+        "event": "job.completed", "tenant_id": "tenant-1", "job_id": "j", "callback_url": receiver.url("/"),
+        "callback_secret": "s",
+    });
+    let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]);
+    send.message_body(event.to_string()).send().await.expect("it is sent");
+    before.poll("job-events").await.expect("a step");
+    assert_eq!(receiver.count().await, 1);
+    drop(before);
+
+    // The queues are gone, the log is not.
+    let after = start(directory.clone()).await;
+    let soon = Timestamp::now().after(Duration::from_secs(17 * 60));
+    after.invoke("deliveries-wake", json!({"time": soon})).await.expect("it sweeps");
+    after.poll("deliveries").await.expect("a step");
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 2, "the overdue attempt was made");
+    assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
     after.stop().await;
     std::fs::remove_dir_all(directory).expect("it is removed");
 }
