@@ -78,7 +78,7 @@ impl fmt::Display for DeliveryId {
 impl FromStr for DeliveryId {
     type Err = NotAnId;
 
-    /// Only what [`DeliveryId::fmt`] writes is an id, to the letter: each delivery has one.
+    /// Only what is written as an id is one, to the letter: each delivery has one.
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NotAnId);
