@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tests::{Receiver, World};
 
 async fn start(directory: PathBuf) -> Stack {
-    let env =
-        [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1")].map(|(name, value)| (name.into(), value.into()));
+    let env = [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1"), ("RETRY_SCHEDULE", "0")];
+    let env = env.map(|(name, value)| (name.into(), value.into()));
     let options = Options { data: Data::Directory(directory), ports: Ports::default(), env: env.into(), poll: false };
     Stack::start(options).await.expect("the service starts")
 }
