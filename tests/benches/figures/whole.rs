@@ -40,7 +40,9 @@ pub(crate) async fn process(binaries: &Binaries, effort: Effort, table: &mut Tab
         failing.push(run(binaries, events, StatusCode::INTERNAL_SERVER_ERROR).await.1);
     }
     let what = "whole local process, deliveries of 1 KB to one endpoint";
-    table.push(Row::alone(what, "per s", median(rates)).at_least(4000.0, 8000.0));
+    let rate = Row::alone(what, "per s", median(rates));
+    // In a quick run, the harness is not optimised, and shares the cores with the process.
+    table.push(if effort.quick { rate } else { rate.at_least(4000.0, 8000.0) });
     table.push(Row::alone("the same, CPU of 1,000", "s", median(costs)).at_most(0.25, 0.2));
     let what = "the same, CPU of 1,000 first attempts that are answered with 500";
     table.push(Row::alone(what, "s", median(failing)).at_most(0.5, 0.4));
