@@ -13,10 +13,7 @@ use axum::{
     Router,
     body::Bytes,
     extract::{Request, State},
-    http::{
-        HeaderMap, HeaderValue, Response, StatusCode,
-        header::{CONTENT_LENGTH, CONTENT_TYPE},
-    },
+    http::{HeaderMap, Response, StatusCode, header::CONTENT_LENGTH},
 };
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -32,7 +29,6 @@ enum Manner {
     Faulty,
     Metering,
     CutOff(Arc<CutOff>),
-    Throttling { partition: &'static str, calls: u64 },
 }
 
 /// A point from which on all calls fail, counted over all proxies that share it: as far as others can see, the process
@@ -114,12 +110,6 @@ impl Proxy {
         Self::before(behind, Manner::CutOff(Arc::clone(cut_off))).await
     }
 
-    /// Starts a proxy in front of the tables at `behind` that leaves out of the first batched writes what goes to
-    /// partitions whose key ends with `partition`, as DynamoDB does where it throttles.
-    pub async fn throttling(behind: &str, partition: &'static str, calls: u64) -> Self {
-        Self::before(behind, Manner::Throttling { partition, calls }).await
-    }
-
     async fn before(behind: &str, manner: Manner) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let (calls, units) = (AtomicU64::new(0), Mutex::default());
@@ -175,12 +165,6 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
         body = asking_for_capacity(&body);
         parts.headers.remove(CONTENT_LENGTH);
     }
-    if let Manner::Throttling { partition, calls } = shared.manner
-        && parts.headers.get("x-amz-target").is_some_and(|target| target.as_bytes().ends_with(b".BatchWriteItem"))
-        && shared.calls.load(Ordering::Relaxed) <= calls
-    {
-        return leave_out(&body, partition);
-    }
     let url = format!("{}{}", shared.behind, parts.uri);
     let sent = shared.http.request(parts.method, url).headers(parts.headers.clone()).body(body).send().await;
     let Ok(answer) = sent else { return failure() };
@@ -190,19 +174,6 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
         shared.meter(&parts.headers, &body);
     }
     if is_lost { failure() } else { respond(status, headers, body) }
-}
-
-/// The answer to a batched write all of which goes to a throttled partition.
-fn leave_out(body: &[u8], partition: &str) -> Response<axum::body::Body> {
-    let call: Value = serde_json::from_slice(body).expect("a call of a table");
-    let tables = call["RequestItems"].as_object().expect("tables").values();
-    for put in tables.flat_map(|puts| puts.as_array().expect("a list")) {
-        let destination = put["PutRequest"]["Item"]["destination"]["S"].as_str().unwrap_or_default();
-        assert!(destination.ends_with(partition), "{destination} is not throttled");
-    }
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.0"));
-    respond(StatusCode::OK, headers, json!({"UnprocessedItems": call["RequestItems"]}).to_string().into())
 }
 
 /// The call of a table, with the question what it uses. The embedded tables do not verify signatures.

@@ -1,6 +1,6 @@
 //! The delivery log: what became of every delivery, and what the pending ones wait for.
 //!
-//! One table holds five kinds of items, by their partition key `destination` and sort key `delivery`:
+//! One table holds it all, by the partition key `destination` and the sort key `delivery`:
 //!
 //! - A delivery's state, an [`Entry`]: `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`. A destination's
 //!   deliveries sort by time. Those that are not delivered are also in a sparse index, by status, so that they are
@@ -66,8 +66,8 @@ pub struct Log {
 #[derive(Clone, Copy, Debug)]
 pub struct Retention(Duration);
 
-/// An item to be written unconditionally.
-#[derive(Clone, Debug)]
+/// An item to be written unconditionally. It may have a callback's secret, so it cannot be printed.
+#[derive(Clone)]
 pub struct Row(Item);
 
 impl Retention {
@@ -344,13 +344,14 @@ impl Log {
         let Some(state) = found.get(&[destination_key(tenant, id), id.moment()]) else { return Ok(None) };
         let entry = Entry::from_item(*id, state)?;
         let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
-        let payload = match apart.map(|item| Ok((item, payload::body(item)?))).transpose()? {
-            Some((item, Some(body))) => Some((item, body)),
-            _ => payload::body(state)?.map(|body| (state, body)),
+        // One that is too large is gone with the success, even if a crash came before its deletion.
+        let is_kept =
+            |item: &&Item| entry.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes;
+        let payload = match apart.or(Some(state)).filter(is_kept) {
+            Some(item) => payload::read(id.destination, item)?,
+            None => None,
         };
-        let payload =
-            payload.map(|(item, body)| Ok(Payload { destination: payload::destination(id.destination, item)?, body }));
-        Ok(Some((entry, payload.transpose()?)))
+        Ok(Some((entry, payload)))
     }
 
     /// The same, for the tenant: what is older than the retention is gone, also if it has not been deleted yet.

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
     webhooks::log::{Status, Trigger},
@@ -348,90 +347,6 @@ async fn a_message_that_comes_with_its_double_is_one_attempt() {
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 2);
     assert_eq!(receiver.count().await, 2);
     assert!(world.drain("deliveries").await.is_empty());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_no_message_can_have_is_woken_in_its_minute() {
-    let world = World::with(&[("RETRY_SCHEDULE", "7200")]).await;
-    let tenant = world.tenant("acme").await;
-    let receiver = Receiver::scripted(&[(500, &[])]).await;
-    world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
-    world.stack.poll("job-events").await.expect("a step");
-    let waiting = world.only_logged(&tenant.id).await;
-    let due = waiting.next_attempt_at.expect("a time");
-    // A message that comes early is dropped: the log has the wait.
-    world.enqueue("deliveries", due_message(&tenant.id, &waiting).to_string()).await;
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
-    assert_eq!((delayed(&world).await, receiver.count().await), (0, 1));
-
-    wake(&world, due.as_second() - 60).await;
-    assert_eq!(delayed(&world).await, 0, "the minute has not come");
-    wake(&world, due.as_second()).await;
-    // The clock has not come that far, so the message still has to wait for as long as it can.
-    assert_eq!(delayed(&world).await, 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_whose_message_was_lost_is_woken_a_quarter_of_an_hour_later() {
-    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
-    let tenant = world.tenant("acme").await;
-    let receiver = Receiver::scripted(&[(500, &[])]).await;
-    world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
-    world.stack.poll("job-events").await.expect("a step");
-    assert_eq!(world.drain("deliveries").await.len(), 1);
-    let lost = world.only_logged(&tenant.id).await;
-    let due = lost.next_attempt_at.expect("a time");
-    world.make_due(&tenant.id, &lost, Timestamp::from_millisecond(due.as_millisecond() - 20 * 60_000)).await;
-    wake(&world, due.as_second() + 14 * 60).await;
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 0, "it is not looked at before");
-    wake(&world, due.as_second() + 16 * 60).await;
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
-    assert_eq!(receiver.count().await, 2);
-    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
-}
-
-/// As docs/operating.md has it, for whoever has no key of the tenant.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_operator_can_store_a_recovery() {
-    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
-    let tenant = world.tenant("acme").await;
-    let receiver = Receiver::scripted(&[(500, &[])]).await;
-    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
-    world.stack.poll("job-events").await.expect("a step");
-    let now = Timestamp::now().as_second();
-    let recovery = uuid::Uuid::new_v4().to_string();
-    let text = |value: &str| AttributeValue::S(value.to_owned());
-    let second = |value: i64| AttributeValue::N(format!("{value}000"));
-    let put = world.stack.dynamodb_client().put_item().table_name("deliveries");
-    let put = put
-        .item("destination", text(&format!("recovery/{}", tenant.id)))
-        .item("delivery", text(&recovery))
-        .item("open", text("recovery"))
-        .item("endpoint", text(&endpoint))
-        .item("since", second(now - 60))
-        .item("until", second(now + 60))
-        .item("expires_at", AttributeValue::N((now + 2_592_000).to_string()));
-    put.send().await.expect("it is stored");
-    wake(&world, now).await;
-    // A list does not say what an attempt will be made for.
-    let (id, owner) = (world.only_logged(&tenant.id).await.id, tenant.id.parse().expect("an id"));
-    let pending = world.delivery_log().known(&owner, &[id]).await.expect("it is read").remove(&id).expect("a delivery");
-    assert_eq!((pending.status, pending.trigger), (Status::Pending, Trigger::Recovery));
-    let due = pending.next_attempt_at.expect("a time").as_second();
-    assert!((now..=now + 62).contains(&due) && delayed(&world).await <= 1, "it is spread over the next minute");
-    let recoveries =
-        world.delivery_log().recoveries(&tenant.id.parse().expect("an id"), None).await.expect("they are read");
-    assert_eq!((recoveries[0].id.to_string(), recoveries[0].resent, recoveries[0].done), (recovery, 1, true));
-}
-
-/// Invokes the function that wakes deliveries, as at this time.
-async fn wake(world: &World, second: i64) {
-    let mut event = tests::sample_event("deliveries-wake");
-    event["time"] = json!(Timestamp::from_second(second).expect("a time"));
-    world.stack.invoke("deliveries-wake", event).await.expect("it sweeps");
 }
 
 /// A proxy before the queues that refuses to send messages while the switch is on.

@@ -3,9 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use local::Worker;
 use serde_json::{Value, json};
-use tests::{Manner, Proxy, Receiver, Rough, Tenant, World};
+use tests::{Manner, Receiver, Rough, Tenant, World};
 
 fn event(tenant: &Tenant, job: &str) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job, "result": 1})
@@ -50,31 +49,6 @@ async fn an_entry_appears_at_once_even_while_others_of_its_batch_hang() {
     assert_eq!(states.len(), 1, "the hanging one has not ended by then");
     assert!(text(&states[0], "destination").contains(&id));
     assert_eq!(self::states(&world).await.len(), 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_takes_more_than_a_partition_does_is_spread_and_loses_no_entry() {
-    let world = World::start().await;
-    let tenant = world.tenant("acme").await;
-    let receiver = Receiver::start().await;
-    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    // The read of the endpoints, and as many writes as are tried before the log gets more room.
-    let throttled = Proxy::throttling(world.stack.dynamodb(), ".0", 5).await;
-    let worker = Worker::new(throttled.address(), world.stack.sqs(), &HashMap::new()).expect("a worker");
-    for job in 0..20 {
-        world.enqueue("job-events", event(&tenant, &job.to_string()).to_string()).await;
-    }
-    while receiver.count().await < 20 {
-        worker.poll("job-events").await.expect("a step");
-    }
-    let places: Vec<String> = states(&world).await.iter().map(|item| text(item, "destination").to_owned()).collect();
-    assert_eq!(places.len(), 20, "nothing is missing in the log");
-    assert!(places.iter().any(|place| !place.ends_with(".0")), "{places:?}");
-    let endpoints = world.items("webhook-endpoints").await;
-    let endpoint = endpoints.iter().find(|item| text(item, "webhook_endpoint_id") == id).expect("it exists");
-    assert_eq!(endpoint["log_shards"], AttributeValue::N("8".to_owned()));
-    let listed = world.rpc(&tenant.key, "deliveries/list", json!({"limit": 100})).await;
-    assert_eq!(listed.ok()["deliveries"].as_array().map(Vec::len), Some(20));
 }
 
 #[tokio::test(flavor = "multi_thread")]

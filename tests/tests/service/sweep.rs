@@ -1,13 +1,11 @@
 //! The sweep wakes what waits for long, and what lost its message.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::timestamp::Timestamp;
+use common::{timestamp::Timestamp, webhooks::log::Status};
 use serde_json::json;
-use tests::{Receiver, Tenant, World};
-
-type Item = HashMap<String, AttributeValue>;
+use tests::{Receiver, Tenant, World, world::due_message};
 
 const MINUTE: i64 = 60_000;
 
@@ -20,28 +18,16 @@ async fn failed_once(schedule: &str) -> (World, Tenant, Receiver) {
     let world = World::with(&[("RETRY_SCHEDULE", schedule)]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
-    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    fail_once(&world, &tenant, &receiver).await;
+    (world, tenant, receiver)
+}
+
+async fn fail_once(world: &World, tenant: &Tenant, receiver: &Receiver) {
+    world.endpoint(tenant, &receiver.url("/"), "s").await;
     let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
     world.enqueue("job-events", event.to_string()).await;
     world.stack.poll("job-events").await.expect("a step");
     assert_eq!(receiver.count().await, 1);
-    (world, tenant, receiver)
-}
-
-async fn state(world: &World) -> Item {
-    world.items("deliveries").await.into_iter().find(|item| item.contains_key("status")).expect("a delivery")
-}
-
-/// Makes it as if the next attempt of the only delivery had been due at this time.
-async fn set_due(world: &World, at: i64) {
-    let state = state(world).await;
-    let update = world.stack.dynamodb_client().update_item().table_name("deliveries");
-    let update = update
-        .key("destination", state["destination"].clone())
-        .key("delivery", state["delivery"].clone())
-        .update_expression("SET next_attempt_at = :at")
-        .expression_attribute_values(":at", AttributeValue::N(at.to_string()));
-    update.send().await.expect("it is changed");
 }
 
 /// Runs the sweep of the minute of this time.
@@ -62,27 +48,28 @@ async fn lose_message(world: &World) {
     tokio::time::timeout(Duration::from_secs(5), lost).await.expect("a message");
 }
 
-fn status(state: &Item) -> &str {
-    state["status"].as_s().expect("a text")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_wait_has_no_message_until_its_minute_comes() {
-    let (world, _, receiver) = failed_once("1000").await;
+    let (world, tenant, receiver) = failed_once("1000").await;
+    // A message that comes early is dropped: the log has the wait.
+    let entry = world.only_logged(&tenant.id).await;
+    world.enqueue("deliveries", due_message(&tenant.id, &entry).to_string()).await;
+    attempt(&world).await;
+    assert_eq!(receiver.count().await, 1);
     sweep(&world, now() + 15 * MINUTE).await;
     assert!(world.drain("deliveries").await.is_empty(), "its minute has not come");
     sweep(&world, now() + 21 * MINUTE).await;
-    set_due(&world, now()).await;
+    world.make_due(&tenant.id, &entry, Timestamp::now()).await;
     attempt(&world).await;
-    assert_eq!((receiver.count().await, status(&state(&world).await)), (2, "delivered"));
+    assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
     sweep(&world, now() + 40 * MINUTE).await;
     assert!(world.drain("deliveries").await.is_empty(), "nobody wakes what is delivered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_woken_twice_is_attempted_once() {
-    let (world, _, receiver) = failed_once("1000,1000").await;
-    set_due(&world, now()).await;
+    let (world, tenant, receiver) = failed_once("1000,1000").await;
+    world.make_due(&tenant.id, &world.only_logged(&tenant.id).await, Timestamp::now()).await;
     for _ in 0..2 {
         sweep(&world, now() + 21 * MINUTE).await;
         let cursor = world.stack.dynamodb_client().delete_item().table_name("deliveries");
@@ -96,13 +83,25 @@ async fn what_is_woken_twice_is_attempted_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_whose_message_got_lost_is_found_and_woken_until_it_is_attempted() {
-    let (world, _, receiver) = failed_once("0").await;
+    let (world, tenant, receiver) = failed_once("0").await;
     for lost in 1..=2 {
         lose_message(&world).await;
         sweep(&world, now() + lost * 16 * MINUTE).await;
     }
     attempt(&world).await;
-    assert_eq!((receiver.count().await, status(&state(&world).await)), (2, "delivered"));
+    assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_ahead_costs_nobody_their_minute() {
+    let world = World::with(&[("RETRY_SCHEDULE", "1000")]).await;
+    sweep(&world, now() + 180 * MINUTE).await;
+    sweep(&world, now()).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    fail_once(&world, &tenant, &receiver).await;
+    sweep(&world, now() + 21 * MINUTE).await;
+    assert_eq!(world.drain("deliveries").await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -149,10 +149,14 @@ impl Log {
             Err(error) if is_refused(&error) => return Ok(None),
             Err(error) => return Err(failure("taking the sweep")(error)),
         };
-        let (record, oldest) = (Record::new("sweep", &item), Minute::of(now).before(KEPT));
+        let (record, present) = (Record::new("sweep", &item), Minute::of(now));
         // A new deployment has no rows older than this.
-        let minute = |name| record.optional_number(name).map_or(Minute::of(now).before(CHECK_AFTER * 2), Minute);
-        Ok(Some(Cursor { woken: minute("woken").max(oldest), checked: minute("checked").max(oldest) }))
+        let minute = |name| record.optional_number(name).map_or(present.before(CHECK_AFTER * 2), Minute);
+        // A sweep whose clock was ahead has seen minutes that get more rows before they come.
+        Ok(Some(Cursor {
+            woken: minute("woken").clamp(present.before(KEPT), present),
+            checked: minute("checked").clamp(present.before(KEPT), present.before(CHECK_AFTER)),
+        }))
     }
 
     /// Stores how far the sweep is. At the end it is given back, so that the next need not wait.

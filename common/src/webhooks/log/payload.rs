@@ -8,15 +8,19 @@ use crate::{
     aws::dynamo::{Item, Record, text},
     error::{Error, Result},
     webhooks::{
-        delivery::Destination, delivery_id::DestinationId, endpoint_url::EndpointUrl, signing_secret::SigningSecret,
+        delivery::Destination, delivery_id::DestinationId, endpoint_url::EndpointUrl, log::Payload,
+        signing_secret::SigningSecret,
     },
 };
 
 /// What nearly every body has, so that compression need not store it. Stored bodies depend on it: it must never change.
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
+/// The attribute of a body as it is, and of one that is compressed behind its length.
+const RAW: &str = "payload";
+const LZ4: &str = "payload_lz4";
 /// The attributes of a payload, wherever it is stored.
-pub(super) const ATTRIBUTES: [&str; 4] = ["payload", "payload_lz4", "callback_url", "callback_secret"];
+pub(super) const ATTRIBUTES: [&str; 4] = [RAW, LZ4, "callback_url", "callback_secret"];
 
 /// A body in the form in which it is stored.
 pub(super) struct Packed {
@@ -32,10 +36,10 @@ impl Packed {
             let mut bytes = length.to_vec();
             bytes.extend(block::compress_with_dict(body, DICTIONARY));
             if bytes.len() < body.len() {
-                return Self { name: "payload_lz4", bytes };
+                return Self { name: LZ4, bytes };
             }
         }
-        Self { name: "payload", bytes: body.to_vec() }
+        Self { name: RAW, bytes: body.to_vec() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -55,13 +59,33 @@ impl Packed {
 /// The most that a body may have to fit, with the rest of a delivery that succeeds at once, into a kilobyte.
 const SMALL: usize = 640;
 
-/// The body in `item`, if it has one.
-pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
-    let bytes = |name: &str| item.get(name).and_then(|value| value.as_b().ok()).map(AsRef::as_ref);
-    if let Some(body) = bytes("payload") {
+/// No body is larger: SQS takes no larger event (1 MiB).
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// How large the payload in `item` is there.
+pub(super) fn stored_bytes(item: &Item) -> usize {
+    [RAW, LZ4].into_iter().find_map(|name| bytes(item, name)).map_or(0, <[u8]>::len)
+}
+
+/// The payload in `item`, if it has one, which goes to `destination`.
+pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
+    let Some(body) = body(item)? else { return Ok(None) };
+    let record = Record::new("payload", item);
+    let destination = match destination {
+        DestinationId::Endpoint(id) => Destination::Endpoint(id),
+        DestinationId::Callback => Destination::Callback {
+            url: record.checked("callback_url", EndpointUrl::parse)?,
+            secret: record.checked("callback_secret", SigningSecret::parse)?,
+        },
+    };
+    Ok(Some(Payload { destination, body }))
+}
+
+fn body(item: &Item) -> Result<Option<Bytes>> {
+    if let Some(body) = bytes(item, RAW) {
         return Ok(Some(Bytes::copy_from_slice(body)));
     }
-    let Some(packed) = bytes("payload_lz4") else { return Ok(None) };
+    let Some(packed) = bytes(item, LZ4) else { return Ok(None) };
     let broken = || Error::Internal("the stored payload cannot be unpacked".to_owned());
     let (length, packed) = packed.split_first_chunk().ok_or_else(broken)?;
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -71,19 +95,8 @@ pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
     block::decompress_with_dict(packed, length, DICTIONARY).map(|body| Some(body.into())).map_err(|_error| broken())
 }
 
-/// No body is larger: SQS takes no larger event (1 MiB).
-const MAX_BODY_BYTES: usize = 1 << 20;
-
-/// The destination of the payload in `item`.
-pub(super) fn destination(id: DestinationId, item: &Item) -> Result<Destination> {
-    let record = Record::new("payload", item);
-    Ok(match id {
-        DestinationId::Endpoint(id) => Destination::Endpoint(id),
-        DestinationId::Callback => Destination::Callback {
-            url: record.checked("callback_url", EndpointUrl::parse)?,
-            secret: record.checked("callback_secret", SigningSecret::parse)?,
-        },
-    })
+fn bytes<'a>(item: &'a Item, name: &str) -> Option<&'a [u8]> {
+    item.get(name)?.as_b().ok().map(AsRef::as_ref)
 }
 
 #[cfg(test)]

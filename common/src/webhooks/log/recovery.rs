@@ -3,6 +3,8 @@
 //! A recovery is an item that says how far it is. Whoever runs it stores its progress after every page, and a page is
 //! harmless to repeat, because only deliveries that are still failed are resent.
 
+use std::collections::HashSet;
+
 use futures::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -88,7 +90,8 @@ impl Log {
         Ok(recoveries.into_iter().filter(wanted).take(LISTED).collect())
     }
 
-    /// The recoveries that are not done, of all tenants.
+    /// The oldest recovery of each tenant that is not done: one at a time, so that a tenant with many holds up nobody
+    /// else's, and the rate of a tenant is bounded.
     ///
     /// # Errors
     /// A read failed.
@@ -109,6 +112,8 @@ impl Log {
             }
         }
         open.sort_by_key(|(_, recovery)| recovery.id);
+        let mut tenants = HashSet::new();
+        open.retain(|(tenant, _): &(TenantId, _)| tenants.insert(tenant.clone()));
         Ok(open)
     }
 

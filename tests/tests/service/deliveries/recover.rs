@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
-    webhooks::log::{Entry, Status, recovery::PAGE},
+    webhooks::log::{Entry, Status, Trigger, recovery::PAGE},
 };
 use serde_json::{Value, json};
-use tests::{Tenant, World};
+use tests::{Receiver, Tenant, World};
 
 use super::{Book, DAY, Draft, HOUR, SECOND, pages, read};
 
@@ -119,4 +120,42 @@ async fn a_deleted_endpoint_cannot_be_recovered() {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     let fields = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z"});
     assert_eq!(read(&world, &tenant, "recover", fields).await.error(), (404, "NOT_FOUND", ""));
+}
+
+/// As docs/operating.md has it, for whoever has no key of the tenant.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_can_store_a_recovery() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
+    world.enqueue("job-events", event.to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    let now = Timestamp::now().as_second();
+    let recovery = uuid::Uuid::new_v4().to_string();
+    let text = |value: &str| AttributeValue::S(value.to_owned());
+    let second = |value: i64| AttributeValue::N(format!("{value}000"));
+    let put = world.stack.dynamodb_client().put_item().table_name("deliveries");
+    let put = put
+        .item("destination", text(&format!("recovery/{}", tenant.id)))
+        .item("delivery", text(&recovery))
+        .item("open", text("recovery"))
+        .item("endpoint", text(&endpoint))
+        .item("since", second(now - 60))
+        .item("until", second(now + 60))
+        .item("expires_at", AttributeValue::N((now + 2_592_000).to_string()));
+    put.send().await.expect("it is stored");
+    let mut minute = tests::sample_event("deliveries-wake");
+    minute["time"] = json!(Timestamp::now());
+    world.stack.invoke("deliveries-wake", minute).await.expect("it sweeps");
+    // A list does not say what an attempt will be made for.
+    let (id, owner) = (world.only_logged(&tenant.id).await.id, tenant.id.parse().expect("an id"));
+    let pending = world.delivery_log().known(&owner, &[id]).await.expect("it is read").remove(&id).expect("a delivery");
+    assert_eq!((pending.status, pending.trigger), (Status::Pending, Trigger::Recovery));
+    let due = pending.next_attempt_at.expect("a time").as_second();
+    assert!((now..=now + 62).contains(&due), "it is spread over the next minute");
+    let recoveries =
+        world.delivery_log().recoveries(&tenant.id.parse().expect("an id"), None).await.expect("they are read");
+    assert_eq!((recoveries[0].id.to_string(), recoveries[0].resent, recoveries[0].done), (recovery, 1, true));
 }
