@@ -98,10 +98,19 @@ impl World {
 
     /// Starts the service with these settings on top.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
+        Self::run(settings, false).await
+    }
+
+    /// The same, but its queues are polled, as `cargo local` does.
+    pub async fn live(settings: &[(&str, &str)]) -> Self {
+        Self::run(settings, true).await
+    }
+
+    async fn run(settings: &[(&str, &str)], poll: bool) -> Self {
         crate::log::collect();
         let env: HashMap<String, String> =
             SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let options = Options { data: Data::Memory, ports: Ports::default(), env, poll: false };
+        let options = Options { data: Data::Memory, ports: Ports::default(), env, poll };
         let stack = Stack::start(options).await.expect("the service starts");
         let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
         Self { stack, http: http.build().expect("a client") }
@@ -254,6 +263,13 @@ impl World {
         Log::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
     }
 
+    /// The endpoints of all tenants.
+    #[must_use]
+    pub fn stored_endpoints(&self) -> Endpoints {
+        let env = self.delivering();
+        Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
+    }
+
     /// The settings of the delivery function, but with nothing before the tables.
     fn delivering(&self) -> Env {
         let mut settings = self.stack.environment("webhooks-deliver").expect("a function of the template").clone();
@@ -279,9 +295,8 @@ impl World {
     }
 
     async fn search(&self, tenant: &str, filter: Filter) -> Vec<Entry> {
-        let (env, tenant) = (self.delivering(), tenant.parse::<TenantId>().expect("a tenant"));
-        let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
-        let places = endpoints.places(&tenant, None).await.expect("the endpoints are read");
+        let tenant = tenant.parse::<TenantId>().expect("a tenant");
+        let places = self.stored_endpoints().places(&tenant, None).await.expect("the endpoints are read");
         let (log, now, mut found, mut cursor) = (self.delivery_log(), Timestamp::now(), Vec::new(), None);
         loop {
             let page = log.search(&tenant, &places, &filter, cursor.as_ref(), 1000, now).await;

@@ -133,7 +133,7 @@ impl Client {
 
     async fn exchange(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Answer, Unanswered> {
         let url = target.url.url();
-        let origin = &url[..Position::BeforePath];
+        let origin = target.url.origin();
         if let Some(mut connection) = self.pool.take(origin) {
             let request = request(delivery, target, now)?;
             match connection.send(request, async |response| read(response, now).await).await {

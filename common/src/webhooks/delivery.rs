@@ -40,6 +40,17 @@ pub enum Destination {
     },
 }
 
+impl Destination {
+    /// The URL and secret of a callback; an endpoint's are in its record.
+    #[must_use]
+    pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
+        match self {
+            Self::Endpoint(_) => None,
+            Self::Callback { url, secret } => Some((url, secret)),
+        }
+    }
+}
+
 impl Delivery {
     /// A delivery of `event`, which entered its queue at `at`, to `destination`, whose log has this many shards.
     #[must_use]
@@ -109,6 +120,12 @@ impl Entry {
     #[must_use]
     pub fn postponed(&self, due: Timestamp) -> Self {
         Self { next_attempt_at: Some(due), ..self.clone() }
+    }
+
+    /// The state once it has waited for too long for its next attempt.
+    #[must_use]
+    pub fn expired(&self) -> Self {
+        Self { status: Status::Failed, next_attempt_at: None, ..self.clone() }
     }
 
     /// The state once the endpoint has been deleted or made inactive.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use http::Uri;
-use url::Url;
+use url::{Position, Url};
 
 use crate::{issue::Problem, webhooks::destination::DestinationPolicy};
 
@@ -64,6 +64,12 @@ impl EndpointUrl {
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// Scheme, host and port, as far as they are in the text: what a connection is opened to.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.url[..Position::BeforePath]
     }
 }
 

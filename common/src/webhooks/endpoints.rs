@@ -27,6 +27,10 @@ use crate::{
     },
 };
 
+pub use self::health::Health;
+
+mod health;
+
 /// A new endpoint, where a tenant receives its events.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -72,6 +76,8 @@ pub struct Receiver {
     pub signing_secret: SigningSecret,
     /// How many shards its part of the delivery log has.
     pub log_shards: u8,
+    /// What is known of how it does.
+    pub health: Health,
 }
 
 /// A change to an endpoint; `None` leaves a field unchanged.
@@ -108,7 +114,7 @@ pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
-const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, log_shards";
+const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, log_shards, unanswered_since, healthy_at";
 /// What says where the deliveries to an endpoint are logged. It has no secret.
 const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
 /// What the sort keys of deleted endpoints begin with. They too sort before every id.
@@ -384,6 +390,7 @@ impl Receiver {
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
             log_shards: log_shards(&record),
+            health: Health::from_item(item),
         }))
     }
 }

@@ -82,6 +82,17 @@ pub enum Audience {
     Endpoints,
 }
 
+impl Audience {
+    /// The URL and secret of a callback.
+    #[must_use]
+    pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
+        match self {
+            Self::Callback { url, secret } => Some((url, secret)),
+            Self::Nobody | Self::Endpoints => None,
+        }
+    }
+}
+
 /// Why a message of a queue cannot be parsed. Such a message never succeeds, so it is left to the queue's redrive
 /// policy.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //!   found without reading the others. A delivery that succeeds at once is this one item, with its payload in it.
 //! - The payload and the earlier attempts of a delivery that did not: a partition `<destination>/<delivery>` of its own.
 //!   An update pays for the whole item, so the state is kept small.
+//! - [Parked events](parked): `<tenant>/parked/<id>`.
 //! - [Due rows](due): which attempt is due in which minute, and the cursor of whoever wakes them.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
@@ -49,6 +50,7 @@ use crate::{
 
 pub mod due;
 mod entry;
+pub mod parked;
 mod payload;
 pub mod recovery;
 pub mod search;
@@ -166,7 +168,7 @@ impl Log {
         let mut item = self.state(tenant, entry, now);
         let packed = payload::Packed::new(&payload.body);
         if packed.len() <= self.kept_payload_bytes {
-            packed.put(&mut item, &payload.destination);
+            packed.put(&mut item, payload.destination.callback());
         }
         Row(item)
     }
@@ -176,7 +178,7 @@ impl Log {
     pub fn payload(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
         let mut item = details_key(tenant, id, PAYLOAD);
         item.insert("expires_at".to_owned(), self.expiry(now));
-        payload::Packed::new(&payload.body).put(&mut item, &payload.destination);
+        payload::Packed::new(&payload.body).put(&mut item, payload.destination.callback());
         Row(item)
     }
 

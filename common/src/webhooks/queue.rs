@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    delivery_id::DeliveryId,
+    delivery_id::{DeliveryId, WebhookId},
     event::{Malformed, malformed},
     log::Entry,
 };
@@ -37,11 +37,46 @@ pub struct DueAttempt {
     pub attempt: u32,
 }
 
+/// A parked event whose first attempts are due.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DueEvent {
+    /// Whose event it is.
+    pub tenant: TenantId,
+    /// Its place in the log.
+    pub parked: WebhookId,
+}
+
+/// A message of the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// An attempt is due.
+    Attempt(DueAttempt),
+    /// The first attempts of an event are due.
+    Event(DueEvent),
+}
+
+impl From<DueAttempt> for Message {
+    fn from(attempt: DueAttempt) -> Self {
+        Self::Attempt(attempt)
+    }
+}
+
+impl From<DueEvent> for Message {
+    fn from(event: DueEvent) -> Self {
+        Self::Event(event)
+    }
+}
+
+/// A message as it is written: one of the two.
 #[derive(Serialize, Deserialize)]
-struct Message<'a> {
+struct Written<'a> {
     tenant_id: &'a str,
-    delivery_id: String,
-    attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parked: Option<String>,
 }
 
 /// Sends to the deliveries queue. Cloning is cheap.
@@ -57,25 +92,45 @@ impl DueAttempt {
     pub fn next(tenant: &TenantId, entry: &Entry) -> Self {
         Self { tenant: tenant.clone(), id: entry.id, attempt: entry.attempts.saturating_add(1) }
     }
+}
 
+impl Message {
     /// Parses a message of the queue.
     ///
     /// # Errors
     /// It is no such message.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
+        let written: Written<'_> = serde_json::from_str(text).map_err(malformed)?;
         let wrong = |field: &str| Malformed(format!("{field} is not what was sent"));
-        Ok(Self {
-            tenant: message.tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?,
-            id: message.delivery_id.parse().map_err(|_not_an_id| wrong("delivery_id"))?,
-            attempt: message.attempt,
-        })
+        let tenant = written.tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?;
+        match written {
+            Written { delivery_id: Some(id), attempt: Some(attempt), parked: None, .. } => {
+                let id = id.parse().map_err(|_not_an_id| wrong("delivery_id"))?;
+                Ok(Self::Attempt(DueAttempt { tenant, id, attempt }))
+            }
+            Written { delivery_id: None, attempt: None, parked: Some(parked), .. } => {
+                let parked = parked.parse().map_err(|_not_an_id| wrong("parked"))?;
+                Ok(Self::Event(DueEvent { tenant, parked }))
+            }
+            _ => Err(wrong("the message")),
+        }
     }
 
-    fn to_message(&self) -> Result<String> {
-        let message =
-            Message { tenant_id: self.tenant.as_str(), delivery_id: self.id.to_string(), attempt: self.attempt };
-        serde_json::to_string(&message).map_err(Error::internal("writing a message"))
+    fn tenant(&self) -> &TenantId {
+        match self {
+            Self::Attempt(DueAttempt { tenant, .. }) | Self::Event(DueEvent { tenant, .. }) => tenant,
+        }
+    }
+
+    fn write(&self) -> Result<String> {
+        let none = Written { tenant_id: self.tenant().as_str(), delivery_id: None, attempt: None, parked: None };
+        let written = match self {
+            Self::Attempt(DueAttempt { id, attempt, .. }) => {
+                Written { delivery_id: Some(id.to_string()), attempt: Some(*attempt), ..none }
+            }
+            Self::Event(DueEvent { parked, .. }) => Written { parked: Some(parked.to_string()), ..none },
+        };
+        serde_json::to_string(&written).map_err(Error::internal("writing a message"))
     }
 }
 
@@ -94,14 +149,15 @@ impl Queue {
         arn.rsplit(':').next().is_some_and(|name| Some(name) == self.url.rsplit('/').next())
     }
 
-    /// Sends a message for each attempt, to arrive at its time, or after SQS's longest delay if that is sooner. Returns
-    /// whether each was sent, in the same order.
-    pub async fn send(&self, attempts: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
-        let calls: Vec<_> = attempts.chunks(BATCH).map(|batch| self.send_batch(batch, now)).collect();
+    /// Sends messages, each to arrive at its time, or after SQS's longest delay if that is sooner. Returns whether each
+    /// was sent, in the same order.
+    pub async fn send<M: Clone + Into<Message>>(&self, due: &[(M, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+        let messages: Vec<_> = due.iter().map(|(message, at)| (message.clone().into(), *at)).collect();
+        let calls: Vec<_> = messages.chunks(BATCH).map(|batch| self.send_batch(batch, now)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    async fn send_batch(&self, batch: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+    async fn send_batch(&self, batch: &[(Message, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
         let mut sent: Vec<Result<()>> = batch.iter().map(|_| Ok(())).collect();
         if let Err(error) = self.try_send(batch, now, &mut sent).await {
             tracing::error!(?error, "messages could not be sent");
@@ -110,10 +166,10 @@ impl Queue {
         sent
     }
 
-    async fn try_send(&self, batch: &[(DueAttempt, Timestamp)], now: Timestamp, sent: &mut [Result<()>]) -> Result<()> {
-        let entries = batch.iter().enumerate().map(|(place, (attempt, at))| {
+    async fn try_send(&self, batch: &[(Message, Timestamp)], now: Timestamp, sent: &mut [Result<()>]) -> Result<()> {
+        let entries = batch.iter().enumerate().map(|(place, (message, at))| {
             let entry = SendMessageBatchRequestEntry::builder().id(place.to_string());
-            let entry = entry.message_body(attempt.to_message()?).message_group_id(attempt.tenant.as_str());
+            let entry = entry.message_body(message.write()?).message_group_id(message.tenant().as_str());
             entry.delay_seconds(delay(*at, now)).build().map_err(Error::internal("writing a message"))
         });
         let entries = entries.collect::<Result<_>>()?;
@@ -154,8 +210,19 @@ mod tests {
     #[test]
     fn a_message_has_a_key_and_the_number_of_the_attempt() {
         let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
-        let attempt = DueAttempt::parse(text).expect("a message");
-        assert_eq!(attempt.to_message().expect("a message"), text);
-        assert!(DueAttempt::parse(r#"{"tenant_id":"t","attempt":3}"#).is_err());
+        assert_eq!(Message::parse(text).expect("a message").write().expect("a message"), text);
+        for other in [
+            r#"{"tenant_id":"t","attempt":3}"#,
+            r#"{"tenant_id":"t","parked":"msg_1"}"#,
+            r#"{"tenant_id":"t","attempt":3,"parked":"msg_0123456789abcdef0123456789abcdef"}"#,
+        ] {
+            assert!(Message::parse(other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_parked_event_has_its_key_alone() {
+        let text = r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#;
+        assert_eq!(Message::parse(text).expect("a message").write().expect("a message"), text);
     }
 }

@@ -14,6 +14,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,9 +26,10 @@ use common::{
     webhooks::{
         delivery::Delivery,
         delivery_id::{DeliveryId, SHARDS},
+        endpoints::Health,
         log::{Attempt, Entry, Row, Status, Unwritten},
         outcome::{Outcome, next_step},
-        queue::{DueAttempt, MAX_DELAY},
+        queue::{DueAttempt, DueEvent, MAX_DELAY},
     },
 };
 use futures::{StreamExt, future::join_all, stream};
@@ -39,6 +41,9 @@ use crate::{App, observe, under_way::Mark, undone::Undone};
 const CHUNK: usize = 25;
 /// How long an attempt that has ended waits for others to be stored with. Once none is left, nothing waits.
 const LINGER: Duration = Duration::from_millis(50);
+/// How much later than the log says an attempt may be. Well before ten minutes have passed, after which the sweep takes
+/// the message for lost.
+const UNNOTED: Duration = Duration::from_secs(5 * 60);
 /// How often the state is written again when something else keeps changing it.
 const ROUNDS: usize = 5;
 
@@ -52,8 +57,39 @@ pub(crate) struct Ended {
     pub(crate) is_stored: bool,
     /// How the attempt ended.
     pub(crate) result: Result,
-    /// An attempt that a message asked for stays under way until its result is stored.
-    pub(crate) _mark: Option<Mark>,
+    /// What was known of the receiver of an endpoint.
+    pub(crate) health: Option<Health>,
+    /// Whether it has shown that the receiver does not answer.
+    pub(crate) is_unanswered: bool,
+    /// What a message asked for stays under way until its result is stored.
+    pub(crate) _mark: Option<Arc<Mark>>,
+}
+
+/// An event that is parked.
+pub(crate) struct Parking {
+    /// The place of its record in the batch.
+    pub(crate) place: usize,
+    /// The event, unless it is stored already.
+    pub(crate) row: Option<Row>,
+    /// What brings it back.
+    pub(crate) message: DueEvent,
+    /// When it comes back.
+    pub(crate) until: Timestamp,
+}
+
+/// What has to be stored.
+#[expect(clippy::large_enum_variant, reason = "nearly all are attempts")]
+pub(crate) enum Finished {
+    /// An attempt has ended.
+    Attempt(Ended),
+    /// An event is parked.
+    Parked(Parking),
+}
+
+impl From<Ended> for Finished {
+    fn from(ended: Ended) -> Self {
+        Self::Attempt(ended)
+    }
 }
 
 /// How an attempt ended.
@@ -64,6 +100,8 @@ pub(crate) enum Result {
     Postponed(Timestamp),
     /// The endpoint has been deleted or made inactive.
     Gone,
+    /// It could not be made for so long that the delivery is given up.
+    Expired,
 }
 
 /// The message for the next attempt at a pending delivery, and its time; `None` if that is too far away for a message.
@@ -77,11 +115,20 @@ impl Ended {
     fn is_done_at_once(&self) -> bool {
         !self.is_stored && matches!(self.result, Result::Made(_, Outcome::Delivered(_)))
     }
+
+    /// Whether the attempt is put off for so short a time that the log need not know: a message is enough.
+    fn is_message_enough(&self) -> bool {
+        let was_due = self.delivery.entry.next_attempt_at;
+        match self.result {
+            Result::Postponed(until) => self.is_stored && was_due.is_some_and(|due| until.since(due) < UNNOTED),
+            Result::Made(..) | Result::Gone | Result::Expired => false,
+        }
+    }
 }
 
 impl App {
-    /// Stores attempts as they end, until there are no more. Returns the places of the records that have to come back.
-    pub(crate) async fn book_all(&self, inbox: UnboundedReceiver<Ended>) -> Vec<(usize, Undone)> {
+    /// Stores what has finished, until there is no more. Returns the places of the records that have to come back.
+    pub(crate) async fn book_all(&self, inbox: UnboundedReceiver<Finished>) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
             let fill = async {
@@ -93,8 +140,44 @@ impl App {
             let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
             (!is_closed).then_some((chunk, inbox))
         });
-        let booked = chunks.map(|chunk| self.book(chunk)).buffer_unordered(usize::MAX);
-        booked.collect::<Vec<_>>().await.into_iter().flatten().collect()
+        let booked = chunks.map(async |chunk| {
+            let (mut attempts, mut parked) = (Vec::with_capacity(chunk.len()), Vec::new());
+            for finished in chunk {
+                match finished {
+                    Finished::Attempt(ended) => attempts.push(ended),
+                    Finished::Parked(parking) => parked.push(parking),
+                }
+            }
+            let (mut undone, unparked) = tokio::join!(self.book(attempts), self.park_all(parked));
+            undone.extend(unparked);
+            undone
+        });
+        booked.buffer_unordered(usize::MAX).collect::<Vec<_>>().await.into_iter().flatten().collect()
+    }
+
+    /// Parks events: first their rows, then their messages. A crash in between costs nothing, since the events come back
+    /// and are parked once more.
+    async fn park_all(&self, parked: Vec<Parking>) -> Vec<(usize, Undone)> {
+        if parked.is_empty() {
+            return Vec::new();
+        }
+        let now = Timestamp::now();
+        let (rows, messages): (Vec<Option<_>>, Vec<_>) = parked
+            .into_iter()
+            .enumerate()
+            .map(|(number, Parking { place, row, message, until })| {
+                (row.map(|row| (number, row)), (place, (message, until)))
+            })
+            .unzip();
+        let Unwritten { throttled, failed } = self.log.put(rows.into_iter().flatten().collect()).await;
+        let unwritten: HashSet<usize> = throttled.into_iter().chain(failed).collect();
+        let (written, lost): (Vec<_>, Vec<_>) =
+            messages.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));
+        let (places, messages): (Vec<_>, Vec<_>) = written.into_iter().map(|(_, message)| message).unzip();
+        let sent = places.into_iter().zip(self.queue.send(&messages, now).await);
+        observe::parked(messages.len());
+        let unsent = sent.filter_map(|(place, sent)| Some((place, sent.err()?.into())));
+        lost.into_iter().map(|(_, (place, _))| (place, Error::Busy.into())).chain(unsent).collect()
     }
 
     async fn book(&self, chunk: Vec<Ended>) -> Vec<(usize, Undone)> {
@@ -139,9 +222,36 @@ impl App {
             }
         }
 
+        self.note(&chunk, now).await;
         let sent = waiting.into_iter().zip(self.queue.send(&messages, now).await);
         undone.extend(sent.filter_map(|(place, sent)| Some((place, sent.err()?.into()))));
         undone
+    }
+
+    /// Notes what attempts have shown in the records of endpoints: who takes deliveries again, and who does not answer any
+    /// more. It is noted again if that fails, by the next attempt.
+    async fn note(&self, chunk: &[Ended], now: Timestamp) {
+        let mut news = HashMap::new();
+        for Ended { delivery, result, health, is_unanswered, .. } in chunk {
+            let (Some(id), Some(health)) = (delivery.entry.webhook_endpoint_id, health) else { continue };
+            let is_delivered = matches!(result, Result::Made(_, Outcome::Delivered(_)));
+            if is_delivered && health.is_impaired() {
+                news.insert(id, (&delivery.tenant, true));
+            } else if *is_unanswered && health.unanswered_since.is_none() {
+                news.entry(id).or_insert((&delivery.tenant, false));
+            }
+        }
+        let noted = news.into_iter().map(async |(id, (tenant, is_answered))| {
+            let noted = if is_answered {
+                self.endpoints.answered(tenant, id, now).await
+            } else {
+                self.endpoints.unanswered(tenant, id, now).await
+            };
+            if let Err(error) = noted {
+                observe::not_noted(tenant, id, &error);
+            }
+        });
+        join_all(noted).await;
     }
 
     /// The state after an attempt.
@@ -154,20 +264,20 @@ impl App {
             }
             Result::Postponed(due) => before.postponed(*due),
             Result::Gone => before.ended(),
+            Result::Expired => before.expired(),
         }
     }
 
     /// The rows to write before the state changes to `after`.
     fn rows(&self, ended: &Ended, after: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let Delivery { tenant, entry: before, payload } = &ended.delivery;
-        let is_due =
-            after.status == Status::Pending && !(ended.is_stored && matches!(ended.result, Result::Postponed(_)));
+        let is_due = after.status == Status::Pending && !ended.is_message_enough();
         let due = is_due.then(|| self.log.due(tenant, after, now));
         let other = match (&ended.result, ended.is_stored) {
             _ if ended.is_done_at_once() => Some(self.log.delivered(tenant, after, payload, now)),
             (_, false) => Some(self.log.payload(tenant, &after.id, payload, now)),
             (Result::Made(..), true) => self.log.attempt(tenant, before, now),
-            (Result::Postponed(_) | Result::Gone, true) => None,
+            (Result::Postponed(_) | Result::Gone | Result::Expired, true) => None,
         };
         other.into_iter().chain(due)
     }
@@ -217,13 +327,14 @@ impl App {
     ) -> Stored {
         let Delivery { tenant, payload, .. } = &ended.delivery;
         let after = match (&ended.result, begun) {
-            (_, Some(Ok(true))) | (Result::Postponed(_), None) => after.clone(),
+            (_, Some(Ok(true))) => after.clone(),
+            (_, None) if ended.is_message_enough() => after.clone(),
             // Another process has the same event, or the answer to this very write was lost.
             (_, Some(Ok(false))) => {
                 return Ok(self.current(tenant, after).await?.and_then(|entry| message(tenant, &entry, now)));
             }
             (_, Some(Err(_))) => return Err(Error::Busy),
-            (Result::Made(..) | Result::Gone, None) => match self.advance(ended, after.clone(), now).await? {
+            (_, None) => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
                 None => return Ok(None),
             },

@@ -1,9 +1,12 @@
 //! Delivers job events to webhook endpoints.
 //!
 //! A `JobEvent` comes from the job events queue and goes to its `Audience`, as a `Delivery` for each destination. The
-//! `Client` makes an attempt once `Admission` lets it start, and `next_step` decides what follows. The first attempts
-//! of a batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all
-//! goes well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
+//! `Client` makes an attempt once there is a slot for it, and `next_step` decides what follows. The first attempts of a
+//! batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all goes
+//! well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
+//!
+//! The queue of events is everybody's, so nothing in it waits for a receiver that does not answer: for such receivers, the
+//! event is parked, and their first attempts come from the deliveries queue too.
 //!
 //! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
 //! loses none.
@@ -28,11 +31,11 @@ use common::{
         delivery_id::{DeliveryId, SHARDS},
         destination::DestinationPolicy,
         dialer::system_lookup,
-        endpoints::{Endpoints, Receiver},
+        endpoints::{Endpoints, Health, Receiver},
         event::{Audience, JobEvent},
         legacy,
-        log::{Attempt, Log, Status},
-        queue::{DueAttempt, Queue},
+        log::{Attempt, Log, Status, parked::Parked},
+        queue::{DueAttempt, DueEvent, Message, Queue},
     },
 };
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
@@ -40,23 +43,23 @@ use lambda_runtime::LambdaEvent;
 use rustls::crypto::ring;
 use tokio::{
     sync::{
-        OnceCell, Semaphore,
+        OnceCell,
         mpsc::{self, UnboundedSender},
     },
-    time::Instant,
+    time::{Instant, sleep},
 };
 
 use crate::{
-    admission::{Admission, PAUSE},
-    ledger::{Ended, Result as AttemptResult},
+    ledger::{Ended, Finished, Parking, Result as AttemptResult},
     observe::Tally,
-    under_way::UnderWay,
+    slots::{Lane, NoSlot, Slot, Slots, put_off},
+    under_way::{Mark, UnderWay},
     undone::Undone,
 };
 
-mod admission;
 mod ledger;
 mod observe;
+mod slots;
 mod under_way;
 mod undone;
 
@@ -64,6 +67,13 @@ mod undone;
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 /// SQS may hand over a message slightly before its delay is over. Up to this much is not worth sending it again.
 const EARLY: Duration = Duration::from_secs(1);
+/// How long the first attempt of an event waits if its receiver has as many under way as it may have.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long an event stays parked as a whole. After that, each of its deliveries waits by itself, and can be seen in the
+/// log.
+const PARKED: Duration = Duration::from_secs(15 * 60);
+/// How long an attempt waits when no file descriptor was left for it: other attempts have to end first.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The function, ready to be called. Cloning is cheap.
 #[derive(Clone)]
@@ -77,8 +87,7 @@ struct App {
     queue: Queue,
     client: Client,
     schedule: Vec<Duration>,
-    /// One permit for each concurrent attempt.
-    slots: Semaphore,
+    slots: Slots,
     under_way: UnderWay,
 }
 
@@ -97,7 +106,7 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
         queue: Queue::from_env(env, &aws)?,
         client,
         schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
-        slots: Semaphore::new(attempts),
+        slots: Slots::new(attempts),
         under_way: UnderWay::default(),
     };
     Ok(Deliver { app: Arc::new(app) })
@@ -128,9 +137,9 @@ impl Deliver {
         let Some(spare) = left.checked_sub(app.client.timeout() + RESERVE) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
-        let (ended, inbox) = mpsc::unbounded_channel();
-        let admission = Admission::new(&app.slots, Instant::now() + spare);
-        let batch = Batch { admission, receivers: Mutex::default(), tally: Tally::default(), ended };
+        let (finished, inbox) = mpsc::unbounded_channel();
+        let last_start = Instant::now() + spare;
+        let batch = Batch { last_start, receivers: Mutex::default(), tally: Tally::default(), finished };
         let records = &event.payload.records;
         let attempts = async {
             let batch = batch;
@@ -156,23 +165,38 @@ impl Deliver {
 }
 
 /// What the records of a batch share.
-struct Batch<'a> {
-    admission: Admission<'a>,
+struct Batch {
+    /// No attempt starts later: it would be cut off by the function's timeout.
+    last_start: Instant,
     /// The active endpoints of the tenants in it, read once for all of a tenant's events. `None` is a failed read: if
     /// each record tried again, the invocation would run out of time.
     receivers: Mutex<HashMap<TenantId, ReadOnce>>,
     tally: Tally,
-    /// Where attempts go when they have ended.
-    ended: UnboundedSender<Ended>,
+    /// Where attempts go when they have ended, and events when they are parked.
+    finished: UnboundedSender<Finished>,
 }
 
 type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
 
-impl Batch<'_> {
-    /// Passes on an attempt that has ended.
-    fn end(&self, ended: Ended) {
+/// A delivery whose attempt is due.
+struct Outgoing<'a> {
+    /// The place of its record in the batch.
+    place: usize,
+    delivery: Delivery,
+    /// The endpoint that it goes to, as long as that is there and active.
+    receiver: Option<&'a Receiver>,
+    /// Whether the log has the delivery already.
+    is_stored: bool,
+    /// Its slot, if it has one already.
+    slot: Option<Slot>,
+    mark: Option<Arc<Mark>>,
+}
+
+impl Batch {
+    /// Passes on what has to be stored.
+    fn finish(&self, finished: impl Into<Finished>) {
         // Whoever stores it is there until all attempts have ended.
-        self.ended.send(ended).ok();
+        self.finished.send(finished.into()).ok();
     }
 
     async fn receivers(&self, tenant: &TenantId, store: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
@@ -195,13 +219,13 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 
 impl App {
     /// Handles a record, up to the end of its attempts. Returns its place and why, if it stays in its queue.
-    async fn record(&self, place: usize, record: &SqsMessage, batch: &Batch<'_>) -> Option<(usize, Undone)> {
+    async fn record(&self, place: usize, record: &SqsMessage, batch: &Batch) -> Option<(usize, Undone)> {
         let handled = AssertUnwindSafe(self.handle(place, record, batch)).catch_unwind().await;
         let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
         Some((place, undone))
     }
 
-    async fn handle(&self, place: usize, record: &SqsMessage, batch: &Batch<'_>) -> Result<(), Undone> {
+    async fn handle(&self, place: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
         let body = record.body.as_deref().unwrap_or_default();
         let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
         let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
@@ -215,28 +239,59 @@ impl App {
             Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
             Audience::Nobody | Audience::Callback { .. } => Arc::default(),
         };
-        let mut deliveries = deliveries(&event, sent_at, &receivers);
+        let mut firsts = firsts(place, &event, sent_at, &receivers);
         if is_repeated {
-            Box::pin(self.leave_out_known(&event.tenant, &mut deliveries)).await?;
+            Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await?;
         }
-        let attempts = deliveries.into_iter().map(|(delivery, target)| async move {
-            let result = self.attempt(&delivery, target, batch).await;
-            batch.end(Ended { place, delivery, is_stored: false, result, _mark: None });
+        let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);
+        let is_silent = |first: &Outgoing<'_>| self.slots.is_silent(self.lane(first), first.health().as_ref(), now);
+        let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
+        self.park(&event, sent_at, &silent, None, batch);
+        let attempts = others.into_iter().map(async |first| {
+            match self.slots.take(self.lane(&first), patience, batch.last_start).await {
+                Ok(slot) => self.attempt(first, slot, batch).await,
+                Err(NoSlot::Full) => self.park(&event, sent_at, &[first], None, batch),
+                Err(NoSlot::Late) => batch.finish(first.ended(AttemptResult::Postponed(Timestamp::now()))),
+            }
         });
         all(attempts).await;
         Ok(())
     }
 
+    /// The lane of a delivery.
+    fn lane(&self, outgoing: &Outgoing<'_>) -> Lane {
+        let Delivery { tenant, payload, .. } = &outgoing.delivery;
+        match &payload.destination {
+            Destination::Endpoint(id) => self.slots.lane(tenant, id),
+            Destination::Callback { url, .. } => self.slots.lane(tenant, url.origin()),
+        }
+    }
+
+    /// Parks an event for receivers that do not answer. It comes back through the deliveries queue. Where it is `already`
+    /// parked for the same ones, a message is enough.
+    fn park(
+        &self,
+        event: &JobEvent,
+        at: Timestamp,
+        firsts: &[Outgoing<'_>],
+        already: Option<&DueEvent>,
+        batch: &Batch,
+    ) {
+        let Some(Outgoing { place, .. }) = firsts.first() else { return };
+        let now = Timestamp::now();
+        let silent_since = firsts.iter().filter_map(|first| first.health()?.unanswered_since).max();
+        let endpoints: Vec<_> = firsts.iter().filter_map(|first| first.delivery.entry.webhook_endpoint_id).collect();
+        let (message, row) = self.log.park(event, at, &endpoints, now);
+        let row = (already != Some(&message)).then_some(row);
+        batch.finish(Finished::Parked(Parking { place: *place, row, message, until: put_off(silent_since, now) }));
+    }
+
     /// Leaves out what the log already knows of an event that came before. Those that wait get a message: it is not
     /// known whether the one before was sent.
-    async fn leave_out_known(
-        &self,
-        tenant: &TenantId,
-        deliveries: &mut Vec<(Delivery, Target<'_>)>,
-    ) -> Result<(), Undone> {
+    async fn leave_out_known(&self, tenant: &TenantId, firsts: &mut Vec<Outgoing<'_>>) -> Result<(), Undone> {
         // The log may have been spread over more shards since.
-        let ids = deliveries.iter().flat_map(|(delivery, _)| {
-            let id = delivery.entry.id;
+        let ids = firsts.iter().flat_map(|first| {
+            let id = first.delivery.entry.id;
             [Some(id), (id.shard != 0).then_some(DeliveryId { shard: 0, ..id })]
         });
         let known = self.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
@@ -245,32 +300,47 @@ impl App {
         let waiting: Vec<_> = waiting.filter_map(|entry| ledger::message(tenant, entry, now)).collect();
         self.queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
         let webhook_ids: HashSet<_> = known.keys().map(|id| id.webhook_id).collect();
-        deliveries.retain(|(delivery, _)| !webhook_ids.contains(&delivery.entry.webhook_id));
+        firsts.retain(|first| !webhook_ids.contains(&first.delivery.entry.webhook_id));
         Ok(())
     }
 
-    /// Makes an attempt that is due.
+    /// Handles a message of the deliveries queue.
     async fn due(
         &self,
         place: usize,
         body: &str,
         sent_at: Timestamp,
         is_repeated: bool,
-        batch: &Batch<'_>,
+        batch: &Batch,
     ) -> Result<(), Undone> {
-        let now = Timestamp::now();
-        let due = match DueAttempt::parse(body) {
-            Ok(due) => due,
+        let message = match Message::parse(body) {
+            Ok(message) => message,
             Err(malformed) => {
                 // Perhaps a version before the delivery log has sent it.
                 let delivery = legacy::parse(body, sent_at).map_err(|_not_that_either| malformed)?;
-                let until = delivery.entry.next_attempt_at.unwrap_or(now);
-                let result = AttemptResult::Postponed(until);
-                batch.end(Ended { place, delivery, is_stored: false, result, _mark: None });
+                let until = delivery.entry.next_attempt_at.unwrap_or_else(Timestamp::now);
+                let outgoing = Outgoing { place, delivery, receiver: None, is_stored: false, slot: None, mark: None };
+                batch.finish(outgoing.ended(AttemptResult::Postponed(until)));
                 return Ok(());
             }
         };
-        let Some(mark) = self.under_way.begin(due.clone()) else { return Ok(()) };
+        let Some(mark) = self.under_way.begin(message.clone()) else { return Ok(()) };
+        match message {
+            Message::Attempt(due) => self.due_attempt(place, due, is_repeated, mark, batch).await,
+            Message::Event(due) => self.due_event(place, due, mark, batch).await,
+        }
+    }
+
+    /// Makes an attempt that is due.
+    async fn due_attempt(
+        &self,
+        place: usize,
+        due: DueAttempt,
+        is_repeated: bool,
+        mark: Mark,
+        batch: &Batch,
+    ) -> Result<(), Undone> {
+        let now = Timestamp::now();
         let Some((entry, payload)) = self.log.find(&due.tenant, &due.id).await? else {
             // It has expired.
             return Ok(());
@@ -295,28 +365,85 @@ impl App {
             Destination::Endpoint(id) => self.endpoints.find_active(&delivery.tenant, id).await?,
             Destination::Callback { .. } => None,
         };
-        let result = match delivery.target(receiver.as_ref()) {
-            Some(target) => self.attempt(&delivery, target, batch).await,
-            None => AttemptResult::Gone,
-        };
-        batch.end(Ended { place, delivery, is_stored: true, result, _mark: Some(mark) });
+        let mark = Some(Arc::new(mark));
+        self.in_turn(
+            Outgoing { place, delivery, receiver: receiver.as_ref(), is_stored: true, slot: None, mark },
+            batch,
+        )
+        .await;
         Ok(())
     }
 
-    /// Makes an attempt, if it can start in time: an attempt is never cut off.
-    async fn attempt(&self, delivery: &Delivery, target: Target<'_>, batch: &Batch<'_>) -> AttemptResult {
-        let Some(slot) = batch.admission.slot().await else {
-            return AttemptResult::Postponed(Timestamp::now());
+    /// Makes the first attempts of a parked event.
+    async fn due_event(&self, place: usize, due: DueEvent, mark: Mark, batch: &Batch) -> Result<(), Undone> {
+        let Some(Parked { event, at, endpoints }) = self.log.parked(&due).await? else {
+            // It has expired.
+            return Ok(());
+        };
+        let receivers = match event.audience {
+            Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
+            Audience::Nobody | Audience::Callback { .. } => Arc::default(),
+        };
+        let mut firsts = firsts(place, &event, at, &receivers);
+        firsts.retain(|first| first.delivery.entry.webhook_endpoint_id.is_none_or(|id| endpoints.contains(&id)));
+        let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
+        firsts.extend(gone.map(|id| Outgoing::first(place, &event, at, Destination::Endpoint(*id), None)));
+        let now = Timestamp::now();
+        let is_young = now.since(at) < PARKED;
+        let is_stuck = |first: &mut Outgoing<'_>| {
+            let lane = self.lane(first);
+            let is_silent = is_young && self.slots.is_silent(lane, first.health().as_ref(), now);
+            first.slot = if is_silent { self.slots.probe(lane) } else { None };
+            is_silent && first.slot.is_none()
+        };
+        let stuck: Vec<_> = firsts.extract_if(.., is_stuck).collect();
+        self.park(&event, at, &stuck, Some(&due), batch);
+        self.leave_out_known(&event.tenant, &mut firsts).await?;
+        let mark = Arc::new(mark);
+        let attempts = firsts.into_iter().map(|first| Outgoing { mark: Some(Arc::clone(&mark)), ..first });
+        all(attempts.map(|first| self.in_turn(first, batch))).await;
+        Ok(())
+    }
+
+    /// Makes an attempt that came from the deliveries queue, once there is a slot for it.
+    async fn in_turn(&self, mut outgoing: Outgoing<'_>, batch: &Batch) {
+        if outgoing.is_gone() {
+            return batch.finish(outgoing.ended(AttemptResult::Gone));
+        }
+        let (lane, health, now) = (self.lane(&outgoing), outgoing.health(), Timestamp::now());
+        let is_last = now.as_millisecond() >= outgoing.delivery.entry.give_up_at.get();
+        let slot = match outgoing.slot.take() {
+            Some(slot) => Ok(slot),
+            None if self.slots.is_silent(lane, health.as_ref(), now) => self.slots.probe(lane).ok_or(NoSlot::Full),
+            None => self.slots.take(lane, batch.last_start, batch.last_start).await,
+        };
+        let until = match slot {
+            Ok(slot) => return self.attempt(outgoing, slot, batch).await,
+            // It is too old to wait for longer.
+            Err(NoSlot::Full) if is_last => return batch.finish(outgoing.ended(AttemptResult::Expired)),
+            Err(NoSlot::Full) => put_off(health.and_then(|health| health.unanswered_since), now),
+            Err(NoSlot::Late) => Timestamp::now(),
+        };
+        batch.finish(outgoing.ended(AttemptResult::Postponed(until)));
+    }
+
+    /// Makes an attempt.
+    async fn attempt(&self, outgoing: Outgoing<'_>, slot: Slot, batch: &Batch) {
+        let delivery = &outgoing.delivery;
+        let Some(target) = delivery.target(outgoing.receiver) else {
+            return batch.finish(outgoing.ended(AttemptResult::Gone));
         };
         let at = Timestamp::now();
-        let Ok((answer, duration)) = self.post(delivery, target, &batch.admission).await else {
-            return AttemptResult::Postponed(Timestamp::now().after(PAUSE));
+        let Ok((answer, duration)) = self.post(delivery, target, batch.last_start).await else {
+            return batch.finish(outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE))));
         };
-        drop(slot);
-        batch.tally.attempt(delivery, answer.outcome, duration, Timestamp::now());
+        let now = Timestamp::now();
+        let is_unanswered = slot.end(answer.outcome, at, now);
+        batch.tally.attempt(delivery, answer.outcome, duration, now);
         let duration_ms = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt::new(at, duration_ms, answer.outcome, answer.response, delivery.entry.trigger);
-        AttemptResult::Made(made, answer.outcome)
+        let ended = outgoing.ended(AttemptResult::Made(made, answer.outcome));
+        batch.finish(Ended { is_unanswered, ..ended });
     }
 
     /// Posts a delivery, and measures how long that takes. If there is no file descriptor, it tries again while there
@@ -325,7 +452,7 @@ impl App {
         &self,
         delivery: &Delivery,
         target: Target<'_>,
-        admission: &Admission<'_>,
+        last_start: Instant,
     ) -> Result<(Answer, Duration), NoDescriptor> {
         loop {
             let started = Instant::now();
@@ -333,27 +460,50 @@ impl App {
                 Ok(answer) => return Ok((answer, started.elapsed())),
                 Err(NoDescriptor) => observe::no_descriptor(delivery),
             }
-            if !admission.pause().await {
+            if Instant::now() + PAUSE >= last_start {
                 return Err(NoDescriptor);
             }
+            sleep(PAUSE).await;
         }
     }
 }
 
+impl<'a> Outgoing<'a> {
+    /// The first attempt of a delivery.
+    fn first(place: usize, event: &JobEvent, at: Timestamp, to: Destination, receiver: Option<&'a Receiver>) -> Self {
+        let shards = receiver.map_or(SHARDS, |receiver| receiver.log_shards);
+        let delivery = Delivery::first(event, at, to, shards);
+        Self { place, delivery, receiver, is_stored: false, slot: None, mark: None }
+    }
+
+    /// Whether its endpoint has been deleted or made inactive.
+    fn is_gone(&self) -> bool {
+        self.delivery.target(self.receiver).is_none()
+    }
+
+    /// What is known of its receiver.
+    fn health(&self) -> Option<Health> {
+        self.receiver.map(|receiver| receiver.health)
+    }
+
+    /// What became of it.
+    fn ended(self, result: AttemptResult) -> Ended {
+        let health = self.health();
+        let Self { place, delivery, is_stored, mark, .. } = self;
+        Ended { place, delivery, is_stored, result, health, is_unanswered: false, _mark: mark }
+    }
+}
+
 /// The deliveries of an event to the active endpoints of its tenant, or to its callback.
-fn deliveries<'a>(event: &'a JobEvent, at: Timestamp, receivers: &'a [Receiver]) -> Vec<(Delivery, Target<'a>)> {
+fn firsts<'a>(place: usize, event: &JobEvent, at: Timestamp, receivers: &'a [Receiver]) -> Vec<Outgoing<'a>> {
+    let first = |to, receiver| Outgoing::first(place, event, at, to, receiver);
     match &event.audience {
         Audience::Nobody => Vec::new(),
         Audience::Callback { url, secret } => {
-            let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
-            vec![(Delivery::first(event, at, destination, SHARDS), Target { url, secret })]
+            vec![first(Destination::Callback { url: url.clone(), secret: secret.clone() }, None)]
         }
         Audience::Endpoints => {
-            let first = |receiver: &'a Receiver| {
-                let destination = Destination::Endpoint(receiver.id);
-                (Delivery::first(event, at, destination, receiver.log_shards), Target::of(receiver))
-            };
-            receivers.iter().map(first).collect()
+            receivers.iter().map(|receiver| first(Destination::Endpoint(receiver.id), Some(receiver))).collect()
         }
     }
 }
@@ -388,7 +538,7 @@ mod tests {
             queue: Queue::from_env(&env, &aws).expect("settings"),
             client: Client::new(policy, Duration::from_secs(2), 1, tls, Arc::new(lookup)),
             schedule: Vec::new(),
-            slots: Semaphore::new(1),
+            slots: Slots::new(1),
             under_way: UnderWay::default(),
         };
         Deliver { app: Arc::new(app) }

@@ -116,6 +116,17 @@ pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error)
     tracing::error!(%tenant, %endpoint, ?error, "the delivery log of an endpoint could not be spread");
 }
 
+/// Logs that an endpoint's record does not say what attempts have shown.
+pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
+    tracing::warn!(%tenant, %endpoint, ?error, "the health of an endpoint could not be noted");
+}
+
+/// Counts events that are parked, because receivers do not answer.
+pub(crate) fn parked(events: usize) {
+    #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 events")]
+    metrics::emit(&[counted("Parked", events as f64)], &[]);
+}
+
 /// Logs an attempt that could not be made because this process had no file descriptor left.
 pub(crate) fn no_descriptor(delivery: &Delivery) {
     tracing::error!(

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, ops::Range};
 
 use aws_sdk_sqs::types::QueueAttributeName;
+use common::timestamp::Timestamp;
 use futures::future::join_all;
 use local::Worker;
 use serde_json::json;
@@ -11,15 +12,20 @@ use tests::{CutOff, Proxy, Receiver, World};
 /// More calls than an event takes that is delivered to one endpoint at once and to another at the second attempt,
 /// receiving and deleting its messages included.
 const CALLS: u64 = 26;
+/// The same where the second endpoint did not answer before, so that the event is parked for it.
+const CALLS_PARKED: u64 = 39;
 
 /// Sends an event to an endpoint that takes it and to one that fails once, through a worker whose calls fail from
 /// `fails.start` to `fails.end`, and then through a healthy one. Returns what went wrong.
-async fn live_through(fails: Range<u64>, takes_effect: bool) -> Result<bool, String> {
+async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) -> Result<bool, String> {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (good, flaky) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
-    for receiver in [&good, &flaky] {
-        world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.endpoint(&tenant, &good.url("/"), "s").await;
+    let id = world.endpoint(&tenant, &flaky.url("/"), "s").await;
+    if is_parked {
+        let (owner, id) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
+        world.stored_endpoints().unanswered(&owner, id, Timestamp::now()).await.expect("it is noted");
     }
     for queue in ["job-events", "deliveries"] {
         let visibility = world.stack.sqs_client().set_queue_attributes().queue_url(&world.stack.queues()[queue]);
@@ -43,7 +49,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool) -> Result<bool, Str
             }
         }
     }
-    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}");
+    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, parked: {is_parked}");
     for _ in 0..12 {
         let states = world.items("deliveries").await;
         let is = |status: &str| {
@@ -74,11 +80,12 @@ async fn live_through(fails: Range<u64>, takes_effect: bool) -> Result<bool, Str
 }
 
 /// Every point, a few worlds at a time.
-async fn live_through_all(length: u64, takes_effect: bool) {
-    let points: Vec<u64> = (1..CALLS).collect();
+async fn live_through_all(length: u64, takes_effect: bool, is_parked: bool) {
+    let points: Vec<u64> = (1..if is_parked { CALLS_PARKED } else { CALLS }).collect();
     let mut reached = Vec::new();
     for points in points.chunks(13) {
-        let lives = points.iter().map(|point| live_through(*point..point.saturating_add(length), takes_effect));
+        let lives =
+            points.iter().map(|point| live_through(*point..point.saturating_add(length), takes_effect, is_parked));
         reached.extend(join_all(lives).await);
     }
     let failed: Vec<_> = reached.iter().filter_map(|life| life.as_ref().err()).collect();
@@ -90,15 +97,20 @@ async fn live_through_all(length: u64, takes_effect: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_before_any_of_its_calls() {
-    live_through_all(u64::MAX, false).await;
+    live_through_all(u64::MAX, false, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_after_any_of_its_calls() {
-    live_through_all(u64::MAX, true).await;
+    live_through_all(u64::MAX, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_call_may_fail_with_its_repetitions() {
-    live_through_all(3, false).await;
+    live_through_all(3, false, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_may_die_after_any_of_its_calls_for_a_parked_event() {
+    live_through_all(u64::MAX, true, true).await;
 }

@@ -24,6 +24,7 @@ mod events;
 mod faults;
 mod fuzz;
 mod invitations;
+mod isolation;
 mod layers;
 mod local;
 mod openapi;

@@ -46,10 +46,10 @@ impl Packed {
         self.bytes.len()
     }
 
-    /// Adds the attributes of the payload to `item`, with what else an attempt at `destination` needs.
-    pub(super) fn put(self, item: &mut Item, destination: &Destination) {
+    /// Adds the attributes of the payload to `item`, with the URL and secret of a callback.
+    pub(super) fn put(self, item: &mut Item, callback: Option<(&EndpointUrl, &SigningSecret)>) {
         item.insert(self.name.to_owned(), AttributeValue::B(Blob::new(self.bytes)));
-        if let Destination::Callback { url, secret } = destination {
+        if let Some((url, secret)) = callback {
             item.insert("callback_url".to_owned(), text(url.as_str()));
             item.insert("callback_secret".to_owned(), text(secret.reveal()));
         }
@@ -70,18 +70,25 @@ pub(super) fn stored_bytes(item: &Item) -> usize {
 /// The payload in `item`, if it has one, which goes to `destination`.
 pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
     let Some(body) = body(item)? else { return Ok(None) };
-    let record = Record::new("payload", item);
     let destination = match destination {
         DestinationId::Endpoint(id) => Destination::Endpoint(id),
-        DestinationId::Callback => Destination::Callback {
-            url: record.checked("callback_url", EndpointUrl::parse)?,
-            secret: record.checked("callback_secret", SigningSecret::parse)?,
-        },
+        DestinationId::Callback => {
+            let (url, secret) = callback(item)?;
+            Destination::Callback { url, secret }
+        }
     };
     Ok(Some(Payload { destination, body }))
 }
 
-fn body(item: &Item) -> Result<Option<Bytes>> {
+/// The callback in `item`.
+pub(super) fn callback(item: &Item) -> Result<(EndpointUrl, SigningSecret)> {
+    let record = Record::new("payload", item);
+    let url = record.checked("callback_url", EndpointUrl::parse)?;
+    Ok((url, record.checked("callback_secret", SigningSecret::parse)?))
+}
+
+/// The body in `item`.
+pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
     if let Some(body) = bytes(item, RAW) {
         return Ok(Some(Bytes::copy_from_slice(body)));
     }
@@ -104,11 +111,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::id::EndpointId;
 
     fn stored(bytes: Vec<u8>) -> (Item, Bytes) {
         let (mut item, body) = (Item::new(), Bytes::from(bytes));
-        Packed::new(&body).put(&mut item, &Destination::Endpoint(EndpointId::generate()));
+        Packed::new(&body).put(&mut item, None);
         (item, body)
     }
 

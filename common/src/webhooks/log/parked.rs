@@ -1,0 +1,91 @@
+//! Parked events: those whose first attempts have to wait for their turn among the retries.
+//!
+//! A row for all of an event's destinations that do not answer, and not one for each delivery: so receivers that hang cost
+//! the queue of events, which all tenants share, next to nothing. What becomes of the deliveries is in the log once their
+//! turn has come. The row is only read again: it expires.
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::{Log, PAYLOAD, Row, key, payload};
+use crate::{
+    aws::dynamo::{Item, Record, number, text},
+    error::{Error, Result},
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery_id::WebhookId,
+        event::{Audience, EventName, JobEvent},
+        queue::DueEvent,
+    },
+};
+
+/// An event that was parked.
+pub struct Parked {
+    /// The event. Its audience are the callback or the endpoints that it was parked for.
+    pub event: JobEvent,
+    /// When it entered its queue.
+    pub at: Timestamp,
+    /// The endpoints that it was parked for, if any.
+    pub endpoints: Vec<EndpointId>,
+}
+
+/// The part of a body that says which event it is.
+#[derive(Deserialize)]
+struct Body {
+    event: EventName,
+    job_id: String,
+}
+
+impl Log {
+    /// The row of an event that entered its queue at `at`, parked for some of its endpoints or, where there are none, for
+    /// its callback; and its message. The same event, parked for the same destinations, is the same row.
+    #[must_use]
+    pub fn park(&self, event: &JobEvent, at: Timestamp, endpoints: &[EndpointId], now: Timestamp) -> (DueEvent, Row) {
+        let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let parked = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &format!("parked {ids}"));
+        let mut item = parked_key(&event.tenant, parked);
+        item.insert("at".to_owned(), number(at.as_millisecond()));
+        item.insert("expires_at".to_owned(), self.expiry(now));
+        if !endpoints.is_empty() {
+            item.insert("endpoints".to_owned(), text(ids));
+        }
+        payload::Packed::new(&event.body).put(&mut item, event.audience.callback());
+        (DueEvent { tenant: event.tenant.clone(), parked }, Row(item))
+    }
+
+    /// A parked event, read consistently; `None` if it has expired.
+    ///
+    /// # Errors
+    /// The read failed, or what is stored cannot be read.
+    pub async fn parked(&self, due: &DueEvent) -> Result<Option<Parked>> {
+        let found = self.get(vec![parked_key(&due.tenant, due.parked)]).await?;
+        found.values().next().map(|item| read(&due.tenant, item)).transpose()
+    }
+}
+
+fn read(tenant: &TenantId, item: &Item) -> Result<Parked> {
+    let broken = |what: &str| Error::Internal(format!("a parked event of {tenant} has no {what}"));
+    let record = Record::new("parked event", item);
+    let endpoints = record.optional_text("endpoints").unwrap_or_default().split_whitespace();
+    let endpoints: Vec<EndpointId> =
+        endpoints.map(|id| id.parse().map_err(|_not_an_id| broken("endpoint"))).collect::<Result<_>>()?;
+    let audience = if endpoints.is_empty() {
+        let (url, secret) = payload::callback(item)?;
+        Audience::Callback { url, secret }
+    } else {
+        Audience::Endpoints
+    };
+    let body = payload::body(item)?.ok_or_else(|| broken("body"))?;
+    let event = event(tenant, audience, body).map_err(|_not_json| broken("event"))?;
+    Ok(Parked { event, at: record.time("at")?, endpoints })
+}
+
+fn event(tenant: &TenantId, audience: Audience, body: Bytes) -> serde_json::Result<JobEvent> {
+    let Body { event: name, job_id } = serde_json::from_slice(&body)?;
+    Ok(JobEvent { name, tenant: tenant.clone(), job_id, audience, body })
+}
+
+fn parked_key(tenant: &TenantId, parked: WebhookId) -> Item {
+    key(format!("{tenant}/parked/{parked}"), PAYLOAD)
+}

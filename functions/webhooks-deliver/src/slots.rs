@@ -1,0 +1,438 @@
+//! Slots: how many attempts run at once in this process, and whose turn it is.
+//!
+//! Every attempt takes a slot. Where slots are scarce, the tenant that has the fewest gets the next one, and of that
+//! tenant the destination that has the fewest. Each destination has a lane, which is only as wide as its receiver has
+//! shown to take: each success widens it by one attempt, as slow start does with a congestion window (RFC 5681, section
+//! 3.1), and a receiver that does not answer gets few. So one that hangs cannot hold the slots of
+//! others, and one that comes back is not flooded.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::RandomState},
+    hash::{BuildHasher, Hash},
+    ops::RangeInclusive,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use common::{
+    id::TenantId,
+    random,
+    timestamp::Timestamp,
+    webhooks::{
+        endpoints::Health,
+        outcome::{Failure, Outcome},
+    },
+};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+
+/// How many attempts a receiver gets at once that nothing is known of: as many as a batch has events.
+const NEW: usize = 10;
+/// How many a receiver gets at once that does not answer. More would hardly cost less time of invocations, and fewer would
+/// let what waits for it pile up.
+const SILENT: usize = 4;
+/// How long this process alone remembers that a receiver does not answer. After that, only the endpoint's record counts.
+const MEMORY: Duration = Duration::from_secs(10);
+/// How many destinations a process remembers.
+const LANES: usize = 10_000;
+
+/// The least and the most that an attempt is put off for a receiver that does not answer.
+const PUT_OFF: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
+
+/// When to try again a receiver that has not answered since `since`: after once to twice the time that it has been silent
+/// for. So what waits for it is put off less often the longer it lasts, and does not come all at once when it is back.
+pub(crate) fn put_off(since: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    let silence = since.map_or(Duration::ZERO, |since| now.since(since)).clamp(*PUT_OFF.start(), *PUT_OFF.end());
+    now.after(silence.mul_f64(1.0 + random::fraction()))
+}
+
+/// The slots of a process. Cloning is cheap, and shares them.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    hasher: RandomState,
+    state: Arc<Mutex<State>>,
+}
+
+/// A destination of a tenant: an endpoint, or an origin that job callbacks go to. Those few that have the same hash share
+/// a lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Lane {
+    tenant: u64,
+    destination: u64,
+}
+
+/// A slot that is taken, until this is dropped.
+pub(crate) struct Slot {
+    slots: Slots,
+    lane: Lane,
+    is_probe: bool,
+}
+
+/// Why there is no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSlot {
+    /// The receiver has as many attempts under way as it may have.
+    Full,
+    /// It has become too late for an attempt.
+    Late,
+}
+
+struct State {
+    total: usize,
+    free: usize,
+    /// How many slots the receivers have that do not answer.
+    probes: usize,
+    /// How many slots each tenant has.
+    tenants: HashMap<u64, usize>,
+    lanes: HashMap<u64, LaneState>,
+    /// The lanes in which attempts wait, the one first that has waited longest.
+    waiting: Vec<Lane>,
+}
+
+struct LaneState {
+    under_way: usize,
+    width: usize,
+    waiting: VecDeque<oneshot::Sender<Slot>>,
+    answered_at: Option<Timestamp>,
+    unanswered_at: Option<Timestamp>,
+}
+
+impl Slots {
+    pub(crate) fn new(total: usize) -> Self {
+        let (tenants, lanes, waiting) = (HashMap::new(), HashMap::new(), Vec::new());
+        let state = State { total, free: total, probes: 0, tenants, lanes, waiting };
+        Self { hasher: RandomState::new(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The lane of a tenant's destination.
+    pub(crate) fn lane(&self, tenant: &TenantId, destination: impl Hash) -> Lane {
+        let tenant = self.hasher.hash_one(tenant.as_str());
+        Lane { tenant, destination: self.hasher.hash_one((tenant, destination)) }
+    }
+
+    /// Whether a receiver is known not to answer: the newest counts of what this process saw and what its record says.
+    pub(crate) fn is_silent(&self, lane: Lane, health: Option<&Health>, now: Timestamp) -> bool {
+        let state = self.lock();
+        let seen = state.lanes.get(&lane.destination);
+        let remembered = seen.and_then(|seen| seen.unanswered_at).filter(|at| now.since(*at) < MEMORY);
+        let unanswered = remembered.max(health.and_then(|health| health.unanswered_since));
+        let answered = seen.and_then(|seen| seen.answered_at).max(health.and_then(|health| health.healthy_at));
+        unanswered.is_some() && unanswered > answered
+    }
+
+    /// Waits for a slot until `last_start`, but only until `patience` ends if it is the receiver that has no room.
+    pub(crate) async fn take(&self, lane: Lane, patience: Instant, last_start: Instant) -> Result<Slot, NoSlot> {
+        // A free slot would be given even after the time is up.
+        if Instant::now() >= last_start {
+            return Err(NoSlot::Late);
+        }
+        let began = Timestamp::now();
+        let mut turn = match self.queue(lane) {
+            Ok(slot) => return Ok(slot),
+            Err(turn) => turn,
+        };
+        let slot = match timeout_at(patience.min(last_start), &mut turn).await {
+            Err(_elapsed) if !self.lock().is_full(lane) => timeout_at(last_start, &mut turn).await,
+            waited => waited,
+        };
+        match slot {
+            _ if Instant::now() >= last_start => Err(NoSlot::Late),
+            Ok(Ok(slot)) => Ok(slot),
+            _ => {
+                self.lock().found_full(lane, began);
+                Err(NoSlot::Full)
+            }
+        }
+    }
+
+    /// Takes a slot for a receiver that does not answer, if there is one at once. All such receivers together get a
+    /// quarter of the slots.
+    pub(crate) fn probe(&self, lane: Lane) -> Option<Slot> {
+        let mut state = self.lock();
+        state.lane(lane).width = SILENT;
+        let is_given = state.probes < state.total.div_ceil(4) && state.give(lane);
+        state.probes += usize::from(is_given);
+        drop(state);
+        is_given.then(|| self.slot(lane, true))
+    }
+
+    /// Takes a slot, or a place among those who wait for one.
+    fn queue(&self, lane: Lane) -> Result<Slot, oneshot::Receiver<Slot>> {
+        let mut state = self.lock();
+        if state.give(lane) {
+            drop(state);
+            return Ok(self.slot(lane, false));
+        }
+        let (sender, turn) = oneshot::channel();
+        let known = state.lane(lane);
+        known.waiting.push_back(sender);
+        if known.waiting.len() == 1 {
+            state.waiting.push(lane);
+        }
+        Err(turn)
+    }
+
+    /// Gives a slot back, and those that are free to whose turn it is.
+    fn give_back(&self, lane: Lane, is_probe: bool) {
+        let mut state = self.lock();
+        state.take_back(lane, is_probe);
+        while let Some((lane, waiting)) = state.next() {
+            drop(state);
+            // Without the lock: if nobody waits any more, the slot comes back at once.
+            waiting.send(self.slot(lane, false)).ok();
+            state = self.lock();
+        }
+    }
+
+    fn slot(&self, lane: Lane, is_probe: bool) -> Slot {
+        Slot { slots: self.clone(), lane, is_probe }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    /// Gives the slot back after an attempt that began at `began`. Returns whether it has shown that the receiver does
+    /// not answer: it timed out or could not connect, and no other has succeeded meanwhile.
+    pub(crate) fn end(self, outcome: Outcome, began: Timestamp, now: Timestamp) -> bool {
+        let mut state = self.slots.lock();
+        let total = state.total;
+        let known = state.lane(self.lane);
+        match outcome {
+            Outcome::Delivered(_) => {
+                known.answered_at = Some(now);
+                known.width = total.min(known.width + 1);
+                false
+            }
+            Outcome::Failed(Failure::Timeout | Failure::Connect) if known.answered_at < Some(began) => {
+                known.unanswered_at = Some(now);
+                known.width = SILENT;
+                // Whoever waits need not wait for a receiver that does not answer.
+                known.waiting.clear();
+                state.waiting.retain(|waiting| waiting.destination != self.lane.destination);
+                true
+            }
+            Outcome::Failed(_) => false,
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.give_back(self.lane, self.is_probe);
+    }
+}
+
+impl State {
+    fn lane(&mut self, lane: Lane) -> &mut LaneState {
+        if self.lanes.len() >= LANES {
+            self.lanes.retain(|_, known| known.under_way > 0 || !known.waiting.is_empty());
+        }
+        self.lanes.entry(lane.destination).or_insert_with(|| LaneState {
+            under_way: 0,
+            width: NEW,
+            waiting: VecDeque::new(),
+            answered_at: None,
+            unanswered_at: None,
+        })
+    }
+
+    fn is_full(&self, lane: Lane) -> bool {
+        self.lanes.get(&lane.destination).is_some_and(|known| known.under_way >= known.width)
+    }
+
+    /// Gives a slot, if one is free and the receiver has room for another attempt.
+    fn give(&mut self, lane: Lane) -> bool {
+        let is_free = self.free > 0;
+        let known = self.lane(lane);
+        let is_given = is_free && known.under_way < known.width;
+        if is_given {
+            known.under_way += 1;
+            self.free -= 1;
+            *self.tenants.entry(lane.tenant).or_default() += 1;
+        }
+        is_given
+    }
+
+    fn take_back(&mut self, lane: Lane, is_probe: bool) {
+        self.free += 1;
+        self.probes -= usize::from(is_probe);
+        if let Some(known) = self.lanes.get_mut(&lane.destination) {
+            known.under_way -= 1;
+        }
+        if let Some(has) = self.tenants.get_mut(&lane.tenant) {
+            *has -= 1;
+            if *has == 0 {
+                self.tenants.remove(&lane.tenant);
+            }
+        }
+    }
+
+    /// Gives a slot to whose turn it is, if one is free and somebody can use it.
+    fn next(&mut self) -> Option<(Lane, oneshot::Sender<Slot>)> {
+        while self.free > 0 {
+            let with_room = self.waiting.iter().enumerate().filter(|(_, lane)| !self.is_full(**lane));
+            let share = |lane: &Lane| {
+                let known = self.lanes.get(&lane.destination);
+                (self.tenants.get(&lane.tenant).copied(), known.map(|known| known.under_way))
+            };
+            let (place, lane) = with_room.min_by_key(|(_, lane)| share(lane)).map(|(place, lane)| (place, *lane))?;
+            let known = self.lane(lane);
+            let first = known.waiting.pop_front();
+            if known.waiting.is_empty() {
+                self.waiting.remove(place);
+            }
+            if let Some(first) = first.filter(|first| !first.is_closed()) {
+                self.give(lane);
+                return Some((lane, first));
+            }
+        }
+        None
+    }
+
+    /// Notes that an attempt found no room since `began`. If no other has succeeded meanwhile, the next ones need not wait.
+    fn found_full(&mut self, lane: Lane, began: Timestamp) {
+        let known = self.lane(lane);
+        if known.answered_at < Some(began) {
+            known.unanswered_at = Some(Timestamp::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, future::join_all};
+
+    use super::*;
+
+    const DELIVERED: Outcome = Outcome::Delivered(200);
+    const HANGS: Outcome = Outcome::Failed(Failure::Timeout);
+
+    fn lane(slots: &Slots, tenant: &str, destination: u8) -> Lane {
+        slots.lane(&tenant.parse().expect("an id"), destination)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    async fn take(slots: &Slots, lane: Lane) -> Slot {
+        slots.take(lane, soon(), soon()).await.expect("a slot")
+    }
+
+    /// Attempts that wait for slots.
+    fn waiting(slots: &Slots, lane: Lane, number: usize) -> Vec<impl Future<Output = Slot>> {
+        let mut waiting: Vec<_> = (0..number).map(|_| Box::pin(take(slots, lane))).collect();
+        for attempt in &mut waiting {
+            assert!(attempt.now_or_never().is_none(), "it has to wait");
+        }
+        waiting
+    }
+
+    fn ready(waiting: &mut [impl Future<Output = Slot> + Unpin]) -> usize {
+        waiting.iter_mut().filter_map(FutureExt::now_or_never).map(std::mem::forget).count()
+    }
+
+    #[tokio::test]
+    async fn the_tenant_and_the_destination_that_have_the_fewest_come_next() {
+        let slots = Slots::new(4);
+        let (busy, other) = (lane(&slots, "a", 1), lane(&slots, "a", 2));
+        let mut taken = join_all((0..4).map(|_| take(&slots, busy))).await;
+        let mut first = waiting(&slots, busy, 3);
+        let mut second = waiting(&slots, other, 3);
+        let mut quiet = waiting(&slots, lane(&slots, "b", 1), 1);
+        drop(taken.pop());
+        assert_eq!((ready(&mut quiet), ready(&mut second), ready(&mut first)), (1, 0, 0), "a tenant without slots");
+        drop(taken.pop());
+        assert_eq!((ready(&mut second), ready(&mut first)), (1, 0), "a destination without slots");
+    }
+
+    #[tokio::test]
+    async fn a_receiver_gets_more_at_once_with_each_success_and_few_if_it_does_not_answer() {
+        let slots = Slots::new(100);
+        let lane = lane(&slots, "t", 1);
+        let mut taken = join_all((0..NEW).map(|_| take(&slots, lane))).await;
+        let mut more = waiting(&slots, lane, 3);
+        let began = Timestamp::now();
+        let later = began.after(Duration::from_millis(1));
+        assert!(!taken.pop().expect("a slot").end(DELIVERED, began, later));
+        assert_eq!(ready(&mut more), 2, "its own and one more");
+        assert!(!taken.pop().expect("a slot").end(HANGS, began, later), "another has succeeded since it began");
+        assert!(!slots.is_silent(lane, None, later));
+        assert!(taken.pop().expect("a slot").end(HANGS, later.after(MEMORY), later.after(MEMORY)));
+        assert!(slots.is_silent(lane, None, later.after(MEMORY)));
+        drop(taken);
+        assert!(slots.probe(lane).is_none(), "others are still under way");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_receiver_that_does_not_answer_waits_no_longer() {
+        let slots = Slots::new(100);
+        let lane = lane(&slots, "t", 1);
+        let mut taken = join_all((0..NEW).map(|_| take(&slots, lane))).await;
+        let attempt = slots.take(lane, soon(), soon());
+        let now = Timestamp::now();
+        let (refused, _) = tokio::join!(attempt, async { taken.pop().map(|slot| slot.end(HANGS, now, now)) });
+        assert_eq!(refused.err(), Some(NoSlot::Full));
+    }
+
+    #[tokio::test]
+    async fn an_attempt_waits_for_slots_to_the_end_but_for_its_receiver_only_for_so_long() {
+        let slots = Slots::new(NEW + 1);
+        let (full, other) = (lane(&slots, "t", 1), lane(&slots, "t", 2));
+        let taken = join_all((0..NEW).map(|_| take(&slots, full))).await;
+        let patience = Instant::now() + Duration::from_millis(10);
+        assert_eq!(slots.take(full, patience, soon()).await.err(), Some(NoSlot::Full));
+        assert!(slots.is_silent(full, None, Timestamp::now()), "nobody has succeeded meanwhile");
+        let last = take(&slots, other).await;
+        let end = Instant::now() + Duration::from_millis(20);
+        assert_eq!(slots.take(other, Instant::now(), end).await.err(), Some(NoSlot::Late));
+        drop((taken, last));
+        assert_eq!(slots.take(other, soon(), Instant::now()).await.err(), Some(NoSlot::Late), "though a slot is free");
+        assert_eq!(slots.lock().free, NEW + 1, "those who gave up keep none");
+    }
+
+    #[tokio::test]
+    async fn receivers_that_do_not_answer_get_few_slots_each_and_a_quarter_of_all() {
+        let slots = Slots::new(4 * (SILENT + 1));
+        let silent: Vec<Lane> = (0..3).map(|number| lane(&slots, "t", number)).collect();
+        let mut first: Vec<_> = (0..SILENT).map(|_| slots.probe(silent[0]).expect("a slot")).collect();
+        assert!(slots.probe(silent[0]).is_none(), "it has as many as it may have");
+        let second = slots.probe(silent[1]);
+        assert!(second.is_some() && slots.probe(silent[2]).is_none(), "they have a quarter");
+        first.pop();
+        assert!(slots.probe(silent[2]).is_some());
+    }
+
+    #[test]
+    fn the_newest_counts_of_what_was_seen_and_what_is_recorded() {
+        let slots = Slots::new(8);
+        let lane = lane(&slots, "t", 1);
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let health = |unanswered, healthy| Health { unanswered_since: unanswered, healthy_at: healthy };
+        assert!(!slots.is_silent(lane, None, at(100)));
+        assert!(slots.is_silent(lane, Some(&health(Some(at(50)), Some(at(40)))), at(100)));
+        // It has answered this process since its record was read.
+        slots.probe(lane).expect("a slot").end(DELIVERED, at(99), at(100));
+        assert!(!slots.is_silent(lane, Some(&health(Some(at(50)), None)), at(100)));
+        // It has not answered this process, which it forgets once another has had an answer, or after a while.
+        slots.probe(lane).expect("a slot").end(HANGS, at(101), at(103));
+        assert!(slots.is_silent(lane, Some(&health(None, Some(at(102)))), at(104)));
+        assert!(!slots.is_silent(lane, Some(&health(None, Some(at(104)))), at(104)));
+        assert!(!slots.is_silent(lane, None, at(103).after(MEMORY)));
+    }
+
+    #[test]
+    fn an_attempt_is_put_off_for_as_long_as_the_silence_and_at_most_twice_that() {
+        let now = Timestamp::from_second(100_000).expect("a time");
+        for (since, least, most) in [(None, 1, 2), (Some(100), 100, 200), (Some(50_000), 3600, 7200)] {
+            let until = put_off(since.map(|ago| now.before(Duration::from_secs(ago))), now);
+            let wait = until.since(now).as_secs_f64();
+            assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since:?}: {wait}");
+        }
+    }
+}
