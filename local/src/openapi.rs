@@ -42,7 +42,7 @@ fn webhooks() -> Value {
                 header("x-event-type", "The event."),
                 header("webhook-id", "Identifies the event for this destination: the same for every attempt and for a duplicate."),
                 header("webhook-timestamp", "Unix seconds of this attempt."),
-                header("webhook-signature", "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`."),
+                header("webhook-signature", "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, for each key, with spaces between them."),
                 header("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
             ],
             "requestBody": { "required": true, "content": { "application/json": { "schema": {

@@ -27,7 +27,7 @@ use super::{
     log::RESPONSE_BYTES,
     outcome::{Failure, Outcome, retry_after},
     pool::Pool,
-    signing::{body_signature, standard_signature},
+    signing::{body_signature, standard_signatures},
     signing_secret::SigningSecret,
 };
 use crate::timestamp::Timestamp;
@@ -222,7 +222,7 @@ fn request(
         (BODY_SIGNATURE, body_signature(target.secret, body).try_into()?),
         (ID, HeaderValue::try_from(&id)?),
         (TIMESTAMP, timestamp.into()),
-        (STANDARD_SIGNATURE, standard_signature(target.secret, &id, timestamp, body).try_into()?),
+        (STANDARD_SIGNATURE, standard_signatures(target.secret, &id, timestamp, body).try_into()?),
         (header::HOST, url[Position::BeforeHost..Position::AfterPort].try_into()?),
     ]);
     Ok(request)

@@ -9,20 +9,33 @@ use crate::webhooks::signing_secret::SigningSecret;
 /// `x-webhook-signature`: HMAC-SHA256 of the body, lower-case hex.
 #[must_use]
 pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
-    hex::encode(hmac(secret, &[body]))
+    hex::encode(hmac(secret.reveal().as_bytes(), &[body]))
 }
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
-/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay.
+/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. One for
+/// each key that the secret can mean, with spaces between them: the text's bytes, and what libraries decode it to.
 #[must_use]
-pub fn standard_signature(secret: &SigningSecret, id: &str, timestamp: i64, body: &[u8]) -> String {
+pub fn standard_signatures(secret: &SigningSecret, id: &str, timestamp: i64, body: &[u8]) -> String {
     let head = format!("{id}.{timestamp}.");
-    format!("v1,{}", STANDARD.encode(hmac(secret, &[head.as_bytes(), body])))
+    let mut signatures = String::with_capacity(2 * SIGNATURE);
+    let mut sign = |key: &[u8]| {
+        signatures.push_str(if signatures.is_empty() { "v1," } else { " v1," });
+        STANDARD.encode_string(hmac(key, &[head.as_bytes(), body]), &mut signatures);
+    };
+    sign(secret.reveal().as_bytes());
+    if let Some(decoded) = secret.decoded() {
+        sign(&decoded);
+    }
+    signatures
 }
 
-fn hmac(secret: &SigningSecret, parts: &[&[u8]]) -> [u8; 32] {
+/// The length of one signature with the space before it.
+const SIGNATURE: usize = " v1,".len() + 44;
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     #[expect(clippy::expect_used, reason = "HMAC accepts a key of any length (RFC 2104)")]
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).expect("a key of any length");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");
     for part in parts {
         mac.update(part);
     }
@@ -57,7 +70,19 @@ mod tests {
             prop_assume!(!key.trim().is_empty());
             let theirs = Webhook::from_bytes(key.as_bytes().to_vec()).expect("a key");
             let signature = theirs.sign(&id, timestamp, body.as_bytes()).expect("signed");
-            prop_assert_eq!(standard_signature(&secret(&key), &id, timestamp, body.as_bytes()), signature);
+            let ours = standard_signatures(&secret(&key), &id, timestamp, body.as_bytes());
+            prop_assert_eq!(ours.split(' ').next(), Some(signature.as_str()));
+        }
+
+        #[test]
+        fn standard_webhooks_own_code_also_verifies_with_what_it_decodes(
+            key in prop::collection::vec(any::<u8>(), 3..100), prefix in "(whsec_)?", body in any::<String>(),
+        ) {
+            let text = format!("{prefix}{}", STANDARD.encode(&key));
+            let signatures = standard_signatures(&secret(&text), "msg_1", 7, body.as_bytes());
+            prop_assert_eq!(signatures.len(), 2 * SIGNATURE - 1);
+            let theirs = Webhook::new(&text).expect("a key").sign("msg_1", 7, body.as_bytes()).expect("signed");
+            prop_assert_eq!(signatures.split(' ').nth(1), Some(theirs.as_str()));
         }
 
         #[test]

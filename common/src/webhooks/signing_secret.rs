@@ -2,12 +2,22 @@
 
 use std::fmt;
 
+use base64::{
+    Engine, alphabet,
+    engine::{
+        GeneralPurpose,
+        general_purpose::{NO_PAD, STANDARD},
+    },
+};
 use zeroize::Zeroizing;
 
-use crate::issue::Problem;
+use crate::{issue::Problem, random};
 
-/// 1 to 256 characters, not blank. Its UTF-8 bytes are the HMAC key, whatever they look like: a `whsec_` prefix is not
-/// removed and base64 is not decoded.
+/// Says that a text is a secret for webhooks. It is not part of the key.
+const PREFIX: &str = "whsec_";
+
+/// 1 to 256 characters, not blank. Its text is one HMAC key; what libraries for Standard Webhooks decode it to can be
+/// another.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
@@ -24,11 +34,73 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
+    /// A new secret, in the form that every library for Standard Webhooks takes.
+    #[must_use]
+    pub fn generate() -> Self {
+        let key = Zeroizing::new(random::bytes::<32>());
+        Self(Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(key.as_slice()))))
+    }
+
     /// The secret itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
+
+    /// The key that libraries for Standard Webhooks make of the text, if they take it: they decode it from base64. The
+    /// npm packages `standardwebhooks` and `svix` do it in one way, and those of the same names on PyPI in another. A
+    /// text that both take is the same key to both. It is shorter than the text, so it is never the same key as that.
+    #[must_use]
+    pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
+        decoded_by_npm(text).or_else(|| decoded_by_pypi(text))
+    }
+}
+
+/// npm: padding is optional, and a lone last character is dropped unseen, whatever it is. Lengths are in UTF-16 units.
+fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let symbols = text.trim_end_matches('=');
+    let (length, padding) = (symbols.encode_utf16().count(), text.len() - symbols.len());
+    if padding > 2 || length + padding < 4 {
+        return None;
+    }
+    let mut symbols = symbols.chars();
+    if length % 4 == 1 {
+        // Of a surrogate pair, only the second half is dropped; the first is not base64.
+        symbols.next_back().filter(|last| last.len_utf16() == 1)?;
+    }
+    decode(symbols.as_str())
+}
+
+/// PyPI: characters outside the alphabet are skipped, and the padding that completes a group ends the text.
+fn decoded_by_pypi(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    if !text.is_ascii() {
+        return None;
+    }
+    let (mut symbols, mut padding) = (Zeroizing::new(String::with_capacity(text.len())), 0);
+    for character in text.chars() {
+        match character {
+            'A'..='Z' | 'a'..='z' | '0'..='9' | '+' | '/' => {
+                symbols.push(character);
+                padding = 0;
+            }
+            '=' => padding += 1,
+            _ => {}
+        }
+        let in_group = symbols.len() % 4;
+        if in_group >= 2 && in_group + padding >= 4 {
+            break;
+        }
+    }
+    decode(&symbols)
+}
+
+/// Padding has been removed, and bits that are left over after the last byte are ignored.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
+
+/// No library takes an empty key.
+fn decode(symbols: &str) -> Option<Zeroizing<Vec<u8>>> {
+    BASE64.decode(symbols).ok().filter(|key| !key.is_empty()).map(Zeroizing::new)
 }
 
 impl fmt::Debug for SigningSecret {
@@ -39,6 +111,8 @@ impl fmt::Debug for SigningSecret {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -48,6 +122,76 @@ mod tests {
         }
         for bad in ["", " ", "\t\n", &"ß".repeat(257)] {
             assert!(SigningSecret::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    fn decoded(text: &str) -> Option<Vec<u8>> {
+        SigningSecret::parse(text).expect("a secret").decoded().map(|key| key.to_vec())
+    }
+
+    /// What the four libraries made of these: npm `standardwebhooks` 1.1.1 and `svix` 1.99.1, PyPI `standardwebhooks`
+    /// 1.1.0 and `svix` 2.9.1.
+    #[test]
+    fn the_decoded_key_is_what_the_libraries_make_of_the_text() {
+        for (text, key) in [
+            ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Some("31f290f6bf06298aab4f08d43c3f082cf648a362da2da4b0")),
+            ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Some("31f290f6bf06298aab4f08d43c3f082cf648a362da2da4b0")),
+            ("secret", Some("b1e72b7a")),
+            ("c2VjcmV0MQ==", Some("73656372657431")),
+            ("c2VjcmV0MQ", Some("73656372657431")),
+            ("c2VjcmV0MR=", Some("73656372657431")),
+            // Only npm: a lone last character is dropped.
+            ("abcde", Some("69b71d")),
+            ("abcd\u{e9}", Some("69b71d")),
+            // Only PyPI: too short or too much padding for npm; other characters are skipped.
+            ("ab", Some("69")),
+            ("abcd===", Some("69b71d")),
+            ("ab-cd", Some("69b71d")),
+            ("abc=defg", Some("69b7")),
+            ("ab=cd", Some("69b71d")),
+            ("4e8f-a b_c\n", Some("e1ef1f69b7")),
+            // None of them.
+            ("a", None),
+            ("whsec_", None),
+            ("====", None),
+            ("correct-horse-battery-staple", None),
+            ("p\u{e4}ssword", None),
+            ("abcd\u{1f980}", None),
+            ("abc\u{1f980}", None),
+        ] {
+            assert_eq!(decoded(text).map(hex::encode).as_deref(), key, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_generated_secret_is_the_base64_of_32_bytes_and_another_each_time() {
+        let secret = SigningSecret::generate();
+        assert!(secret.reveal().starts_with("whsec_") && SigningSecret::parse(secret.reveal()).is_ok());
+        assert_eq!(secret.decoded().map(|key| key.len()), Some(32));
+        assert_ne!(secret.reveal(), SigningSecret::generate().reveal());
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_that_both_npm_and_pypi_take_is_the_same_key_to_both(text in "[a-f+/=!\\-\u{e9}]{1,13}") {
+            if let (Some(npm), Some(pypi)) = (decoded_by_npm(&text), decoded_by_pypi(&text)) {
+                prop_assert_eq!(npm, pypi);
+            }
+        }
+
+        #[test]
+        fn a_key_in_any_usual_base64_is_decoded(key in prop::collection::vec(any::<u8>(), 3..190), prefixed: bool) {
+            use base64::engine::general_purpose::STANDARD_NO_PAD;
+            for text in [STANDARD.encode(&key), STANDARD_NO_PAD.encode(&key)] {
+                let text = if prefixed { format!("whsec_{text}") } else { text };
+                prop_assume!(text.len() <= 256);
+                prop_assert_eq!(decoded(&text), Some(key.clone()));
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{1,256}") {
+            let _decoded = SigningSecret::parse(&text).map(|secret| secret.decoded());
         }
     }
 

@@ -58,7 +58,8 @@ fn route() -> Route<App> {
 /// The endpoint to store.
 pub struct Input {
     url: EndpointUrl,
-    signing_secret: SigningSecret,
+    /// `None` to make one.
+    signing_secret: Option<SigningSecret>,
     description: Option<Description>,
     active: bool,
 }
@@ -66,7 +67,7 @@ pub struct Input {
 impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let url = fields.text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
-        let signing_secret = fields.text("signing_secret", SigningSecret::parse);
+        let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse);
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
         Ok(Self {
@@ -78,24 +79,36 @@ impl Input {
     }
 }
 
-/// The id of the new endpoint.
+/// The id of the new endpoint, and its secret if that was made here.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
     success: bool,
     webhook_endpoint_id: EndpointId,
     message: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="]))]
+    signing_secret: Option<String>,
 }
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let (signing_secret, is_generated) = match input.signing_secret {
+        Some(secret) => (secret, false),
+        None => (SigningSecret::generate(), true),
+    };
     let endpoint = Endpoint {
         id: EndpointId::generate(),
         url: input.url,
-        signing_secret: input.signing_secret,
+        signing_secret,
         description: input.description,
         active: input.active,
         created_at: Timestamp::now(),
     };
     app.endpoints.create(&call.caller, &endpoint, app.limit).await?;
-    Ok(Output { success: true, webhook_endpoint_id: endpoint.id, message: "Webhook endpoint created" })
+    Ok(Output {
+        success: true,
+        webhook_endpoint_id: endpoint.id,
+        message: "Webhook endpoint created",
+        signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().to_owned()),
+    })
 }

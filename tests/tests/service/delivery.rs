@@ -20,6 +20,7 @@ pub(crate) fn event(tenant: &Tenant, job: &str) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job})
 }
 
+/// By the bytes of the secret.
 fn verify(received: &Received, secret: &str) {
     let webhook = Webhook::from_bytes(secret.as_bytes().to_vec()).expect("a key");
     webhook.verify(&received.body, &received.headers).expect("Standard Webhooks' own code verifies it");
@@ -66,6 +67,41 @@ async fn every_active_endpoint_gets_the_event_signed() {
     }
     assert_ne!(received[0].header("webhook-id"), received[1].header("webhook-id"));
     assert!(world.drain("job-events").await.is_empty() && world.drain("deliveries").await.is_empty());
+}
+
+/// `Webhook::new` of the library takes the secret as base64.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_library_verifies_the_obvious_way_and_by_the_secrets_bytes() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let secrets = [
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "c2VjcmV0MQ==",
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+        "password",
+        &"A".repeat(256),
+    ];
+    for (number, secret) in secrets.iter().enumerate() {
+        world.endpoint(&tenant, &receiver.url(&format!("/{number}")), secret).await;
+    }
+    let callback = json!({"callback_url": receiver.url("/0"), "callback_secret": secrets[0]});
+    let mut with_callback = event(&tenant, "callback");
+    with_callback.as_object_mut().expect("fields").extend(callback.as_object().expect("fields").clone());
+    for event in [event(&tenant, "job"), with_callback] {
+        world.enqueue("job-events", event.to_string()).await;
+    }
+    world.stack.poll("job-events").await.expect("a step");
+    let received = receiver.received().await;
+    assert_eq!(received.len(), secrets.len() + 1);
+    for delivery in received {
+        let number: usize = delivery.path[1..].parse().expect("a number");
+        let webhook = Webhook::new(secrets[number]).expect("the library takes it");
+        webhook.verify(&delivery.body, &delivery.headers).expect("verified the obvious way");
+        verify(&delivery, secrets[number]);
+        assert_eq!(delivery.header("webhook-signature").split(' ').count(), 2);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

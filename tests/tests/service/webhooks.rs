@@ -35,6 +35,26 @@ async fn a_created_endpoint_is_listed_without_its_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_left_out_is_made_and_answered_once() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let create = async |fields| world.rpc(&tenant.key, "webhooks/create", fields).await.ok().clone();
+    assert_eq!(
+        create(json!({"url": "https://example.com", "signing_secret": "ours"})).await.get("signing_secret"),
+        None
+    );
+    let created = create(json!({"url": receiver.url("/")})).await;
+    let secret = created["signing_secret"].as_str().expect("a secret");
+    world.enqueue("job-events", crate::delivery::event(&tenant, "job").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    let delivery = receiver.received().await.remove(0);
+    let webhook = standardwebhooks::Webhook::new(secret).expect("the library takes it");
+    webhook.verify(&delivery.body, &delivery.headers).expect("it is signed with the secret that was made");
+    assert!(!format!("{:?}", list(&world, &tenant).await).contains(&secret["whsec_".len()..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_description_is_optional_and_endpoints_are_active_by_default() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -254,7 +274,8 @@ async fn every_field_is_validated() {
             assert_eq!(answer.issues(), [(field, code)], "{route} {field} {value}");
         }
     }
-    assert_eq!(world.rpc(&tenant.key, "webhooks/create", json!({})).await.issues().len(), 2);
+    let nothing_right = json!({"signing_secret": " ", "active": 1});
+    assert_eq!(world.rpc(&tenant.key, "webhooks/create", nothing_right).await.issues().len(), 3);
     assert_eq!(list(&world, &tenant).await.len(), 1);
 }
 
