@@ -99,15 +99,27 @@ impl<'a> Record<'a> {
 
 /// Sets and removes attributes. Their names may be words that DynamoDB reserves.
 pub(crate) fn change(
-    mut update: UpdateItemFluentBuilder,
+    update: UpdateItemFluentBuilder,
     set: Vec<(&'static str, AttributeValue)>,
     remove: &[&'static str],
 ) -> UpdateItemFluentBuilder {
-    let assignments: Vec<_> = set.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
+    change_and_copy(update, set, &[], remove)
+}
+
+/// The same, and sets the first attribute of each pair to what the second one was before the update.
+pub(crate) fn change_and_copy(
+    mut update: UpdateItemFluentBuilder,
+    set: Vec<(&'static str, AttributeValue)>,
+    copy: &[(&'static str, &'static str)],
+    remove: &[&'static str],
+) -> UpdateItemFluentBuilder {
+    let assigned = set.iter().map(|(name, _)| format!("#{name} = :{name}"));
+    let copied = copy.iter().map(|(to, from)| format!("#{to} = #{from}"));
+    let assignments: Vec<_> = assigned.chain(copied).collect();
     let removed: Vec<_> = remove.iter().map(|name| format!("#{name}")).collect();
     let remove_clause = if removed.is_empty() { String::new() } else { format!(" REMOVE {}", removed.join(", ")) };
     update = update.update_expression(format!("SET {}{remove_clause}", assignments.join(", ")));
-    for name in remove {
+    for name in copy.iter().flat_map(|(to, from)| [to, from]).chain(remove) {
         update = update.expression_attribute_names(format!("#{name}"), *name);
     }
     for (name, value) in set {

@@ -27,8 +27,7 @@ use super::{
     log::RESPONSE_BYTES,
     outcome::{Failure, Outcome, retry_after},
     pool::Pool,
-    signing::{body_signature, standard_signatures},
-    signing_secret::SigningSecret,
+    signing::{SigningKeys, body_signature, standard_signatures},
 };
 use crate::timestamp::Timestamp;
 
@@ -57,15 +56,15 @@ pub struct NoDescriptor;
 pub struct Target<'a> {
     /// The receiver's URL.
     pub url: &'a EndpointUrl,
-    /// The secret that the receiver verifies signatures with.
-    pub secret: &'a SigningSecret,
+    /// What the receiver verifies signatures with.
+    pub keys: SigningKeys<'a>,
 }
 
 impl<'a> Target<'a> {
-    /// The URL and secret of a stored endpoint.
+    /// The URL and secrets of a stored endpoint.
     #[must_use]
     pub fn of(receiver: &'a Receiver) -> Self {
-        Self { url: &receiver.url, secret: &receiver.signing_secret }
+        Self { url: &receiver.url, keys: receiver.keys() }
     }
 }
 
@@ -210,7 +209,7 @@ fn request(
     target: Target<'_>,
     now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let (body, timestamp, url) = (&delivery.payload.body, now.as_second(), target.url.url());
+    let (body, url) = (&delivery.payload.body, target.url.url());
     let id = delivery.entry.webhook_id.to_string();
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
@@ -219,10 +218,10 @@ fn request(
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
         (EVENT_TYPE, HeaderValue::from_static(delivery.entry.event.as_str())),
-        (BODY_SIGNATURE, body_signature(target.secret, body).try_into()?),
+        (BODY_SIGNATURE, body_signature(target.keys.current, body).try_into()?),
         (ID, HeaderValue::try_from(&id)?),
-        (TIMESTAMP, timestamp.into()),
-        (STANDARD_SIGNATURE, standard_signatures(target.secret, &id, timestamp, body).try_into()?),
+        (TIMESTAMP, now.as_second().into()),
+        (STANDARD_SIGNATURE, standard_signatures(target.keys, &id, now, body).try_into()?),
         (header::HOST, url[Position::BeforeHost..Position::AfterPort].try_into()?),
     ]);
     Ok(request)
@@ -317,7 +316,7 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
-    use crate::webhooks::{delivery::Destination, event::JobEvent};
+    use crate::webhooks::{delivery::Destination, event::JobEvent, signing_secret::SigningSecret};
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -363,7 +362,7 @@ mod tests {
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
         let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
         let delivery = Delivery::first(&event, Timestamp::now(), destination, 1);
-        let answer = client.post(&delivery, Target { url: &url, secret: &secret }, Timestamp::now()).await;
+        let answer = client.post(&delivery, Target { url: &url, keys: (&secret).into() }, Timestamp::now()).await;
         answer.map(|answer| answer.outcome)
     }
 

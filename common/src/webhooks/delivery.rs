@@ -66,12 +66,12 @@ impl Delivery {
         Self { tenant: event.tenant.clone(), entry, payload: Payload { destination, body: event.body.clone() } }
     }
 
-    /// The URL and secret for an attempt; `receiver` is the stored endpoint. `None` if there is none any more.
+    /// The URL and secrets for an attempt; `receiver` is the stored endpoint. `None` if there is none any more.
     #[must_use]
     pub fn target<'a>(&'a self, receiver: Option<&'a Receiver>) -> Option<Target<'a>> {
         match &self.payload.destination {
             Destination::Endpoint(_) => receiver.map(Target::of),
-            Destination::Callback { url, secret } => Some(Target { url, secret }),
+            Destination::Callback { url, secret } => Some(Target { url, keys: secret.into() }),
         }
     }
 }

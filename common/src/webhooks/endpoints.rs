@@ -1,5 +1,7 @@
 //! Webhook endpoints, stored per tenant.
 
+use std::time::Duration;
+
 use aws_sdk_dynamodb::{
     Client,
     types::{AttributeValue, Put, Update, builders::UpdateBuilder},
@@ -23,6 +25,7 @@ use crate::{
         delivery_id::{DestinationId, SHARDS},
         endpoint_url::EndpointUrl,
         log::search::Place,
+        signing::{PreviousSecret, SigningKeys},
         signing_secret::SigningSecret,
     },
 };
@@ -63,6 +66,8 @@ pub struct EndpointView {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
+    /// When the secret before the latest rotation stops signing, or stopped.
+    pub previous_secret_expires_at: Option<Timestamp>,
 }
 
 /// An active endpoint, reduced to what a delivery needs.
@@ -74,6 +79,8 @@ pub struct Receiver {
     pub url: EndpointUrl,
     /// The secret to sign deliveries with.
     pub signing_secret: SigningSecret,
+    /// The secret before the latest rotation.
+    pub previous_secret: Option<PreviousSecret>,
     /// How many shards its part of the delivery log has.
     pub log_shards: u8,
     /// What is known of how it does.
@@ -114,7 +121,8 @@ pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
-const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, log_shards, unanswered_since, healthy_at";
+const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, \
+                        previous_secret_expires_at, log_shards, unanswered_since, healthy_at";
 /// What says where the deliveries to an endpoint are logged. It has no secret.
 const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
 /// What the sort keys of deleted endpoints begin with. They too sort before every id.
@@ -154,7 +162,8 @@ impl Endpoints {
     /// # Errors
     /// The read fails.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
-        let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at";
+        let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at, \
+                          previous_secret_expires_at";
         let items = self.query(tenant, projection).await?;
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
@@ -274,28 +283,63 @@ impl Endpoints {
         }
     }
 
-    /// Applies `change`. An empty change leaves even `updated_at` alone.
+    /// Applies `change`. An empty change leaves even `updated_at` alone. Another secret than the current one rotates: that
+    /// one becomes the previous one, and signs as well for the time of `overlap`.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or a call fails.
-    pub async fn update(&self, tenant: &TenantId, id: EndpointId, change: Change, now: Timestamp) -> Result<()> {
+    pub async fn update(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        mut change: Change,
+        overlap: Duration,
+        now: Timestamp,
+    ) -> Result<()> {
         if change.is_empty() {
             return self.require(tenant, id).await;
         }
-        let (mut set, mut remove) = (vec![("updated_at", text(now))], Vec::new());
-        set.extend(change.url.map(|url| ("url", text(url.as_str()))));
-        set.extend(change.signing_secret.map(|secret| ("signing_secret", text(secret.reveal()))));
+        let mut is_done = self.apply(tenant, id, &change, overlap, now).await?;
+        if !is_done && change.signing_secret.take().is_some() {
+            // If the endpoint exists, it has this secret already.
+            is_done = self.apply(tenant, id, &change, overlap, now).await?;
+        }
+        if is_done { Ok(()) } else { Err(NOT_FOUND) }
+    }
+
+    /// Applies `change` in one write, so that of several rotations at once none loses a secret. Returns false if there is
+    /// no such endpoint, or its secret is the one in the change.
+    async fn apply(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        change: &Change,
+        overlap: Duration,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let (mut set, mut copy, mut remove) = (vec![("updated_at", text(now))], Vec::new(), Vec::new());
+        let mut condition = "attribute_exists(webhook_endpoint_id)".to_owned();
+        set.extend(change.url.as_ref().map(|url| ("url", text(url.as_str()))));
         set.extend(change.active.map(|active| ("active", boolean(active))));
-        match change.description {
+        match &change.description {
             Patch::Set(description) => set.push(("description", text(description.as_str()))),
             Patch::Clear => remove.push("description"),
             Patch::Keep => {}
         }
+        if let Some(secret) = &change.signing_secret {
+            set.push(("signing_secret", text(secret.reveal())));
+            condition.push_str(" AND signing_secret <> :signing_secret");
+            if overlap.is_zero() {
+                remove.extend(["previous_secret", "previous_secret_expires_at"]);
+            } else {
+                copy.push(("previous_secret", "signing_secret"));
+                set.push(("previous_secret_expires_at", number(now.after(overlap).as_millisecond())));
+            }
+        }
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let update = dynamo::change(update, set, &remove).condition_expression("attribute_exists(webhook_endpoint_id)");
-        match update.send().await {
-            Ok(_) => Ok(()),
-            Err(error) if is_refused(&error) => Err(NOT_FOUND),
+        match dynamo::change_and_copy(update, set, &copy, &remove).condition_expression(condition).send().await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
             Err(error) => Err(failure("updating an endpoint")(error)),
         }
     }
@@ -374,11 +418,25 @@ impl EndpointView {
             active: record.boolean("active")?,
             created_at: record.parsed("created_at")?,
             updated_at: record.parsed("updated_at")?,
+            previous_secret_expires_at: record
+                .optional_number("previous_secret_expires_at")
+                .map(Timestamp::from_millisecond),
         })
     }
 }
 
+fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
+    let Some(secret) = record.optional_checked("previous_secret", SigningSecret::parse)? else { return Ok(None) };
+    Ok(Some(PreviousSecret { secret, expires_at: record.time("previous_secret_expires_at")? }))
+}
+
 impl Receiver {
+    /// What to sign deliveries with.
+    #[must_use]
+    pub fn keys(&self) -> SigningKeys<'_> {
+        SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() }
+    }
+
     /// `None` if the endpoint is not active.
     fn from_item(item: &Item) -> Result<Option<Self>> {
         let record = record(item);
@@ -389,6 +447,7 @@ impl Receiver {
             id: record.parsed("webhook_endpoint_id")?,
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
+            previous_secret: previous_secret(&record)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
         }))

@@ -4,7 +4,39 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::webhooks::signing_secret::SigningSecret;
+use crate::{timestamp::Timestamp, webhooks::signing_secret::SigningSecret};
+
+/// What to sign with: the current secret and, after a rotation, the one before for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct SigningKeys<'a> {
+    /// The secret that signs everything.
+    pub current: &'a SigningSecret,
+    /// The secret before the latest rotation.
+    pub previous: Option<&'a PreviousSecret>,
+}
+
+/// A secret that has been replaced.
+#[derive(Clone, Debug)]
+pub struct PreviousSecret {
+    /// The secret itself.
+    pub secret: SigningSecret,
+    /// When it stops signing.
+    pub expires_at: Timestamp,
+}
+
+impl<'a> SigningKeys<'a> {
+    /// The secrets that sign an attempt that is made `now`, the current one first.
+    fn at(self, now: Timestamp) -> impl Iterator<Item = &'a SigningSecret> {
+        let previous = self.previous.filter(|previous| now < previous.expires_at);
+        [self.current].into_iter().chain(previous.map(|previous| &previous.secret))
+    }
+}
+
+impl<'a> From<&'a SigningSecret> for SigningKeys<'a> {
+    fn from(only: &'a SigningSecret) -> Self {
+        Self { current: only, previous: None }
+    }
+}
 
 /// `x-webhook-signature`: HMAC-SHA256 of the body, lower-case hex.
 #[must_use]
@@ -14,18 +46,20 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
 /// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. One for
-/// each key that the secret can mean, with spaces between them: the text's bytes, and what libraries decode it to.
+/// each key that a secret can mean, with spaces between them: the text's bytes, and what libraries decode it to.
 #[must_use]
-pub fn standard_signatures(secret: &SigningSecret, id: &str, timestamp: i64, body: &[u8]) -> String {
-    let head = format!("{id}.{timestamp}.");
+pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
+    let head = format!("{id}.{}.", now.as_second());
     let mut signatures = String::with_capacity(2 * SIGNATURE);
     let mut sign = |key: &[u8]| {
         signatures.push_str(if signatures.is_empty() { "v1," } else { " v1," });
         STANDARD.encode_string(hmac(key, &[head.as_bytes(), body]), &mut signatures);
     };
-    sign(secret.reveal().as_bytes());
-    if let Some(decoded) = secret.decoded() {
-        sign(&decoded);
+    for secret in keys.at(now) {
+        sign(secret.reveal().as_bytes());
+        if let Some(decoded) = secret.decoded() {
+            sign(&decoded);
+        }
     }
     signatures
 }
@@ -62,6 +96,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn after_a_rotation_both_secrets_sign_until_the_previous_one_expires() {
+        let time = |millisecond| Timestamp::from_millisecond(millisecond);
+        let (current, secret) = (secret("c2VjcmV0MQ=="), secret("c2VjcmV0Mg=="));
+        let previous = PreviousSecret { secret, expires_at: time(2500) };
+        let sign = |keys: SigningKeys<'_>, now| standard_signatures(keys, "msg_1", now, b"{}");
+        let rotated = SigningKeys { current: &current, previous: Some(&previous) };
+        let both = format!("{} {}", sign((&current).into(), time(2499)), sign((&previous.secret).into(), time(2499)));
+        assert_eq!(sign(rotated, time(2499)), both);
+        assert_eq!(both.split(' ').count(), 4);
+        assert_eq!(sign(rotated, time(2500)), sign((&current).into(), time(2500)));
+    }
+
     proptest! {
         #[test]
         fn standard_webhooks_own_code_makes_the_same_signature(
@@ -70,7 +117,8 @@ mod tests {
             prop_assume!(!key.trim().is_empty());
             let theirs = Webhook::from_bytes(key.as_bytes().to_vec()).expect("a key");
             let signature = theirs.sign(&id, timestamp, body.as_bytes()).expect("signed");
-            let ours = standard_signatures(&secret(&key), &id, timestamp, body.as_bytes());
+            let now = Timestamp::from_second(timestamp).expect("a time");
+            let ours = standard_signatures((&secret(&key)).into(), &id, now, body.as_bytes());
             prop_assert_eq!(ours.split(' ').next(), Some(signature.as_str()));
         }
 
@@ -79,7 +127,8 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 3..100), prefix in "(whsec_)?", body in any::<String>(),
         ) {
             let text = format!("{prefix}{}", STANDARD.encode(&key));
-            let signatures = standard_signatures(&secret(&text), "msg_1", 7, body.as_bytes());
+            let now = Timestamp::from_second(7).expect("a time");
+            let signatures = standard_signatures((&secret(&text)).into(), "msg_1", now, body.as_bytes());
             prop_assert_eq!(signatures.len(), 2 * SIGNATURE - 1);
             let theirs = Webhook::new(&text).expect("a key").sign("msg_1", 7, body.as_bytes()).expect("signed");
             prop_assert_eq!(signatures.split(' ').nth(1), Some(theirs.as_str()));

@@ -62,16 +62,29 @@ struct Endpoint {
     active: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    previous_secret_expires_at: Option<Timestamp>,
 }
 
-impl From<EndpointView> for Endpoint {
-    fn from(view: EndpointView) -> Self {
-        let EndpointView { id, url, description, active, created_at, updated_at } = view;
-        Self { webhook_endpoint_id: id, url, description, active, created_at, updated_at }
+impl Endpoint {
+    /// An endpoint as it is `now`.
+    fn new(view: EndpointView, now: Timestamp) -> Self {
+        let EndpointView { id, url, description, active, created_at, updated_at, previous_secret_expires_at } = view;
+        Self {
+            webhook_endpoint_id: id,
+            url,
+            description,
+            active,
+            created_at,
+            updated_at,
+            previous_secret_expires_at: previous_secret_expires_at.filter(|at| now < *at),
+        }
     }
 }
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, (): ()) -> Result<Output> {
     let endpoints = app.endpoints.list(&call.caller).await?;
-    Ok(Output { webhook_endpoints: endpoints.into_iter().map(Endpoint::from).collect() })
+    let now = Timestamp::now();
+    Ok(Output { webhook_endpoints: endpoints.into_iter().map(|view| Endpoint::new(view, now)).collect() })
 }

@@ -1,6 +1,6 @@
 //! Changing a webhook endpoint.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     aws::clients::Aws,
@@ -23,6 +23,7 @@ pub struct App {
     callers: Callers,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
+    rotation_overlap: Duration,
 }
 
 impl AsRef<Callers> for App {
@@ -41,6 +42,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         callers: Callers::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
+        rotation_overlap: Duration::from_secs(env.number("ROTATION_OVERLAP", 0..=2_592_000)?),
     };
     Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
 }
@@ -70,6 +72,6 @@ impl Input {
 }
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
-    app.endpoints.update(&call.caller, input.id, input.change, Timestamp::now()).await?;
+    app.endpoints.update(&call.caller, input.id, input.change, app.rotation_overlap, Timestamp::now()).await?;
     Ok(Done::new("Webhook endpoint updated"))
 }

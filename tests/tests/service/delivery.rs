@@ -21,7 +21,7 @@ pub(crate) fn event(tenant: &Tenant, job: &str) -> Value {
 }
 
 /// By the bytes of the secret.
-fn verify(received: &Received, secret: &str) {
+pub(crate) fn verify(received: &Received, secret: &str) {
     let webhook = Webhook::from_bytes(secret.as_bytes().to_vec()).expect("a key");
     webhook.verify(&received.body, &received.headers).expect("Standard Webhooks' own code verifies it");
     assert_eq!(

@@ -30,6 +30,7 @@ mod local;
 mod openapi;
 mod queues;
 mod receivers;
+mod rotation;
 mod secrets;
 mod sign_in;
 mod signup_and_create_org;

@@ -1,0 +1,222 @@
+//! Changing the signing secret of an endpoint while its receiver still has the one before.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::timestamp::Timestamp;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use tests::{Received, Receiver, Tenant, World};
+use tokio::time::Instant;
+
+use crate::delivery::{event, verify};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+async fn update(world: &World, tenant: &Tenant, id: &str, fields: Value) {
+    let mut fields = fields;
+    fields["id"] = json!(id);
+    world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
+}
+
+async fn rotate(world: &World, tenant: &Tenant, id: &str, secret: &str) {
+    update(world, tenant, id, json!({"signing_secret": secret})).await;
+}
+
+/// The only endpoint, as it is listed.
+async fn listed(world: &World, tenant: &Tenant) -> Value {
+    world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok()["webhook_endpoints"][0].clone()
+}
+
+/// Lets the overlap be over.
+async fn expire(world: &World, tenant: &Tenant, id: &str) {
+    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
+    let update = update.key("tenant_id", AttributeValue::S(tenant.id.clone()));
+    let update = update.key("webhook_endpoint_id", AttributeValue::S(id.to_owned()));
+    let update = update.update_expression("SET previous_secret_expires_at = :now");
+    let now = AttributeValue::N(Timestamp::now().as_millisecond().to_string());
+    update.expression_attribute_values(":now", now).send().await.expect("it is over");
+}
+
+/// What arrives for another event.
+async fn deliver(world: &World, tenant: &Tenant, receiver: &Receiver) -> Received {
+    world.enqueue("job-events", event(tenant, "j").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    receiver.received().await.pop().expect("a delivery")
+}
+
+fn signatures(received: &Received) -> Vec<&str> {
+    received.header("webhook-signature").split(' ').collect()
+}
+
+/// Whether the bytes of `secret` verify a delivery.
+fn is_signed_with(received: &Received, secret: &str) -> bool {
+    let webhook = Webhook::from_bytes(secret.as_bytes().to_vec()).expect("a key");
+    webhook.verify(&received.body, &received.headers).is_ok()
+}
+
+/// Secrets that are no base64, so that each gives one signature.
+const SECRETS: [&str; 3] = ["secret-one", "secret-two", "secret-six"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_rotation_both_secrets_sign_the_new_one_first_until_the_overlap_is_over() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), SECRETS[0]).await;
+    assert_eq!(listed(&world, &tenant).await.get("previous_secret_expires_at"), None);
+    let start = Timestamp::now();
+    rotate(&world, &tenant, &id, SECRETS[1]).await;
+    let expires_at = listed(&world, &tenant).await["previous_secret_expires_at"].clone();
+    let expires_at: Timestamp = expires_at.as_str().expect("a time").parse().expect("a time");
+    assert!((start.after(DAY)..=Timestamp::now().after(DAY)).contains(&expires_at), "{expires_at}");
+
+    let both = deliver(&world, &tenant, &receiver).await;
+    assert_eq!(signatures(&both).len(), 2);
+    // The new one signs the body alone.
+    verify(&both, SECRETS[1]);
+    assert!(is_signed_with(&both, SECRETS[0]));
+    let mut first_only = both.clone();
+    first_only.headers.insert("webhook-signature", signatures(&both)[0].parse().expect("a header value"));
+    verify(&first_only, SECRETS[1]);
+
+    expire(&world, &tenant, &id).await;
+    assert_eq!(listed(&world, &tenant).await.get("previous_secret_expires_at"), None);
+    let one = deliver(&world, &tenant, &receiver).await;
+    assert_eq!(signatures(&one).len(), 1);
+    verify(&one, SECRETS[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_was_due_before_the_rotation_and_a_resend_are_signed_with_both() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), SECRETS[0]).await;
+    assert_eq!(signatures(&deliver(&world, &tenant, &receiver).await).len(), 1);
+    rotate(&world, &tenant, &id, SECRETS[1]).await;
+    world.stack.poll("deliveries").await.expect("a step");
+    let delivery = world.only_logged(&tenant.id).await.id;
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery})).await.ok();
+    world.stack.poll("deliveries").await.expect("a step");
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 3);
+    for attempt in &received[1..] {
+        assert!(SECRETS[..2].iter().all(|secret| is_signed_with(attempt, secret)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotating_again_keeps_the_two_newest() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), SECRETS[0]).await;
+    for secret in &SECRETS[1..] {
+        rotate(&world, &tenant, &id, secret).await;
+    }
+    let delivery = deliver(&world, &tenant, &receiver).await;
+    assert_eq!(SECRETS.map(|secret| is_signed_with(&delivery, secret)), [false, true, true]);
+    assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
+}
+
+/// Also when it comes with other changes, and after the overlap.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_secret_again_is_no_rotation() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let id = world.endpoint(&tenant, "https://example.com", SECRETS[0]).await;
+    let same = |secret: &str| json!({"signing_secret": secret, "url": receiver.url("/"), "description": "moved"});
+    update(&world, &tenant, &id, same(SECRETS[0])).await;
+    let endpoint = listed(&world, &tenant).await;
+    assert_eq!((&endpoint["description"], endpoint.get("previous_secret_expires_at")), (&json!("moved"), None));
+    rotate(&world, &tenant, &id, SECRETS[1]).await;
+    let rotated = listed(&world, &tenant).await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    update(&world, &tenant, &id, same(SECRETS[1])).await;
+    let again = listed(&world, &tenant).await;
+    assert_eq!(again["previous_secret_expires_at"], rotated["previous_secret_expires_at"]);
+    assert!(again["updated_at"].as_str() > rotated["updated_at"].as_str());
+    let delivery = deliver(&world, &tenant, &receiver).await;
+    assert!(SECRETS[..2].iter().all(|secret| is_signed_with(&delivery, secret)));
+    let unknown = json!({"id": uuid::Uuid::now_v7(), "signing_secret": SECRETS[0]});
+    assert_eq!(world.rpc(&tenant.key, "webhooks/update", unknown).await.error(), (404, "NOT_FOUND", ""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_overlap_the_previous_secret_is_forgotten_at_once() {
+    let world = World::with(&[("ROTATION_OVERLAP", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), SECRETS[0]).await;
+    rotate(&world, &tenant, &id, SECRETS[1]).await;
+    assert_eq!(listed(&world, &tenant).await.get("previous_secret_expires_at"), None);
+    let delivery = deliver(&world, &tenant, &receiver).await;
+    assert_eq!(signatures(&delivery).len(), 1);
+    verify(&delivery, SECRETS[1]);
+    assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
+}
+
+/// Each rotation takes over the secret that it replaces: only the first one of them can find the original.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_16_rotations_at_once_none_loses_the_secret_before_it() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com", "original").await;
+    let secrets: Vec<_> = (0..16).map(|number| format!("new {number}")).collect();
+    join_all(secrets.iter().map(|secret| rotate(&world, &tenant, &id, secret))).await;
+    let items = world.items("webhook-endpoints").await;
+    let endpoint = items.iter().find(|item| item.contains_key("signing_secret")).expect("the endpoint");
+    let [current, previous] = ["signing_secret", "previous_secret"].map(|name| endpoint[name].as_s().expect("a text"));
+    assert!(current != previous && previous != "original", "{current:?} after {previous:?}");
+}
+
+/// The receiver knows a new secret before it is set, and then no longer the last but one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_during_three_rotations() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 20]).await;
+    let secrets = ["whsec_c2VjcmV0MQ==", "c2VjcmV0Mg==", "secret 3", "sécret 4"];
+    let id = world.endpoint(&tenant, &receiver.url("/"), secrets[0]).await;
+
+    let mut known_since = vec![Instant::now()];
+    let events = async {
+        for job in 0..980 {
+            world.enqueue("job-events", event(&tenant, &job.to_string()).to_string()).await;
+        }
+    };
+    let deliver = async |queue| {
+        while receiver.count().await < 1000 {
+            world.stack.poll(queue).await.expect("a step");
+        }
+    };
+    let rotations = async {
+        for (number, secret) in (1..).zip(&secrets[1..]) {
+            receiver.wait_for(number * 250).await;
+            known_since.push(Instant::now());
+            rotate(&world, &tenant, &id, secret).await;
+            let page = world.rpc(&tenant.key, "deliveries/list", json!({"status": "delivered", "limit": 5})).await;
+            for delivery in page.ok()["deliveries"].as_array().expect("a list") {
+                let resend = json!({"delivery_id": delivery["delivery_id"]});
+                world.rpc(&tenant.key, "deliveries/resend", resend).await.ok();
+            }
+        }
+    };
+    tokio::join!(events, deliver("job-events"), deliver("deliveries"), rotations);
+
+    let received = receiver.received().await;
+    assert!(received.len() >= 1000);
+    let mut resent = 0;
+    for (number, attempt) in received.iter().enumerate() {
+        let newest = known_since.iter().filter(|since| **since <= attempt.at).count();
+        let known = &secrets[newest.saturating_sub(2)..newest];
+        assert!(known.iter().any(|secret| is_signed_with(attempt, secret)), "delivery {number}");
+        let id = attempt.header("webhook-id");
+        resent += usize::from(received[..number].iter().any(|before| before.header("webhook-id") == id));
+    }
+    assert!(resent > 20, "{resent} were sent before");
+    assert_eq!(known_since.len(), 4);
+}
