@@ -173,7 +173,8 @@ async fn of_16_rotations_at_once_none_loses_the_secret_before_it() {
     assert!(current != previous && previous != "original", "{current:?} after {previous:?}");
 }
 
-/// The receiver knows a new secret before it is set, and then no longer the last but one.
+/// The receiver knows a new secret just before it is set, and then no longer the last but one. Even the older of the two
+/// verifies everything: the receiver need not change over yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_during_three_rotations() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
@@ -212,8 +213,8 @@ async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_d
     let mut resent = 0;
     for (number, attempt) in received.iter().enumerate() {
         let newest = known_since.iter().filter(|since| **since <= attempt.at).count();
-        let known = &secrets[newest.saturating_sub(2)..newest];
-        assert!(known.iter().any(|secret| is_signed_with(attempt, secret)), "delivery {number}");
+        let older = secrets[newest.saturating_sub(2)];
+        assert!(is_signed_with(attempt, older), "delivery {number}, after {newest} secrets");
         let id = attempt.header("webhook-id");
         resent += usize::from(received[..number].iter().any(|before| before.header("webhook-id") == id));
     }
