@@ -56,11 +56,21 @@ impl Problem {
     /// The problem with a text of `length` characters, if it must have `min` to `max`.
     #[must_use]
     pub fn length(length: usize, min: usize, max: usize) -> Option<Self> {
-        let characters = |n: usize| if n == 1 { "1 character".to_owned() } else { format!("{n} characters") };
-        if length < min {
-            Some(Self { code: IssueCode::TooSmall, message: format!("Must have at least {}", characters(min)) })
-        } else if length > max {
-            Some(Self { code: IssueCode::TooBig, message: format!("Must have at most {}", characters(max)) })
+        Self::amount("character", length, min, max)
+    }
+
+    /// The problem with a list of `count` elements, if it must have `min` to `max`.
+    #[must_use]
+    pub fn count(count: usize, min: usize, max: usize) -> Option<Self> {
+        Self::amount("element", count, min, max)
+    }
+
+    fn amount(of: &str, amount: usize, min: usize, max: usize) -> Option<Self> {
+        let several = |n: usize| if n == 1 { format!("1 {of}") } else { format!("{n} {of}s") };
+        if amount < min {
+            Some(Self { code: IssueCode::TooSmall, message: format!("Must have at least {}", several(min)) })
+        } else if amount > max {
+            Some(Self { code: IssueCode::TooBig, message: format!("Must have at most {}", several(max)) })
         } else {
             None
         }

@@ -14,6 +14,7 @@ pub mod dialer;
 pub mod endpoint_url;
 pub mod endpoints;
 pub mod event;
+pub mod event_filter;
 pub mod legacy;
 pub mod log;
 pub mod outcome;

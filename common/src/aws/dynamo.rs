@@ -28,6 +28,11 @@ pub(crate) fn text(value: impl ToString) -> AttributeValue {
     AttributeValue::S(value.to_string())
 }
 
+/// A set of texts, which must not be empty.
+pub(crate) fn texts<'a>(values: impl Iterator<Item = &'a str>) -> AttributeValue {
+    AttributeValue::Ss(values.map(str::to_owned).collect())
+}
+
 pub(crate) fn number(value: i64) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
@@ -89,6 +94,18 @@ impl<'a> Record<'a> {
         parse: fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<T>> {
         if self.item.contains_key(name) { self.checked(name, parse).map(Some) } else { Ok(None) }
+    }
+
+    /// A set of texts that `parse` validated before it was stored, and that may be missing.
+    pub(crate) fn optional_set<T, S: FromIterator<T>>(
+        &self,
+        name: &str,
+        parse: fn(&str) -> Result<T, Vec<Problem>>,
+    ) -> Result<Option<S>> {
+        let Some(set) = self.item.get(name) else { return Ok(None) };
+        let texts = set.as_ss().map_err(|_other| self.broken(name, "not a set of texts"))?;
+        let parsed = texts.iter().map(|text| parse(text)).collect::<Result<S, _>>();
+        parsed.map(Some).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
     /// The error does not include the value, which may be a secret.

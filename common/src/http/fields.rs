@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
 
-use super::json::{Json, Object};
+use super::json::{Json, MAX_ELEMENTS, Object};
 use crate::{
     error::{Error, Result},
     issue::{Issue, IssueCode, Problem},
@@ -98,6 +98,39 @@ impl Fields {
             Some(Json::Null) => Ok(Patch::Clear),
             Some(value) => self.parse(name, &value, parse).map(Patch::Set),
         }
+    }
+
+    /// Reads an array of texts that may be absent (keep the current value) or `null` (clear it), but not empty.
+    ///
+    /// # Errors
+    /// It is neither `null` nor an array, it is empty or too long, an element is not a string, or `parse` rejects one.
+    pub fn nullable_list<T, L: FromIterator<T> + JsonSchema>(
+        &mut self,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, Vec<Problem>>,
+    ) -> Result<Patch<L>, Rejected> {
+        self.note::<L>(name, Presence::Nullable);
+        let elements = match self.values.remove(name) {
+            None => return Ok(Patch::Keep),
+            Some(Json::Null) => return Ok(Patch::Clear),
+            Some(Json::List(elements)) => elements,
+            Some(_) => return Err(self.wrong_type(name, "Must be an array")),
+        };
+        if let Some(problem) = Problem::count(elements.len(), 1, MAX_ELEMENTS) {
+            return Err(self.reject(name, problem));
+        }
+        let before = self.issues.len();
+        let parsed = elements.iter().enumerate().filter_map(|(place, element)| {
+            let parsed = match element {
+                Json::Text(text) => parse(text),
+                _ => Err(vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]),
+            };
+            let issue =
+                |Problem { code, message }| Issue { code, path: vec![name.to_owned(), place.to_string()], message };
+            parsed.map_err(|problems| self.issues.extend(problems.into_iter().map(issue))).ok()
+        });
+        let list = parsed.collect();
+        if self.issues.len() == before { Ok(Patch::Set(list)) } else { Err(Rejected) }
     }
 
     /// Reads a boolean that may be absent, but not `null`.
@@ -223,6 +256,37 @@ mod tests {
         assert_eq!(read(json!({"description": null})), Patch::Clear);
         assert_eq!(read(json!({})), Patch::Keep);
     }
+
+    #[test]
+    fn a_list_has_an_issue_for_each_bad_element() {
+        let read = |value| {
+            Fields::read(values(json!({"names": value})), |fields| {
+                fields.nullable_list::<_, Vec<Name>>("names", Name::parse)
+            })
+        };
+        let Patch::Set(names) = read(json!(["a", " b "])).expect("no issue") else { unreachable!("a list") };
+        assert_eq!(names.iter().map(Name::as_str).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(read(json!(null)).expect("no issue"), Patch::Clear);
+        let issues = |value| {
+            let Err(Error::Invalid(issues)) = read(value) else { unreachable!("issues") };
+            issues.into_iter().map(|issue| (issue.path.join("."), issue.code)).collect::<Vec<_>>()
+        };
+        let issue = |path: &str, code| (path.to_owned(), code);
+        assert_eq!(
+            issues(json!(["a", null, "", ["a"], "\n\u{7}"])),
+            [
+                issue("names.1", IssueCode::InvalidType),
+                issue("names.2", IssueCode::TooSmall),
+                issue("names.3", IssueCode::InvalidType),
+                issue("names.4", IssueCode::InvalidFormat),
+                issue("names.4", IssueCode::InvalidFormat),
+            ]
+        );
+        assert_eq!(issues(json!([])), [issue("names", IssueCode::TooSmall)]);
+        assert_eq!(issues(json!(vec![7; 101])), [issue("names", IssueCode::TooBig)]);
+        assert_eq!(issues(json!("a")), [issue("names", IssueCode::InvalidType)]);
+    }
+
     #[test]
     fn a_number_is_whole_and_within_its_range() {
         let read =

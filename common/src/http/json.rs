@@ -8,7 +8,7 @@ use std::{collections::HashMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
 /// A JSON value.
@@ -19,9 +19,14 @@ pub(super) enum Json {
     Text(String),
     /// A whole number; one that is too large for this type is the largest or the smallest of it.
     Number(i64),
-    /// Another number, an array or an object.
+    /// An array. Those in it are not looked into, and of very many elements only so many are kept that it shows.
+    List(Vec<Json>),
+    /// Another number, an array in an array, or an object.
     Other,
 }
+
+/// The most elements that an array may have, where a field takes one: each can have an issue in the answer.
+pub(super) const MAX_ELEMENTS: usize = 100;
 
 /// The members of an object.
 pub(super) type Object = HashMap<String, Json>;
@@ -40,11 +45,22 @@ pub(super) struct Envelope(pub(super) Document);
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor)
+        deserializer.deserialize_any(JsonVisitor { is_element: false })
     }
 }
 
-struct JsonVisitor;
+struct JsonVisitor {
+    /// Whether this is in an array already. So arrays take no stack, however deep they are nested.
+    is_element: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for JsonVisitor {
+    type Value = Json;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
 
 impl<'de> Visitor<'de> for JsonVisitor {
     type Value = Json;
@@ -78,8 +94,15 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        let mut list = Vec::new();
+        while !self.is_element && list.len() <= MAX_ELEMENTS {
+            let Some(element) = items.next_element_seed(Self { is_element: true })? else {
+                return Ok(Json::List(list));
+            };
+            list.push(element);
+        }
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Json::Other)
+        Ok(if self.is_element { Json::Other } else { Json::List(list) })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
@@ -128,7 +151,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Document, A::Error> {
-        JsonVisitor.visit_seq(items).map(|_| Document::Other)
+        JsonVisitor { is_element: true }.visit_seq(items).map(|_| Document::Other)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Document, A::Error> {
@@ -189,9 +212,22 @@ mod tests {
         assert_eq!(object["b"], Json::Bool(true));
         assert_eq!(object["c"], Json::Text("last".to_owned()));
         assert_eq!(object["i"], Json::Number(-7));
-        for other in ["d", "e", "g", "j"] {
+        assert_eq!(object["e"], Json::List(vec![Json::Other]));
+        for other in ["d", "g", "j"] {
             assert_eq!(object[other], Json::Other);
         }
+    }
+
+    #[test]
+    fn of_an_array_the_elements_are_read_and_not_what_is_in_them() {
+        let text = r#"{"a":["x",null,[["y"]],{"z":["x"]},7],"b":[]}"#;
+        let (x, seven) = (Json::Text("x".to_owned()), Json::Number(7));
+        assert_eq!(object(text)["a"], Json::List(vec![x, Json::Null, Json::Other, Json::Other, seven]));
+        assert_eq!(object(text)["b"], Json::List(vec![]));
+        let many = format!(r#"{{"a":[{}1],"b":true}}"#, "1,".repeat(5_000));
+        let Json::List(kept) = &object(&many)["a"] else { unreachable!("an array") };
+        assert_eq!(kept.len(), MAX_ELEMENTS + 1);
+        assert_eq!(object(&many)["b"], Json::Bool(true));
     }
 
     #[test]
@@ -209,7 +245,7 @@ mod tests {
             let (open, close) = ("[".repeat(122), "]".repeat(122));
             bomb = format!(r#"{open}{{"$serde_json::private::RawValue":"{inside}"}}{close}"#);
         }
-        assert_eq!(object(&format!(r#"{{"a":{bomb}}}"#))["a"], Json::Other);
+        assert_eq!(object(&format!(r#"{{"a":{bomb}}}"#))["a"], Json::List(vec![Json::Other]));
         let envelope: Envelope = serde_json::from_str(&format!(r#"{{"meta":{bomb},"json":{bomb}}}"#)).expect("JSON");
         assert_eq!(envelope, Envelope(Document::Other));
         let marker = object(r#"{"$serde_json::private::RawValue":"{\"name\":7}"}"#);
@@ -219,7 +255,7 @@ mod tests {
     #[test]
     fn deep_nesting_takes_no_stack() {
         let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
-        assert_eq!(object(&format!(r#"{{"a":{deep}}}"#))["a"], Json::Other);
+        assert_eq!(object(&format!(r#"{{"a":{deep}}}"#))["a"], Json::List(vec![Json::Other]));
     }
 
     proptest! {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use super::json::MAX_ELEMENTS;
 use crate::{
     accounts::{
         email::Email,
@@ -17,6 +18,7 @@ use crate::{
         delivery_id::{DeliveryId, WebhookId},
         endpoint_url::EndpointUrl,
         event::EventName,
+        event_filter::EventFilter,
         log::search::Cursor,
         signing_secret::SigningSecret,
     },
@@ -38,6 +40,21 @@ macro_rules! schemas {
             }
         }
     )*};
+}
+
+impl JsonSchema for EventFilter {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "EventFilter".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = json_schema!({ "type": "string", "enum": ["job.completed", "job.failed"] });
+        json_schema!({ "type": "array", "items": names, "minItems": 1, "maxItems": MAX_ELEMENTS })
+    }
 }
 
 schemas! {

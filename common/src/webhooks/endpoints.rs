@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{self, Item, Record, boolean, is_refused, item, number, query_all, text},
+        dynamo::{self, Item, Record, boolean, is_refused, item, number, query_all, text, texts},
         failure,
         transaction::Transaction,
     },
@@ -24,6 +24,8 @@ use crate::{
     webhooks::{
         delivery_id::{DestinationId, SHARDS},
         endpoint_url::EndpointUrl,
+        event::EventName,
+        event_filter::EventFilter,
         log::search::Place,
         signing::{PreviousSecret, SigningKeys},
         signing_secret::SigningSecret,
@@ -47,6 +49,8 @@ pub struct Endpoint {
     pub description: Option<Description>,
     /// Whether events are delivered to it.
     pub active: bool,
+    /// The events that it wants; `None` for all.
+    pub events: Option<EventFilter>,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -62,6 +66,8 @@ pub struct EndpointView {
     pub description: Option<Description>,
     /// Whether events are delivered to it.
     pub active: bool,
+    /// The events that it wants; `None` for all.
+    pub events: Option<EventFilter>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
@@ -81,6 +87,8 @@ pub struct Receiver {
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
     pub previous_secret: Option<PreviousSecret>,
+    /// The events that it wants; `None` for all.
+    pub events: Option<EventFilter>,
     /// How many shards its part of the delivery log has.
     pub log_shards: u8,
     /// What is known of how it does.
@@ -98,11 +106,16 @@ pub struct Change {
     pub description: Patch<Description>,
     /// Whether to deliver events to it.
     pub active: Option<bool>,
+    /// The events that it wants; cleared for all.
+    pub events: Patch<EventFilter>,
 }
 
 impl Change {
     fn is_empty(&self) -> bool {
-        matches!(self, Self { url: None, signing_secret: None, description: Patch::Keep, active: None })
+        matches!(
+            self,
+            Self { url: None, signing_secret: None, description: Patch::Keep, active: None, events: Patch::Keep }
+        )
     }
 }
 
@@ -115,14 +128,14 @@ pub struct Endpoints {
 }
 
 /// The largest endpoint limit a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains the
-/// list as JSON inside a JSON string. There an entry takes up to 11,898 bytes: a URL of 2,048 characters of four bytes
-/// each, a description of 500 of seven (a control character, escaped twice), and 206 for the rest. 528 of them fit.
+/// list as JSON inside a JSON string. There an entry takes up to 12,004 bytes: a URL of 2,048 characters of four bytes
+/// each, a description of 500 of seven (a control character, escaped twice), and 312 for the rest. 524 of them fit.
 pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, \
-                        previous_secret_expires_at, log_shards, unanswered_since, healthy_at";
+                        previous_secret_expires_at, events, log_shards, unanswered_since, healthy_at";
 /// What says where the deliveries to an endpoint are logged. It has no secret.
 const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
 /// What the sort keys of deleted endpoints begin with. They too sort before every id.
@@ -163,7 +176,7 @@ impl Endpoints {
     /// The read fails.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
         let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at, \
-                          previous_secret_expires_at";
+                          previous_secret_expires_at, events";
         let items = self.query(tenant, projection).await?;
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
@@ -326,6 +339,11 @@ impl Endpoints {
             Patch::Clear => remove.push("description"),
             Patch::Keep => {}
         }
+        match &change.events {
+            Patch::Set(events) => set.push(("events", texts(events.names()))),
+            Patch::Clear => remove.push("events"),
+            Patch::Keep => {}
+        }
         if let Some(secret) = &change.signing_secret {
             set.push(("signing_secret", text(secret.reveal())));
             condition.push_str(" AND signing_secret <> :signing_secret");
@@ -404,6 +422,9 @@ impl Endpoint {
         if let Some(description) = &self.description {
             set("description", text(description.as_str()));
         }
+        if let Some(events) = &self.events {
+            set("events", texts(events.names()));
+        }
         item
     }
 }
@@ -416,6 +437,7 @@ impl EndpointView {
             url: record.text("url")?.to_owned(),
             description: record.optional_checked("description", Description::parse)?,
             active: record.boolean("active")?,
+            events: record.optional_set("events", EventFilter::parse_name)?,
             created_at: record.parsed("created_at")?,
             updated_at: record.parsed("updated_at")?,
             previous_secret_expires_at: record
@@ -437,6 +459,12 @@ impl Receiver {
         SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() }
     }
 
+    /// Whether the endpoint wants this event.
+    #[must_use]
+    pub fn wants(&self, event: EventName) -> bool {
+        self.events.as_ref().is_none_or(|events| events.wants(event))
+    }
+
     /// `None` if the endpoint is not active.
     fn from_item(item: &Item) -> Result<Option<Self>> {
         let record = record(item);
@@ -448,6 +476,7 @@ impl Receiver {
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
             previous_secret: previous_secret(&record)?,
+            events: record.optional_set("events", EventFilter::parse_name)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
         }))

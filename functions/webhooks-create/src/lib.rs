@@ -14,6 +14,7 @@ use common::{
         destination::DestinationPolicy,
         endpoint_url::EndpointUrl,
         endpoints::{Endpoint, Endpoints, MAX_ENDPOINTS},
+        event_filter::EventFilter,
         signing_secret::SigningSecret,
     },
 };
@@ -62,6 +63,7 @@ pub struct Input {
     signing_secret: Option<SigningSecret>,
     description: Option<Description>,
     active: bool,
+    events: Option<EventFilter>,
 }
 
 impl Input {
@@ -70,11 +72,13 @@ impl Input {
         let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse);
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
+        let events = fields.nullable_list("events", EventFilter::parse_name);
         Ok(Self {
             url: url?,
             signing_secret: signing_secret?,
             description: description?.into_option(),
             active: active?.unwrap_or(true),
+            events: events?.into_option(),
         })
     }
 }
@@ -102,6 +106,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
         signing_secret,
         description: input.description,
         active: input.active,
+        events: input.events,
         created_at: Timestamp::now(),
     };
     app.endpoints.create(&call.caller, &endpoint, app.limit).await?;

@@ -239,7 +239,8 @@ impl App {
             Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
             Audience::Nobody | Audience::Callback { .. } => Arc::default(),
         };
-        let mut firsts = firsts(place, &event, sent_at, &receivers);
+        let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
+        let mut firsts = firsts(place, &event, sent_at, interested);
         if is_repeated {
             Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await?;
         }
@@ -384,8 +385,8 @@ impl App {
             Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
             Audience::Nobody | Audience::Callback { .. } => Arc::default(),
         };
-        let mut firsts = firsts(place, &event, at, &receivers);
-        firsts.retain(|first| first.delivery.entry.webhook_endpoint_id.is_none_or(|id| endpoints.contains(&id)));
+        let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
+        let mut firsts = firsts(place, &event, at, parked_for);
         let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
         firsts.extend(gone.map(|id| Outgoing::first(place, &event, at, Destination::Endpoint(*id), None)));
         let now = Timestamp::now();
@@ -494,8 +495,13 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// The deliveries of an event to the active endpoints of its tenant, or to its callback.
-fn firsts<'a>(place: usize, event: &JobEvent, at: Timestamp, receivers: &'a [Receiver]) -> Vec<Outgoing<'a>> {
+/// The deliveries of an event to these endpoints of its tenant, or to its callback.
+fn firsts<'a>(
+    place: usize,
+    event: &JobEvent,
+    at: Timestamp,
+    receivers: impl Iterator<Item = &'a Receiver>,
+) -> Vec<Outgoing<'a>> {
     let first = |to, receiver| Outgoing::first(place, event, at, to, receiver);
     match &event.audience {
         Audience::Nobody => Vec::new(),
@@ -503,7 +509,7 @@ fn firsts<'a>(place: usize, event: &JobEvent, at: Timestamp, receivers: &'a [Rec
             vec![first(Destination::Callback { url: url.clone(), secret: secret.clone() }, None)]
         }
         Audience::Endpoints => {
-            receivers.iter().map(|receiver| first(Destination::Endpoint(receiver.id), Some(receiver))).collect()
+            receivers.map(|receiver| first(Destination::Endpoint(receiver.id), Some(receiver))).collect()
         }
     }
 }

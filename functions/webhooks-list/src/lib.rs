@@ -10,7 +10,10 @@ use common::{
     id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
-    webhooks::endpoints::{EndpointView, Endpoints},
+    webhooks::{
+        endpoints::{EndpointView, Endpoints},
+        event_filter::EventFilter,
+    },
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -60,6 +63,9 @@ struct Endpoint {
     #[schemars(with = "Description")]
     description: Option<Description>,
     active: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EventFilter")]
+    events: Option<EventFilter>,
     created_at: Timestamp,
     updated_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,12 +76,14 @@ struct Endpoint {
 impl Endpoint {
     /// An endpoint as it is `now`.
     fn new(view: EndpointView, now: Timestamp) -> Self {
-        let EndpointView { id, url, description, active, created_at, updated_at, previous_secret_expires_at } = view;
+        let EndpointView { id, url, description, active, events, created_at, updated_at, previous_secret_expires_at } =
+            view;
         Self {
             webhook_endpoint_id: id,
             url,
             description,
             active,
+            events,
             created_at,
             updated_at,
             previous_secret_expires_at: previous_secret_expires_at.filter(|at| now < *at),

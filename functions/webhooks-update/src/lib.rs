@@ -14,6 +14,7 @@ use common::{
         destination::DestinationPolicy,
         endpoint_url::EndpointUrl,
         endpoints::{Change, Endpoints},
+        event_filter::EventFilter,
         signing_secret::SigningSecret,
     },
 };
@@ -66,7 +67,14 @@ impl Input {
         let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse);
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
-        let change = Change { url: url?, signing_secret: signing_secret?, description: description?, active: active? };
+        let events = fields.nullable_list("events", EventFilter::parse_name);
+        let change = Change {
+            url: url?,
+            signing_secret: signing_secret?,
+            description: description?,
+            active: active?,
+            events: events?,
+        };
         Ok(Self { id: id?, change })
     }
 }

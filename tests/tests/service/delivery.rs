@@ -69,6 +69,56 @@ async fn every_active_endpoint_gets_the_event_signed() {
     assert!(world.drain("job-events").await.is_empty() && world.drain("deliveries").await.is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_gets_only_the_events_that_it_wants() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    for (path, events) in [
+        ("/all", json!(null)),
+        ("/both", json!(["job.completed", "job.failed"])),
+        ("/completed", json!(["job.completed"])),
+        ("/failed", json!(["job.failed"])),
+    ] {
+        let fields = json!({"url": receiver.url(path), "signing_secret": "s", "events": events});
+        world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    }
+    let mut failed = event(&tenant, "j");
+    failed["event"] = json!("job.failed");
+    for event in [event(&tenant, "j"), failed] {
+        world.enqueue("job-events", event.to_string()).await;
+    }
+    world.stack.poll("job-events").await.expect("a step");
+    let received = receiver.received().await;
+    let got = |name: &str| {
+        let of_event = received.iter().filter(|delivery| delivery.header("x-event-type") == name);
+        let mut paths: Vec<_> = of_event.map(|delivery| delivery.path.as_str()).collect();
+        paths.sort_unstable();
+        paths
+    };
+    assert_eq!(got("job.completed"), ["/all", "/both", "/completed"]);
+    assert_eq!(got("job.failed"), ["/all", "/both", "/failed"]);
+    assert_eq!(world.log(&tenant.id).await.len(), 6, "what is not wanted is not logged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_exists_is_made_though_its_event_is_no_longer_wanted() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "events": ["job.failed"]})).await.ok();
+    world.stack.poll("deliveries").await.expect("a step");
+    assert_eq!(receiver.count().await, 2);
+    let delivery = world.only_logged(&tenant.id).await;
+    assert_eq!(delivery.status, Status::Delivered);
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await.ok();
+    world.stack.poll("deliveries").await.expect("a step");
+    assert_eq!(receiver.count().await, 3);
+}
+
 /// `Webhook::new` of the library takes the secret as base64.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_library_verifies_the_obvious_way_and_by_the_secrets_bytes() {

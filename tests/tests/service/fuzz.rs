@@ -94,7 +94,7 @@ const ROUTES: [(&str, &str, &str, &str); 17] = [
         "webhooks-create",
         "POST",
         "/v1/webhooks/create",
-        r#"{"json": {"url": "https://example.com/", "signing_secret": "a secret", "description": "d", "active": true}}"#,
+        r#"{"json": {"url": "https://example.com/", "signing_secret": "a secret", "description": "d", "active": true, "events": ["job.failed"]}}"#,
     ),
     ("webhooks-list", "POST", "/v1/webhooks/list", r#"{"json": {}}"#),
     (

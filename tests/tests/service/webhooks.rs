@@ -69,6 +69,36 @@ async fn the_description_is_optional_and_endpoints_are_active_by_default() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_that_an_endpoint_wants_are_set_kept_and_cleared() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let create = json!({
+        "url": "https://example.com", "signing_secret": "s", "events": ["job.failed", "job.failed"],
+    });
+    let id = world.rpc(&tenant.key, "webhooks/create", create).await.ok()["webhook_endpoint_id"].clone();
+    assert_eq!(list(&world, &tenant).await[0]["events"], json!(["job.failed"]));
+    for (fields, events) in [
+        (json!({"description": "ours"}), Some(json!(["job.failed"]))),
+        (json!({"events": ["job.failed", "job.completed"]}), Some(json!(["job.completed", "job.failed"]))),
+        (json!({"events": null}), None),
+        (json!({"events": ["job.completed"]}), Some(json!(["job.completed"]))),
+    ] {
+        let mut update = fields.clone();
+        update["id"] = id.clone();
+        world.rpc(&tenant.key, "webhooks/update", update).await.ok();
+        assert_eq!(list(&world, &tenant).await[0].get("events"), events.as_ref(), "{fields}");
+    }
+    let all = json!({"url": "https://example.com", "signing_secret": "s", "events": null});
+    world.rpc(&tenant.key, "webhooks/create", all).await.ok();
+    assert_eq!(list(&world, &tenant).await[1].get("events"), None);
+    let bad = json!({"id": id, "events": [7, "job.failed", "canary", null]});
+    let answer = world.rpc(&tenant.key, "webhooks/update", bad).await;
+    let issues = answer.json()["data"]["issues"].as_array().expect("issues");
+    let paths: Vec<_> = issues.iter().map(|issue| &issue["path"]).collect();
+    assert_eq!(paths, [&json!(["events", "0"]), &json!(["events", "2"]), &json!(["events", "3"])]);
+}
+
 /// DynamoDB reads 1 MB of items at a time, including attributes that the response leaves out.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_longer_than_a_page_is_complete() {
@@ -263,6 +293,14 @@ async fn every_field_is_validated() {
         ("description", json!("x".repeat(501)), "too_big"),
         ("active", json!(null), "invalid_type"),
         ("active", json!("true"), "invalid_type"),
+        ("events", json!("job.failed"), "invalid_type"),
+        ("events", json!({"0": "job.failed"}), "invalid_type"),
+        ("events", json!([]), "too_small"),
+        ("events", json!(vec!["job.failed"; 101]), "too_big"),
+        ("events", json!(["job.failed", 7]), "invalid_type"),
+        ("events", json!(["job.failed", ["job.failed"]]), "invalid_type"),
+        ("events", json!(["job.started"]), "invalid_format"),
+        ("events", json!(["Job.failed", "job.failed"]), "invalid_format"),
     ] {
         let mut create = json!({"url": "https://example.com", "signing_secret": "s"});
         create[field] = value.clone();
@@ -310,8 +348,13 @@ async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
     let tenant = world.tenant("acme").await;
     // No valid URL or description takes more bytes as JSON inside JSON.
     let url = format!("https://example.com/{}", "🦀".repeat(2028));
-    let largest = json!({"url": url, "signing_secret": "s", "description": "\u{1}".repeat(500), "active": false});
-    world.rpc(&tenant.key, "webhooks/create", largest).await.ok();
+    let events = ["job.completed", "job.failed"];
+    let largest = json!({
+        "url": url, "signing_secret": "s", "description": "\u{1}".repeat(500), "active": false, "events": events,
+    });
+    let created = world.rpc(&tenant.key, "webhooks/create", largest).await.ok().clone();
+    let rotation = json!({"id": created["webhook_endpoint_id"], "signing_secret": "t"});
+    world.rpc(&tenant.key, "webhooks/update", rotation).await.ok();
     let items = world.items("webhook-endpoints").await;
     let largest = items.into_iter().find(|item| item.contains_key("url")).expect("the endpoint");
     let template = local::template(&[("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")])
@@ -327,6 +370,8 @@ async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
     let mut event: Value = serde_json::from_str(include_str!("../../../events/webhooks-list.json")).expect("an event");
     event["headers"]["x-api-key"] = json!(tenant.key);
     let answer = world.stack.invoke("webhooks-list", event).await.expect("an answer").to_string();
-    assert_eq!(answer.matches("webhook_endpoint_id").count() as u64, most);
+    for member in ["webhook_endpoint_id", "previous_secret_expires_at", "events"] {
+        assert_eq!(answer.matches(member).count() as u64, most, "{member}");
+    }
     assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
 }

@@ -1,0 +1,45 @@
+//! Which events an endpoint wants.
+
+use serde::Serialize;
+
+use super::event::EventName;
+use crate::issue::Problem;
+
+/// The events that an endpoint wants, each once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct EventFilter(Vec<EventName>);
+
+/// What can be filtered.
+const NAMES: [EventName; 2] = [EventName::Completed, EventName::Failed];
+
+impl EventFilter {
+    /// Parses the name of an event that can be filtered.
+    ///
+    /// # Errors
+    /// There is no such event.
+    pub fn parse_name(text: &str) -> Result<EventName, Vec<Problem>> {
+        let known = NAMES.into_iter().find(|name| name.as_str() == text);
+        known.ok_or_else(|| vec![Problem::format(format!("Must be {}", NAMES.map(EventName::as_str).join(" or ")))])
+    }
+
+    /// Whether the endpoint wants this event.
+    #[must_use]
+    pub fn wants(&self, event: EventName) -> bool {
+        self.0.contains(&event)
+    }
+
+    /// The names of the events.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|name| name.as_str())
+    }
+}
+
+impl FromIterator<EventName> for EventFilter {
+    fn from_iter<I: IntoIterator<Item = EventName>>(names: I) -> Self {
+        let mut names = Vec::from_iter(names);
+        names.sort_unstable_by_key(|name| name.as_str());
+        names.dedup();
+        Self(names)
+    }
+}
