@@ -160,7 +160,8 @@ fn verify(headers: &HeaderMap, body: &[u8]) -> Result<()> {
     let (id, timestamp) = (header(headers, "webhook-id")?, header(headers, "webhook-timestamp")?);
     let signed = hmac(&[id.as_bytes(), b".", timestamp.as_bytes(), b".", body])?;
     let standard = format!("v1,{}", BASE64_STANDARD.encode(signed));
-    ensure!(header(headers, "webhook-signature")? == standard, "webhook-signature is wrong");
+    let is_signed = header(headers, "webhook-signature")?.split(' ').any(|signature| signature == standard);
+    ensure!(is_signed, "webhook-signature is wrong");
     Ok(())
 }
 
@@ -172,7 +173,9 @@ fn hmac(parts: &[&[u8]]) -> Result<Vec<u8>> {
 
 fn show_delivery(url: &str, headers: &HeaderMap, body: &[u8], answer: StatusCode) -> Result<()> {
     say(&format!("   > POST {url}"));
-    for name in ["x-event-type", "x-webhook-signature", "webhook-id", "webhook-timestamp", "webhook-signature"] {
+    for name in
+        ["x-event-type", "x-event-time", "x-webhook-signature", "webhook-id", "webhook-timestamp", "webhook-signature"]
+    {
         say(&format!("   > {name}: {}", header(headers, name)?));
     }
     say(&format!("   > {}\n   < {}\n", std::str::from_utf8(body)?, answer.as_u16()));

@@ -40,6 +40,7 @@ fn webhooks() -> Value {
             "summary": summary,
             "parameters": [
                 header("x-event-type", "The event."),
+                header("x-event-time", "When the event entered its queue, in RFC 3339 with milliseconds: the same for every attempt."),
                 header("webhook-id", "Identifies the event for this destination: the same for every attempt and for a duplicate."),
                 header("webhook-timestamp", "Unix seconds of this attempt."),
                 header("webhook-signature", "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, for each key, with spaces between them."),

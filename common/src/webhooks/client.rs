@@ -34,6 +34,7 @@ use crate::timestamp::Timestamp;
 /// Receivers know the service by this name, whichever function sends.
 const USER_AGENT: &str = concat!("webhooks-deliver/", env!("CARGO_PKG_VERSION"));
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
+const EVENT_TIME: HeaderName = HeaderName::from_static("x-event-time");
 const BODY_SIGNATURE: HeaderName = HeaderName::from_static("x-webhook-signature");
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -218,6 +219,7 @@ fn request(
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
         (EVENT_TYPE, HeaderValue::from_static(delivery.entry.event.as_str())),
+        (EVENT_TIME, delivery.entry.created_at.to_string().try_into()?),
         (BODY_SIGNATURE, body_signature(target.keys.current, body).try_into()?),
         (ID, HeaderValue::try_from(&id)?),
         (TIMESTAMP, now.as_second().into()),

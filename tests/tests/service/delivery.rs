@@ -225,6 +225,23 @@ async fn a_receiver_that_signs_the_body_that_it_parsed_gets_the_same_signature()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_event_time_is_when_the_event_entered_its_queue() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let before = Timestamp::now();
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    let after = Timestamp::now();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    world.stack.poll("job-events").await.expect("a step");
+    let received = receiver.received().await.remove(0);
+    let time = received.header("x-event-time");
+    assert_eq!(time, world.only_logged(&tenant.id).await.created_at.to_string());
+    assert!((before..=after).contains(&time.parse().expect("a time")), "{time}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_has_the_same_webhook_id() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -263,6 +280,7 @@ async fn a_failed_attempt_is_repeated_from_the_deliveries_queue_until_it_succeed
     for attempt in &received {
         assert_eq!(attempt.path, "/");
         assert_eq!(attempt.header("webhook-id"), received[0].header("webhook-id"));
+        assert_eq!(attempt.header("x-event-time"), received[0].header("x-event-time"));
         assert_eq!(attempt.body, received[0].body);
         verify(attempt, "s");
     }
