@@ -72,5 +72,6 @@ fn webhooks() -> Value {
     json!({
         "job.completed": event("job.completed", "A job has completed."),
         "job.failed": event("job.failed", "A job has failed."),
+        "webhook.test": event("webhook.test", "A test of the endpoint; `job_id` is `test`."),
     })
 }

@@ -90,6 +90,14 @@ impl Transaction {
         Err(refusal.unwrap_or_else(|| Error::Internal(format!("{doing}: the writes {refused:?} were refused"))))
     }
 
+    /// Writes all or nothing. Returns the place of the first write whose condition failed.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub(crate) async fn first_refused(self, dynamodb: &Client) -> Result<Option<usize>> {
+        Ok(commit(dynamodb, &self.writes, self.doing).await?.first().copied())
+    }
+
     /// Writes all or nothing. Returns `false` if any condition failed.
     ///
     /// # Errors

@@ -80,7 +80,7 @@ schemas! {
         "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$",
         "examples": ["2026-01-31T12:00:00.000Z"],
     }
-    EventName { "enum": ["job.completed", "job.failed"] }
+    EventName { "enum": ["job.completed", "job.failed", "webhook.test"] }
     UserId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     WebhookId { "pattern": "^msg_[0-9a-f]{32}$", "examples": ["msg_0123456789abcdef0123456789abcdef"] }
 }

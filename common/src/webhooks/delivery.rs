@@ -1,11 +1,13 @@
 //! Deliveries: one event on its way to one destination.
 
+use bytes::Bytes;
+
 use super::{
     client::Target,
     delivery_id::{DeliveryId, DestinationId, Millis, WebhookId},
     endpoint_url::EndpointUrl,
     endpoints::Receiver,
-    event::{EventName, JobEvent},
+    event::{EventName, JobEvent, TEST_BODY, TEST_JOB},
     log::{Attempt, Entry, Payload, Status, Trigger},
     outcome::{MAX_AGE, Step},
     signing_secret::SigningSecret,
@@ -64,6 +66,21 @@ impl Delivery {
         let id = DeliveryId { destination: id, shard: webhook_id.shard(shards), at, webhook_id };
         let entry = Entry::new(id, event.name, event.job_id.clone());
         Self { tenant: event.tenant.clone(), entry, payload: Payload { destination, body: event.body.clone() } }
+    }
+
+    /// A test of an endpoint, due `now`. It is in the first shard, whichever the endpoint has, so that its id is known
+    /// before the endpoint has been read.
+    #[must_use]
+    pub fn test(tenant: TenantId, endpoint: EndpointId, now: Timestamp) -> Self {
+        let (at, webhook_id) = (Millis::new(now.as_millisecond()), WebhookId::unique());
+        let id = DeliveryId { destination: DestinationId::Endpoint(endpoint), shard: 0, at, webhook_id };
+        let entry = Entry {
+            next_attempt_at: Some(now),
+            trigger: Trigger::Test,
+            ..Entry::new(id, EventName::Test, TEST_JOB.to_owned())
+        };
+        let payload = Payload { destination: Destination::Endpoint(endpoint), body: Bytes::from_static(TEST_BODY) };
+        Self { tenant, entry, payload }
     }
 
     /// The URL and secrets for an attempt; `receiver` is the stored endpoint. `None` if there is none any more.

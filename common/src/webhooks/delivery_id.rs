@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use crate::{
     id::{EndpointId, NotAnId, TenantId},
@@ -162,6 +163,12 @@ impl WebhookId {
         }
         let half = hash.finalize().first_chunk::<16>().copied().unwrap_or_default();
         Self(u128::from_be_bytes(half))
+    }
+
+    /// An id that no other delivery has: tests are never duplicates of one another.
+    #[must_use]
+    pub fn unique() -> Self {
+        Self(Uuid::now_v7().as_u128())
     }
 
     /// The shard, of this many, that a delivery with this id is in.

@@ -35,6 +35,7 @@ use crate::{
 pub use self::health::Health;
 
 mod health;
+mod tested;
 
 /// A new endpoint, where a tenant receives its events.
 #[derive(Debug)]
@@ -218,6 +219,15 @@ impl Endpoints {
         let found = found.consistent_read(true).projection_expression(projection);
         let found = found.expression_attribute_names("#url", "url");
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
+    }
+
+    /// The endpoint `id` of `tenant`, active or not, read consistently.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
+        let found = self.get(tenant, id, RECEIVER).await?;
+        found.as_ref().map(Receiver::read).transpose()
     }
 
     /// The places of the delivery log that may have deliveries of `tenant`: to the endpoint `only`, or to all endpoints
@@ -468,10 +478,12 @@ impl Receiver {
     /// `None` if the endpoint is not active.
     fn from_item(item: &Item) -> Result<Option<Self>> {
         let record = record(item);
-        if !record.boolean("active")? {
-            return Ok(None);
-        }
-        Ok(Some(Self {
+        if record.boolean("active")? { Self::read(item).map(Some) } else { Ok(None) }
+    }
+
+    fn read(item: &Item) -> Result<Self> {
+        let record = record(item);
+        Ok(Self {
             id: record.parsed("webhook_endpoint_id")?,
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
@@ -479,6 +491,6 @@ impl Receiver {
             events: record.optional_set("events", EventFilter::parse_name)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
-        }))
+        })
     }
 }

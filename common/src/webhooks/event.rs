@@ -37,7 +37,15 @@ pub enum EventName {
     /// `job.failed`
     #[serde(rename = "job.failed")]
     Failed,
+    /// `webhook.test`: the test of an endpoint. Producers cannot send it.
+    #[serde(rename = "webhook.test", skip_deserializing)]
+    Test,
 }
+
+/// The `job_id` of a test event.
+pub const TEST_JOB: &str = "test";
+/// The body of a test event.
+pub const TEST_BODY: &[u8] = br#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#;
 
 impl EventName {
     /// Parses a name from a request.
@@ -54,6 +62,7 @@ impl EventName {
         match self {
             Self::Completed => "job.completed",
             Self::Failed => "job.failed",
+            Self::Test => "webhook.test",
         }
     }
 }
@@ -62,7 +71,7 @@ impl FromStr for EventName {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        [Self::Completed, Self::Failed].into_iter().find(|name| name.as_str() == text).ok_or(NotAnId)
+        [Self::Completed, Self::Failed, Self::Test].into_iter().find(|name| name.as_str() == text).ok_or(NotAnId)
     }
 }
 
@@ -255,6 +264,12 @@ mod tests {
     }
 
     #[test]
+    fn a_test_event_has_the_same_fields_as_a_job_event() {
+        let of_a_job = body(r#"{"event":"job.failed","tenant_id":"t","job_id":"test"}"#);
+        assert_eq!(TEST_BODY, of_a_job.replace("job.failed", "webhook.test").as_bytes());
+    }
+
+    #[test]
     fn numbers_come_out_as_they_went_in() {
         let result = r#"{"integer":123456789012345678901234567890,"decimal":0.1000000000000000055511151231257827,"exponent":1E400,"zero":-0.0}"#;
         let message = format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","result":{result}}}"#);
@@ -308,6 +323,7 @@ mod tests {
             "[]",
             "{}",
             r#"{"event":"job.started","tenant_id":"t","job_id":"j"}"#,
+            r#"{"event":"webhook.test","tenant_id":"t","job_id":"test"}"#,
             r#"{"event":"job.completed","job_id":"j"}"#,
             r#"{"event":"job.completed","tenant_id":"t"}"#,
             r#"{"event":"job.completed","tenant_id":"","job_id":"j"}"#,

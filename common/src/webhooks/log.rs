@@ -35,6 +35,7 @@ use crate::{
         clients::Aws,
         dynamo::{Item, change, is_refused, item, number, text},
         failure,
+        transaction::Transaction,
     },
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
@@ -279,6 +280,17 @@ impl Log {
         });
         // Without an answer, nothing is known of any.
         begun.chain(iter::repeat_with(|| Err(Error::Busy))).take(batch.len()).collect()
+    }
+
+    /// Stores the state of a new delivery together with other writes.
+    pub(super) fn begin_in(
+        &self,
+        transaction: Transaction,
+        tenant: &TenantId,
+        entry: &Entry,
+        now: Timestamp,
+    ) -> Transaction {
+        transaction.put_new(&self.table, "delivery", self.state(tenant, entry, now))
     }
 
     /// Changes the state from `before` to `after`. Returns `false` if it is no longer as it was `before`: another attempt

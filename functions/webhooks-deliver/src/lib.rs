@@ -32,7 +32,7 @@ use common::{
         destination::DestinationPolicy,
         dialer::system_lookup,
         endpoints::{Endpoints, Health, Receiver},
-        event::{Audience, JobEvent},
+        event::{Audience, EventName, JobEvent},
         legacy,
         log::{Attempt, Log, Status, parked::Parked},
         queue::{DueAttempt, DueEvent, Message, Queue},
@@ -363,6 +363,9 @@ impl App {
         let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
         let delivery = Delivery { tenant: due.tenant, entry, payload };
         let receiver = match delivery.payload.destination {
+            Destination::Endpoint(id) if delivery.entry.event == EventName::Test => {
+                self.endpoints.find(&delivery.tenant, id).await?
+            }
             Destination::Endpoint(id) => self.endpoints.find_active(&delivery.tenant, id).await?,
             Destination::Callback { .. } => None,
         };
@@ -412,10 +415,14 @@ impl App {
             return batch.finish(outgoing.ended(AttemptResult::Gone));
         }
         let (lane, health, now) = (self.lane(&outgoing), outgoing.health(), Timestamp::now());
-        let is_last = now.as_millisecond() >= outgoing.delivery.entry.give_up_at.get();
+        let entry = &outgoing.delivery.entry;
+        let (is_test, is_last) = (entry.event == EventName::Test, now.as_millisecond() >= entry.give_up_at.get());
         let slot = match outgoing.slot.take() {
             Some(slot) => Ok(slot),
-            None if self.slots.is_silent(lane, health.as_ref(), now) => self.slots.probe(lane).ok_or(NoSlot::Full),
+            // Somebody waits for the result of a test.
+            None if !is_test && self.slots.is_silent(lane, health.as_ref(), now) => {
+                self.slots.probe(lane).ok_or(NoSlot::Full)
+            }
             None => self.slots.take(lane, batch.last_start, batch.last_start).await,
         };
         let until = match slot {

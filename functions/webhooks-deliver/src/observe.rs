@@ -15,6 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::Delivery,
+        event::EventName,
         log::Entry,
         outcome::{Failure, Outcome},
     },
@@ -92,11 +93,13 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// Logs and counts a delivery that was given up.
+/// Logs and counts a delivery that was given up. A test that fails is for its tenant to see, and no reason for an alarm.
 pub(crate) fn given_up(tenant: &TenantId, entry: &Entry) {
     let reason = entry.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
     tracing::warn!(%tenant, delivery_id = %entry.id, attempts = entry.attempts, reason, "delivery given up");
-    metrics::emit(&[counted("GivenUp", 1.0)], &[("Reason", reason)]);
+    if entry.event != EventName::Test {
+        metrics::emit(&[counted("GivenUp", 1.0)], &[("Reason", reason)]);
+    }
 }
 
 /// Logs a delivery that ends because its endpoint has been deleted or deactivated.

@@ -7,11 +7,12 @@ use tests::{
     world::{cookie, link},
 };
 
-const ROUTES: [&str; 9] = [
+const ROUTES: [&str; 10] = [
     "webhooks/create",
     "webhooks/list",
     "webhooks/update",
     "webhooks/delete",
+    "webhooks/test",
     "deliveries/list",
     "deliveries/get",
     "deliveries/resend",

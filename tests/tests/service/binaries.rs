@@ -48,7 +48,7 @@ async fn every_binary_starts_answers_and_ends() {
             "auth-cli" => (200, body.is_null()),
             "webhooks-create" => (200, body["json"]["success"] == true),
             "webhooks-list" => (200, body["json"]["webhook_endpoints"].is_array()),
-            "webhooks-update" | "webhooks-delete" => (404, body["json"]["code"] == "NOT_FOUND"),
+            "webhooks-update" | "webhooks-delete" | "webhooks-test" => (404, body["json"]["code"] == "NOT_FOUND"),
             "deliveries-list" => (200, body["json"]["deliveries"].is_array()),
             "deliveries-stats" => (200, body["json"]["complete"] == true),
             "deliveries-get" | "deliveries-resend" | "deliveries-recover" => (404, body["json"]["code"] == "NOT_FOUND"),

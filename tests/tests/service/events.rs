@@ -39,6 +39,7 @@ async fn webhooks() {
         ("webhooks-list", &sample_event("webhooks-list").to_string()),
         ("webhooks-update", &sample_event("webhooks-update").to_string()),
         ("webhooks-delete", &sample_event("webhooks-delete").to_string()),
+        ("webhooks-test", &sample_event("webhooks-test").to_string()),
     ] {
         let (status, body) = invoke(function, event).await;
         assert_eq!((status, &body["json"]["code"]), (401, &json!("UNAUTHORIZED")), "{function}");

@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 17] = [
+const ROUTES: [(&str, &str, &str, &str); 18] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -104,6 +104,7 @@ const ROUTES: [(&str, &str, &str, &str); 17] = [
         r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000", "url": "https://example.com/", "active": false}}"#,
     ),
     ("webhooks-delete", "POST", "/v1/webhooks/delete", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
+    ("webhooks-test", "POST", "/v1/webhooks/test", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
     ("auth-cli", "GET", "/api/auth/verify-email", ""),
     ("auth-cli", "POST", "/api/auth/send-verification-email", r#"{"email": "someone@example.com"}"#),
     (

@@ -37,5 +37,6 @@ mod signup_and_create_org;
 mod story;
 mod sweep;
 mod template;
+mod test_event;
 mod upgrade;
 mod webhooks;

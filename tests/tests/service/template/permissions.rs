@@ -181,8 +181,9 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     // The caller is looked up before the fields are read.
-    for route in ["webhooks/create", "webhooks/list", "webhooks/update", "webhooks/delete"] {
-        assert_ne!(world.rpc_by_session(&tenant.cookie, route, json!({})).await.status, 401);
+    for route in ["create", "list", "update", "delete", "test"] {
+        let answer = world.rpc_by_session(&tenant.cookie, &format!("webhooks/{route}"), json!({})).await;
+        assert_ne!(answer.status, 401, "{route}");
     }
     // One delivery is given up, and one arrives in the end, and is too large to be kept.
     for (job, status) in [("failed", Status::Failed), ("late", Status::Delivered)] {
@@ -194,6 +195,8 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
         assert_eq!(logged.iter().map(|entry| entry.job_id.as_str()).collect::<Vec<_>>(), [job]);
     }
     the_log_is_read(world, &tenant, &id).await;
+    world.rpc(&tenant.key, "webhooks/test", json!({"id": id})).await.ok();
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
     calls.shared.is_throttled.store(true, Ordering::Relaxed);
     for job in 0..10 {

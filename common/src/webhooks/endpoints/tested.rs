@@ -1,0 +1,102 @@
+//! Tests of endpoints, at most ten a minute for each. Its record has the times of the last ten.
+
+use aws_sdk_dynamodb::types::{AttributeValue, Update};
+
+use super::{Endpoints, NOT_FOUND, key};
+use crate::{
+    aws::{
+        dynamo::{Item, number},
+        transaction::Transaction,
+    },
+    error::{Error, Result},
+    timestamp::Timestamp,
+    webhooks::{delivery::Delivery, log::Log},
+};
+
+/// How many tests an endpoint gets in any [`WINDOW`].
+const TESTS: usize = 10;
+/// A minute, in milliseconds.
+const WINDOW: i64 = 60_000;
+/// What the limit needs of a record.
+const TESTED: &str = "webhook_endpoint_id, #url, tested_at";
+
+impl Endpoints {
+    /// Stores a test of an endpoint and counts it. It has a due row, but no message yet.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint, or it was tested ten times in the last minute; or a call fails.
+    pub async fn begin_test(&self, log: &Log, test: &Delivery, now: Timestamp) -> Result<()> {
+        let Delivery { tenant, entry, payload } = test;
+        let id = entry.webhook_endpoint_id.ok_or(NOT_FOUND)?;
+        // Each round that is refused is one in which another test was counted, so the limit ends this.
+        for round in 0..=TESTS {
+            let record = self.get(tenant, id, TESTED).await?.ok_or(NOT_FOUND)?;
+            let times = with(&times(&record), now)?;
+            if round == 0 {
+                let rows = [log.payload(tenant, &entry.id, payload, now), log.due(tenant, entry, now)];
+                if !log.put(rows.map(|row| ((), row)).into()).await.is_empty() {
+                    return Err(Error::Busy);
+                }
+            }
+            let count = Update::builder()
+                .table_name(&self.table)
+                .set_key(Some(key(tenant, id)))
+                .update_expression("SET tested_at = :times")
+                .expression_attribute_values(":times", AttributeValue::L(times.into_iter().map(number).collect()));
+            let count = match record.get("tested_at") {
+                Some(before) => count
+                    .condition_expression("tested_at = :before")
+                    .expression_attribute_values(":before", before.clone()),
+                None => count
+                    .condition_expression("attribute_exists(webhook_endpoint_id) AND attribute_not_exists(tested_at)"),
+            };
+            let transaction = Transaction::new("testing an endpoint").update(count);
+            let transaction = log.begin_in(transaction, tenant, entry, now);
+            if transaction.first_refused(&self.dynamodb).await?.is_none() {
+                return Ok(());
+            }
+        }
+        Err(Error::Busy)
+    }
+}
+
+/// When an endpoint was tested, oldest first.
+fn times(record: &Item) -> Vec<i64> {
+    let times = record.get("tested_at").and_then(|times| times.as_l().ok()).into_iter().flatten();
+    times.filter_map(|time| time.as_n().ok()?.parse().ok()).collect()
+}
+
+/// The times of the last tests, with one at `now`.
+fn with(times: &[i64], now: Timestamp) -> Result<Vec<i64>> {
+    let now = now.as_millisecond();
+    let recent: Vec<i64> = times.iter().copied().filter(|time| *time > now.saturating_sub(WINDOW)).collect();
+    match recent.first() {
+        Some(oldest) if recent.len() >= TESTS => {
+            let wait = oldest.saturating_add(WINDOW).saturating_sub(now);
+            Err(Error::TooMany { retry_after_seconds: wait.saturating_add(999) / 1000 })
+        }
+        _ => Ok(recent.into_iter().chain([now]).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_tested_ten_times_in_any_minute() {
+        let at = Timestamp::from_millisecond;
+        let mut times = Vec::new();
+        for test in 0..10 {
+            times = with(&times, at(test * 1_000)).expect("within the limit");
+        }
+        for (now, wait) in [(9_000, 51), (59_000, 1), (59_999, 1)] {
+            let refused = with(&times, at(now));
+            assert!(matches!(refused, Err(Error::TooMany { retry_after_seconds }) if retry_after_seconds == wait));
+        }
+        let next = with(&times, at(60_000)).expect("the first is a minute ago");
+        assert_eq!((next.len(), next.first(), next.last()), (10, Some(&1_000), Some(&60_000)));
+        assert!(with(&next, at(60_999)).is_err());
+        assert_eq!(with(&next, at(200_000)).expect("all are long ago"), [200_000]);
+    }
+}

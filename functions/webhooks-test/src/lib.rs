@@ -1,0 +1,89 @@
+//! Testing a webhook endpoint.
+
+use std::sync::Arc;
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::Delivery,
+        delivery_id::DeliveryId,
+        endpoints::Endpoints,
+        log::Log,
+        queue::{DueAttempt, Queue},
+    },
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    endpoints: Endpoints,
+    log: Log,
+    queue: Queue,
+}
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        callers: Callers::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+        queue: Queue::from_env(env, &aws)?,
+    };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/webhooks/test", Tenant, Input::read, handle)
+        .summary("Sends a test event to a webhook endpoint, active or not.")
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::TooMany])
+}
+
+/// The endpoint to test.
+pub struct Input {
+    id: EndpointId,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.text("id", EndpointId::parse);
+        Ok(Self { id: id? })
+    }
+}
+
+/// The test's delivery, which tells how it went.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    success: bool,
+    message: &'static str,
+    delivery_id: DeliveryId,
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let now = Timestamp::now();
+    let test = Delivery::test(call.caller, input.id, now);
+    app.endpoints.begin_test(&app.log, &test, now).await?;
+    let attempt = DueAttempt::next(&test.tenant, &test.entry);
+    for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
+        // The delivery is pending, and its due row has been written: the sweep will wake it.
+        tracing::warn!(?error, delivery = %test.entry.id, "a test has to wait for the sweep");
+    }
+    Ok(Output { success: true, message: "Test event will be sent", delivery_id: test.entry.id })
+}

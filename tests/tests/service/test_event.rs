@@ -1,0 +1,244 @@
+//! Testing an endpoint: `POST /v1/webhooks/test`, from the request to the receiver and the log.
+
+use std::{collections::BTreeSet, ops::Range, time::Duration};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::{timestamp::Timestamp, webhooks::log::Status};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use tests::{CutOff, Interceptor, Proxy, Receiver, Tenant, World};
+
+async fn test(world: &World, tenant: &Tenant, endpoint: &str) -> String {
+    let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
+    assert_eq!((&answer.ok()["success"], &answer.ok()["message"]), (&json!(true), &json!("Test event will be sent")));
+    answer.ok()["delivery_id"].as_str().expect("an id").to_owned()
+}
+
+async fn get(world: &World, tenant: &Tenant, delivery: &str) -> Value {
+    world.rpc(&tenant.key, "deliveries/get", json!({"delivery_id": delivery})).await.ok().clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_event_goes_through_the_whole_path() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let delivery = test(&world, &tenant, &endpoint).await;
+    let pending = get(&world, &tenant, &delivery).await;
+    assert_eq!((&pending["delivery"]["status"], &pending["delivery"]["attempts"]), (&json!("pending"), &json!(0)));
+
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+
+    let received = receiver.received().await;
+    let nine = r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#;
+    assert_eq!(received[0].body, nine);
+    assert_eq!((received[0].path.as_str(), received[0].header("x-event-type")), ("/hook", "webhook.test"));
+    let verifier = Webhook::from_bytes(b"s".to_vec()).expect("a key");
+    verifier.verify(&received[0].body, &received[0].headers).expect("it is signed with the endpoint's secret");
+
+    let logged = get(&world, &tenant, &delivery).await;
+    assert_eq!(logged["payload"], nine);
+    let entry = &logged["delivery"];
+    assert_eq!(entry["webhook_id"], received[0].header("webhook-id"));
+    assert_eq!(
+        (&entry["event"], &entry["job_id"], &entry["status"]),
+        (&json!("webhook.test"), &json!("test"), &json!("delivered"))
+    );
+    assert_eq!((&entry["webhook_endpoint_id"], &entry["last_attempt"]["trigger"]), (&json!(endpoint), &json!("test")));
+    let listed = world.rpc(&tenant.key, "deliveries/list", json!({"event": "webhook.test"})).await;
+    assert_eq!(&listed.ok()["deliveries"], &json!([entry]));
+    let others = world.rpc(&tenant.key, "deliveries/list", json!({"event": "job.completed"})).await;
+    assert_eq!(others.ok()["deliveries"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_test_is_a_delivery_of_its_own() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    for _ in 0..3 {
+        test(&world, &tenant, &endpoint).await;
+    }
+    while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+    let received = receiver.received().await;
+    let ids: BTreeSet<_> = received.iter().map(|one| one.header("webhook-id").to_owned()).collect();
+    assert_eq!((received.len(), ids.len()), (3, 3));
+    // The messages come again, as after a crash: nothing is posted twice.
+    for entry in world.log(&tenant.id).await {
+        let message = json!({"tenant_id": tenant.id, "delivery_id": entry.id, "attempt": 1});
+        world.enqueue("deliveries", message.to_string()).await;
+    }
+    while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+    assert_eq!(receiver.count().await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inactive_endpoint_gets_tests_and_nothing_else() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": false})).await.ok();
+    world.enqueue("job-events", crate::delivery::event(&tenant, "job").to_string()).await;
+    world.stack.poll("job-events").await.expect("a step");
+    test(&world, &tenant, &endpoint).await;
+    world.stack.poll("deliveries").await.expect("a step");
+    let received = receiver.received().await;
+    assert_eq!(received.iter().map(|one| one.header("x-event-type")).collect::<Vec<_>>(), ["webhook.test"]);
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_that_fails_is_not_repeated_and_a_resend_of_it_is_one_attempt() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (503, &[("retry-after", "1")])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let delivery = test(&world, &tenant, &endpoint).await;
+    for (attempts, code, trigger) in [(1, 500, "test"), (2, 503, "resend")] {
+        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        let logged = get(&world, &tenant, &delivery).await;
+        let entry = &logged["delivery"];
+        assert_eq!((&entry["status"], &entry["attempts"]), (&json!("failed"), &json!(attempts)));
+        let last = &entry["last_attempt"];
+        assert_eq!((&last["status_code"], &last["trigger"]), (&json!(code), &json!(trigger)));
+        assert!(world.drain("deliveries").await.is_empty());
+        world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery})).await.ok();
+    }
+    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!(get(&world, &tenant, &delivery).await["delivery"]["status"], "delivered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_tests_at_once_ten_are_made() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
+    let fields = json!({"id": endpoint});
+    let answers = join_all((0..16).map(|_| world.rpc(&tenant.key, "webhooks/test", fields.clone()))).await;
+    let (made, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!((made.len(), refused.len()), (10, 6));
+    for answer in refused {
+        assert_eq!(answer.error(), (429, "TOO_MANY_REQUESTS", ""));
+        let wait: u64 = answer.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+        assert!((1..=60).contains(&wait), "{wait}");
+    }
+    assert_eq!(world.log(&tenant.id).await.len(), 10);
+    assert_eq!(world.drain("deliveries").await.len(), 10);
+    // Another endpoint has a limit of its own.
+    let other = world.endpoint(&tenant, "https://example.com/", "s").await;
+    test(&world, &tenant, &other).await;
+    // The endpoint has not been changed, as far as its tenant can see.
+    let listed = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
+    let listed = &listed.ok()["webhook_endpoints"][0];
+    assert_eq!(listed["updated_at"], listed["created_at"]);
+    assert_eq!(listed.get("tested_at"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_tenants_own_endpoint_is_tested() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let endpoint = world.endpoint(&theirs, "https://example.com/", "s").await;
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for id in [&endpoint, &unknown] {
+        let answer = world.rpc(&ours.key, "webhooks/test", json!({"id": id})).await;
+        assert_eq!(answer.error(), (404, "NOT_FOUND", ""));
+    }
+    for (fields, issue) in [(json!({}), "invalid_type"), (json!({"id": "#count"}), "invalid_format")] {
+        let answer = world.rpc(&ours.key, "webhooks/test", fields).await;
+        assert_eq!(answer.issues(), [("id", issue)]);
+    }
+    assert!(world.items("deliveries").await.is_empty());
+    assert!(world.drain("deliveries").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_goes_only_where_other_deliveries_go() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
+    // As if the deployment had allowed this range when the endpoint was stored.
+    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
+    let update = update
+        .key("tenant_id", AttributeValue::S(tenant.id.clone()))
+        .key("webhook_endpoint_id", AttributeValue::S(endpoint.clone()))
+        .update_expression("SET #url = :url")
+        .expression_attribute_names("#url", "url")
+        .expression_attribute_values(":url", AttributeValue::S("http://169.254.169.254/".to_owned()));
+    update.send().await.expect("it is changed");
+    test(&world, &tenant, &endpoint).await;
+    world.stack.poll("deliveries").await.expect("a step");
+    let entry = world.only_logged(&tenant.id).await;
+    assert_eq!((entry.status, &*entry.last_attempt.expect("an attempt").outcome), (Status::Failed, "blocked"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_whose_endpoint_is_deleted_meanwhile_ends() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    test(&world, &tenant, &endpoint).await;
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+    world.stack.poll("deliveries").await.expect("a step");
+    assert_eq!((world.only_logged(&tenant.id).await.status, receiver.count().await), (Status::Ended, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_stands_even_if_its_message_cannot_be_sent() {
+    let world = World::with(&[("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1")]).await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
+    test(&world, &tenant, &endpoint).await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Pending);
+}
+
+/// A world in which the calls with these numbers to the tables fail, with a tenant and an endpoint in it. Returns the
+/// number of calls so far, too.
+async fn failing(fails: Range<u64>, takes_effect: bool) -> (World, Interceptor, Proxy) {
+    let tables = Interceptor::start(|_, _| None).await;
+    let proxy = Proxy::cut_off(tables.address(), &CutOff::new(fails, takes_effect)).await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", proxy.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    (world, tables, proxy)
+}
+
+/// A call fails three times, which is as often as it is tried.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_may_die_at_any_of_its_writes() {
+    let start = async |fails: Range<u64>, takes_effect| {
+        let (world, tables, proxy) = failing(fails, takes_effect).await;
+        let tenant = world.tenant("acme").await;
+        let receiver = Receiver::start().await;
+        let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+        (world, tables, proxy, tenant, receiver, endpoint)
+    };
+    let (_world, _tables, proxy, ..) = start(u64::MAX..u64::MAX, false).await;
+    let before = proxy.calls();
+    let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
+        let fails = before + call..before + call + 3;
+        let (world, _tables, _proxy, tenant, receiver, endpoint) = start(fails, takes_effect).await;
+        let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
+        world.drain("deliveries").await;
+        // Until no call fails any more.
+        while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
+        let items = world.items("webhook-endpoints").await;
+        let times = items.iter().find_map(|item| item.get("tested_at")?.as_l().ok()).map_or(0, Vec::len);
+        let begun = world.log(&tenant.id).await.len();
+        // Its message is lost: what was begun is made once the sweep has found it.
+        let later = Timestamp::now().after(Duration::from_secs(17 * 60));
+        world.stack.invoke("deliveries-wake", json!({"time": later})).await.expect("a sweep");
+        while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+        (answer.status, begun, times, receiver.count().await)
+    });
+    let mut expected = [(500, 0, 0, 0); 8];
+    // Writes that are batched may be tried again later.
+    expected[4..6].fill((503, 0, 0, 0));
+    // The last write, the transaction, took effect.
+    expected[7] = (500, 1, 1, 1);
+    assert_eq!(join_all(lives).await, expected);
+}
