@@ -54,6 +54,8 @@ pub enum Conflict {
     KeyLimit(u32),
     /// The payload of the delivery was not kept, so it cannot be sent again.
     PayloadNotKept,
+    /// The idempotency key was used for a call with other fields.
+    IdempotencyKeyReused,
 }
 
 /// Why an authenticated caller may not do something.

@@ -17,6 +17,7 @@ pub mod event;
 pub mod event_filter;
 pub mod legacy;
 pub mod log;
+pub mod once;
 pub mod outcome;
 mod pool;
 pub mod queue;

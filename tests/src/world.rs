@@ -121,6 +121,12 @@ impl World {
         self.post(key, &format!("/v1/{route}"), json!({ "json": fields }).to_string().into_bytes()).await
     }
 
+    /// The same, with this `idempotency-key`.
+    pub async fn rpc_once(&self, key: &str, route: &str, idempotency_key: &str, fields: Value) -> Answer {
+        let request = self.http.post(self.url(&format!("/v1/{route}"))).json(&json!({ "json": fields }));
+        self.send(request.header("x-api-key", key).header("idempotency-key", idempotency_key)).await
+    }
+
     /// Calls `POST /v1/{route}` with these fields and this session, from a page of our own.
     pub async fn rpc_by_session(&self, cookie: &str, route: &str, fields: Value) -> Answer {
         let request = self.http.post(self.url(&format!("/v1/{route}"))).json(&json!({ "json": fields }));

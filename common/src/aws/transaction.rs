@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::{
     Client,
-    operation::transact_write_items::TransactWriteItemsError,
+    operation::{transact_write_items::TransactWriteItemsError, update_item::builders::UpdateItemFluentBuilder},
     types::{
-        Delete, Put, TransactWriteItem,
+        Delete, Put, TransactWriteItem, Update,
         builders::{DeleteBuilder, PutBuilder, UpdateBuilder},
     },
 };
@@ -49,6 +49,20 @@ impl Transaction {
         #[expect(clippy::expect_used, reason = "table, key and expression are always given")]
         let update = update.build().expect("a complete Update");
         self.write(TransactWriteItem::builder().update(update).build())
+    }
+
+    /// Changes an item, as `update` would by itself.
+    pub(crate) fn update_item(self, update: &UpdateItemFluentBuilder) -> Self {
+        let update = update.as_input();
+        self.update(
+            Update::builder()
+                .set_table_name(update.get_table_name().clone())
+                .set_key(update.get_key().clone())
+                .set_update_expression(update.get_update_expression().clone())
+                .set_condition_expression(update.get_condition_expression().clone())
+                .set_expression_attribute_names(update.get_expression_attribute_names().clone())
+                .set_expression_attribute_values(update.get_expression_attribute_values().clone()),
+        )
     }
 
     /// Deletes an item, on condition that it exists.

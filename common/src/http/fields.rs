@@ -1,8 +1,9 @@
 //! Reading the fields of an input. All fields are read before anything is refused, so that the caller learns of all
 //! issues at once. Run without values, the same code describes the fields.
 
-use std::ops::RangeInclusive;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
+use lambda_http::http::HeaderValue;
 use schemars::JsonSchema;
 
 use super::json::{Json, MAX_ELEMENTS, Object};
@@ -10,12 +11,18 @@ use crate::{
     error::{Error, Result},
     issue::{Issue, IssueCode, Problem},
     patch::Patch,
+    webhooks::once::{Hash, IdempotencyKey},
 };
+
+/// The header with the key of a call that may be repeated.
+pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The fields of an input, and the issues found so far.
 pub struct Fields {
     values: Object,
     issues: Vec<Issue>,
+    /// The key that the call has, and the hash of all values.
+    key: Option<(HeaderValue, Hash)>,
     #[cfg(feature = "openapi")]
     description: Option<super::openapi::FieldDescriptions>,
 }
@@ -30,6 +37,7 @@ impl Fields {
         let mut fields = Self {
             values,
             issues: Vec::new(),
+            key: None,
             #[cfg(feature = "openapi")]
             description: None,
         };
@@ -46,12 +54,35 @@ impl Fields {
         read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
     ) -> super::openapi::FieldDescriptions {
         let description = Some(super::openapi::FieldDescriptions::new(std::mem::take(generator)));
-        let mut fields = Self { values: Object::new(), issues: Vec::new(), description };
+        let mut fields = Self { values: Object::new(), issues: Vec::new(), key: None, description };
         // There are no values, so required fields are rejected, but every field that was asked for is recorded.
         let (Ok(_) | Err(Rejected)) = read(&mut fields);
         let mut description = fields.description.unwrap_or_default();
         *generator = std::mem::take(&mut description.generator);
         description
+    }
+
+    /// Adds the key of the call, before anything is read: it is for a call with exactly these values.
+    pub(super) fn set_key(&mut self, header: Option<&HeaderValue>) {
+        self.key = header.map(|header| (header.clone(), hash(&self.values)));
+    }
+
+    /// Reads the header `idempotency-key`, if there is one. All fields that were sent count, in any order.
+    ///
+    /// # Errors
+    /// It is not valid.
+    pub fn idempotency_key(&mut self) -> Result<Option<IdempotencyKey>, Rejected> {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.takes_key = true;
+        }
+        let Some((header, fields)) = self.key.take() else { return Ok(None) };
+        IdempotencyKey::parse(header.as_bytes(), fields).map(Some).map_err(|problems| {
+            for problem in problems {
+                self.reject(IDEMPOTENCY_KEY, problem);
+            }
+            Rejected
+        })
     }
 
     /// Reads a required text.
@@ -204,6 +235,13 @@ impl Fields {
     }
 }
 
+/// The same for the same values, in whatever order they were sent.
+fn hash(values: &Object) -> Hash {
+    let sorted: BTreeMap<_, _> = values.iter().collect();
+    #[expect(clippy::expect_used, reason = "texts, numbers and booleans are JSON")]
+    Hash::of(&serde_json::to_vec(&sorted).expect("JSON"))
+}
+
 /// Whether a field is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
@@ -246,6 +284,35 @@ mod tests {
                 ("url", IssueCode::InvalidType),
             ]
         );
+    }
+
+    #[test]
+    fn a_key_is_for_exactly_these_values() {
+        let key = |value, header| {
+            Fields::read(values(value), |fields| {
+                fields.set_key(Some(&HeaderValue::from_static(header)));
+                let name = fields.text("name", Name::parse);
+                let key = fields.idempotency_key();
+                name.and(key)
+            })
+        };
+        let of = |value| key(value, "k").expect("no issue");
+        let first = of(json!({"name": "Ada", "active": true, "more": 1}));
+        assert!(first.is_some());
+        assert_eq!(of(json!({"more": 1, "active": true, "name": "Ada"})), first);
+        for other in [
+            json!({"name": "Ada", "active": true}),
+            json!({"name": "Ada", "active": true, "more": 2}),
+            json!({"name": "Ada", "active": true, "more": "1"}),
+            json!({"name": "Ada", "active": "true", "more": 1}),
+            json!({"name": "Adam", "active": true, "more": 1}),
+        ] {
+            assert_ne!(of(other.clone()), first, "{other}");
+        }
+        assert_ne!(key(json!({"name": "Ada", "active": true, "more": 1}), "l").expect("no issue"), first);
+        let Err(Error::Invalid(issues)) = key(json!({}), "") else { unreachable!("issues") };
+        let found: Vec<_> = issues.iter().map(|issue| (issue.path[0].as_str(), issue.code)).collect();
+        assert_eq!(found, [("name", IssueCode::InvalidType), ("idempotency-key", IssueCode::TooSmall)]);
     }
 
     #[test]

@@ -7,12 +7,12 @@
 use std::{collections::HashMap, fmt};
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// A JSON value.
-#[derive(Debug, PartialEq, Eq)]
+/// A JSON value. It is serialised only to be hashed.
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Json {
     Null,
     Bool(bool),

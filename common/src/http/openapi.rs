@@ -9,7 +9,12 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::{Fault, Function, RouteInfo, Takes, Wire, auth::Credential, fields::Presence, route::BoundRoute};
+use super::{
+    Fault, Function, RouteInfo, Takes, Wire,
+    auth::Credential,
+    fields::{IDEMPOTENCY_KEY, Presence},
+    route::BoundRoute,
+};
 
 /// The schemas of a route's input and output.
 pub struct Shapes {
@@ -23,11 +28,13 @@ pub struct Shapes {
 pub struct FieldDescriptions {
     pub(super) generator: SchemaGenerator,
     fields: Vec<(&'static str, Presence, Schema)>,
+    /// Whether it takes an idempotency key.
+    pub(super) takes_key: bool,
 }
 
 impl FieldDescriptions {
     pub(super) fn new(generator: SchemaGenerator) -> Self {
-        Self { generator, fields: Vec::new() }
+        Self { generator, fields: Vec::new(), takes_key: false }
     }
 
     pub(super) fn note<T: JsonSchema>(&mut self, name: &'static str, presence: Presence) {
@@ -120,6 +127,9 @@ fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) ->
         "responses": responses(info, wire, &shapes),
     });
     let Value::Object(members) = &mut operation else { return operation };
+    if shapes.input.takes_key {
+        members.insert("parameters".to_owned(), json!([idempotency_key()]));
+    }
     match info.takes {
         Takes::Query => {
             let parameters = shapes.input.fields.iter().map(|(name, presence, schema)| {
@@ -145,6 +155,15 @@ fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) ->
         }
     }
     operation
+}
+
+fn idempotency_key() -> Value {
+    json!({
+        "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
+        "description": "A call that is repeated with the same key within 24 hours answers as the first did, and does \
+                        nothing.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
+    })
 }
 
 /// `webhooksCreate`, `getVerifyEmail`: the words of the path, with the method where paths alone are not unique.

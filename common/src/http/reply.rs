@@ -6,7 +6,7 @@ use serde::Serialize;
 use url::Url;
 
 use super::{Page, Response, Result, Wire};
-use crate::error::Error;
+use crate::{error::Error, webhooks::once::Answer};
 
 /// A response, before the headers that every response has.
 pub enum Reply {
@@ -46,6 +46,21 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
     #[cfg(feature = "openapi")]
     fn schema(generator: &mut schemars::SchemaGenerator) -> Option<schemars::Schema> {
         Some(generator.subschema_for::<T>())
+    }
+}
+
+/// A call that may have been answered before.
+impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
+    fn reply(self, wire: Wire) -> Result<Reply> {
+        match self {
+            Self::New(answer) => answer.reply(wire),
+            Self::Known(answer) => Ok(Reply::Json { body: json(&answer, wire)?, cookies: Vec::new() }),
+        }
+    }
+
+    #[cfg(feature = "openapi")]
+    fn schema(generator: &mut schemars::SchemaGenerator) -> Option<schemars::Schema> {
+        T::schema(generator)
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
     auth::Credential,
     cookies::token_in_cookies,
     event::Request,
+    fields::IDEMPOTENCY_KEY,
     json::{Json, Object},
     origins::Origins,
     wire::check_size,
@@ -182,7 +183,10 @@ impl<A: Send + Sync + 'static> Route<A> {
                     call.check_origin(wire, C::CREDENTIALS)?;
                     let caller = C::identify(&app, &call).await?;
                     tenant = C::tenant(&caller).map(ToString::to_string);
-                    let input = Fields::read(call.fields(takes, wire)?, |fields| input(&app, fields))?;
+                    let input = Fields::read(call.fields(takes, wire)?, |fields| {
+                        fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
+                        input(&app, fields)
+                    })?;
                     Ok(handle(app, call.by(caller), input).await?.reply(wire)?)
                 };
                 let reply = answer.await;

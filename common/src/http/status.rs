@@ -132,6 +132,7 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),
+        Conflict::IdempotencyKeyReused => "This idempotency key was used for a call with other fields".to_owned(),
     }
 }
 
@@ -144,5 +145,6 @@ fn reason(conflict: &Conflict) -> &'static str {
         Conflict::EndpointLimit(_) => "endpoint_limit",
         Conflict::KeyLimit(_) => "key_limit",
         Conflict::PayloadNotKept => "payload_not_kept",
+        Conflict::IdempotencyKeyReused => "idempotency_key_reused",
     }
 }

@@ -27,6 +27,7 @@ use crate::{
         event::EventName,
         event_filter::EventFilter,
         log::search::Place,
+        once::Remember,
         signing::{PreviousSecret, SigningKeys},
         signing_secret::SigningSecret,
     },
@@ -154,11 +155,17 @@ impl Endpoints {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
 
-    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
+    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`, and remembers the `call`.
     ///
     /// # Errors
     /// The tenant has `limit` endpoints; or the write fails.
-    pub async fn create(&self, tenant: &TenantId, endpoint: &Endpoint, limit: u32) -> Result<()> {
+    pub async fn create(
+        &self,
+        tenant: &TenantId,
+        endpoint: &Endpoint,
+        limit: u32,
+        call: Option<&Remember>,
+    ) -> Result<()> {
         let count = self
             .counter(tenant, 1)
             .condition_expression("attribute_not_exists(endpoints) OR endpoints < :limit")
@@ -167,6 +174,7 @@ impl Endpoints {
             .update(count)
             .or(Error::Conflict(Conflict::EndpointLimit(limit)))
             .put_new(&self.table, "webhook_endpoint_id", endpoint.to_item(tenant))
+            .remember(call)
             .commit(&self.dynamodb)
             .await
     }

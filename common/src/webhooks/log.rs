@@ -45,6 +45,7 @@ use crate::{
     webhooks::{
         delivery::Destination,
         delivery_id::{DeliveryId, Millis},
+        once::Remember,
         outcome::MAX_AGE,
     },
 };
@@ -402,21 +403,24 @@ impl Log {
     }
 
     /// Makes a delivery pending again, whatever its status, with the whole schedule ahead, and the first attempt due at
-    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only what has failed.
+    /// `due`, and remembers the `call`. Returns its new state. It has a due row, but no message yet. A recovery resends
+    /// only what has failed.
     ///
     /// # Errors
-    /// There is no such delivery, or its payload was not kept; or a call failed.
+    /// There is no such delivery, or its payload was not kept; the `call` was remembered before; or a call failed.
     pub async fn resend(
         &self,
         tenant: &TenantId,
         id: &DeliveryId,
         trigger: Trigger,
         due: Timestamp,
+        call: Option<&Remember>,
         now: Timestamp,
     ) -> Result<Entry> {
         for _ in 0..ROUNDS {
             let (before, payload) = self.visible(tenant, id, now).await?;
-            if before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0 {
+            let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
+            if is_done && call.is_none() {
                 // The answer to this very write was lost.
                 return Ok(before);
             }
@@ -431,7 +435,7 @@ impl Log {
             if !self.put(rows).await.is_empty() {
                 return Err(Error::Busy);
             }
-            if self.reopen(tenant, &before, &after, now).await? {
+            if self.reopen(tenant, &before, &after, call, now).await? {
                 return Ok(after);
             }
         }
@@ -439,7 +443,14 @@ impl Log {
     }
 
     /// Makes a delivery pending again, unless an attempt or another resend came first.
-    async fn reopen(&self, tenant: &TenantId, before: &Entry, after: &Entry, now: Timestamp) -> Result<bool> {
+    async fn reopen(
+        &self,
+        tenant: &TenantId,
+        before: &Entry,
+        after: &Entry,
+        call: Option<&Remember>,
+        now: Timestamp,
+    ) -> Result<bool> {
         let mut set = standing(tenant, after);
         set.push(("expires_at", self.expiry(now)));
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
@@ -447,6 +458,14 @@ impl Log {
             .condition_expression("attempts = :was AND #status = :before")
             .expression_attribute_values(":was", number(before.attempts.into()))
             .expression_attribute_values(":before", text(before.status));
+        if call.is_some() {
+            let transaction = Transaction::new("resending a delivery").update_item(&update).remember(call);
+            return match transaction.first_refused(&self.dynamodb).await? {
+                None => Ok(true),
+                Some(0) => Ok(false),
+                Some(_) => Err(Error::Busy),
+            };
+        }
         match Box::pin(update.send()).await {
             Ok(_) => Ok(true),
             Err(error) if is_refused(&error) => Ok(false),

@@ -10,14 +10,21 @@ use common::{
     id::{EndpointId, RecoveryId, TenantId},
     issue::{IssueCode, Problem},
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoints, log::Log},
+    webhooks::{
+        endpoints::Endpoints,
+        log::Log,
+        once::{Answer, Calls, IdempotencyKey},
+    },
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
+const ROUTE: &str = "/v1/deliveries/recover";
+
 /// The dependencies of the route.
 pub struct App {
     callers: Callers,
+    calls: Calls,
     endpoints: Endpoints,
     log: Log,
 }
@@ -36,6 +43,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
         callers: Callers::from_env(env, &aws)?,
+        calls: Calls::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         log: Log::from_env(env, &aws)?,
     };
@@ -43,9 +51,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/deliveries/recover", Tenant, Input::read, handle)
+    Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Sends all failed deliveries of a time to an endpoint again, at a bounded rate.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("idempotency_key_reused")])
 }
 
 /// The endpoint, and the time in which its failed deliveries were created.
@@ -53,6 +61,7 @@ pub struct Input {
     endpoint: EndpointId,
     since: Timestamp,
     until: Option<Timestamp>,
+    key: Option<IdempotencyKey>,
 }
 
 impl Input {
@@ -60,13 +69,14 @@ impl Input {
         let endpoint = fields.text("webhook_endpoint_id", EndpointId::parse);
         let since = fields.text("since", Timestamp::parse);
         let until = fields.optional_text("until", Timestamp::parse);
+        let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)
             && until < since
         {
             let message = "Must not be before since".to_owned();
             return Err(fields.reject("until", Problem { code: IssueCode::TooSmall, message }));
         }
-        Ok(Self { endpoint: endpoint?, since: since?, until: until? })
+        Ok(Self { endpoint: endpoint?, since: since?, until: until?, key: key? })
     }
 }
 
@@ -80,10 +90,17 @@ pub struct Output {
     recovery_id: RecoveryId,
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
-    app.endpoints.require(&call.caller, input.endpoint).await?;
-    let now = Timestamp::now();
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
+    let (tenant, now) = (&call.caller, Timestamp::now());
     let time = (input.since, input.until.unwrap_or(now));
-    let recovery_id = app.log.start_recovery(&call.caller, input.endpoint, time, now).await?;
-    Ok(Output { success: true, message: "Failed deliveries will be sent again", recovery_id })
+    let once = app.calls.once(tenant, ROUTE, input.key, now);
+    let start = async {
+        app.endpoints.require(tenant, input.endpoint).await?;
+        let recovery_id = RecoveryId::generate();
+        let output = Output { success: true, message: "Failed deliveries will be sent again", recovery_id };
+        let remember = once.remember(&output)?;
+        app.log.start_recovery(tenant, recovery_id, input.endpoint, time, remember.as_ref(), now).await?;
+        Ok(output)
+    };
+    once.answer(start).await
 }

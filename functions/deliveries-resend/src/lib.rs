@@ -12,13 +12,17 @@ use common::{
     webhooks::{
         delivery_id::DeliveryId,
         log::{Log, Trigger},
+        once::{Answer, Calls, IdempotencyKey},
         queue::{DueAttempt, Queue},
     },
 };
 
+const ROUTE: &str = "/v1/deliveries/resend";
+
 /// The dependencies of the route.
 pub struct App {
     callers: Callers,
+    calls: Calls,
     log: Log,
     queue: Queue,
 }
@@ -37,6 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
         callers: Callers::from_env(env, &aws)?,
+        calls: Calls::from_env(env, &aws)?,
         log: Log::from_env(env, &aws)?,
         queue: Queue::from_env(env, &aws)?,
     };
@@ -44,30 +49,43 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/deliveries/resend", Tenant, Input::read, handle)
+    Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Sends a delivery again, whatever its status, with the whole schedule ahead.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("payload_not_kept")])
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotFound,
+            Fault::Conflict("payload_not_kept"),
+            Fault::Conflict("idempotency_key_reused"),
+        ])
 }
 
 /// The delivery to send again.
 pub struct Input {
     id: DeliveryId,
+    key: Option<IdempotencyKey>,
 }
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.text("delivery_id", DeliveryId::parse);
-        Ok(Self { id: id? })
+        let key = fields.idempotency_key();
+        Ok(Self { id: id?, key: key? })
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
-    let now = Timestamp::now();
-    let entry = app.log.resend(&call.caller, &input.id, Trigger::Resend, now, now).await?;
-    let attempt = DueAttempt::next(&call.caller, &entry);
-    for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
-        // The delivery is pending, and its due row has been written: the sweep will wake it.
-        tracing::warn!(?error, delivery = %entry.id, "a resend has to wait for the sweep");
-    }
-    Ok(Done::new("Delivery will be sent again"))
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Done>> {
+    let (tenant, now) = (&call.caller, Timestamp::now());
+    let once = app.calls.once(tenant, ROUTE, input.key, now);
+    let resend = async {
+        let done = Done::new("Delivery will be sent again");
+        let remember = once.remember(&done)?;
+        let entry = app.log.resend(tenant, &input.id, Trigger::Resend, now, remember.as_ref(), now).await?;
+        let attempt = DueAttempt::next(tenant, &entry);
+        for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
+            // The delivery is pending, and its due row has been written: the sweep will wake it.
+            tracing::warn!(?error, delivery = %entry.id, "a resend has to wait for the sweep");
+        }
+        Ok(done)
+    };
+    once.answer(resend).await
 }

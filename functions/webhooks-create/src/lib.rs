@@ -15,15 +15,19 @@ use common::{
         endpoint_url::EndpointUrl,
         endpoints::{Endpoint, Endpoints, MAX_ENDPOINTS},
         event_filter::EventFilter,
+        once::{Answer, Calls, IdempotencyKey},
         signing_secret::SigningSecret,
     },
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
+const ROUTE: &str = "/v1/webhooks/create";
+
 /// The dependencies of the route.
 pub struct App {
     callers: Callers,
+    calls: Calls,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
     limit: u32,
@@ -43,6 +47,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
         callers: Callers::from_env(env, &aws)?,
+        calls: Calls::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
         limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
@@ -51,9 +56,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/create", Tenant, Input::read, handle)
-        .summary("Stores a webhook endpoint.")
-        .faults(&[Fault::EmailNotVerified, Fault::Conflict("endpoint_limit")])
+    Route::post(ROUTE, Tenant, Input::read, handle).summary("Stores a webhook endpoint.").faults(&[
+        Fault::EmailNotVerified,
+        Fault::Conflict("endpoint_limit"),
+        Fault::Conflict("idempotency_key_reused"),
+    ])
 }
 
 /// The endpoint to store.
@@ -64,6 +71,7 @@ pub struct Input {
     description: Option<Description>,
     active: bool,
     events: Option<EventFilter>,
+    key: Option<IdempotencyKey>,
 }
 
 impl Input {
@@ -73,12 +81,14 @@ impl Input {
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
         let events = fields.nullable_list("events", EventFilter::parse_name);
+        let key = fields.idempotency_key();
         Ok(Self {
             url: url?,
             signing_secret: signing_secret?,
             description: description?.into_option(),
             active: active?.unwrap_or(true),
             events: events?.into_option(),
+            key: key?,
         })
     }
 }
@@ -95,7 +105,7 @@ pub struct Output {
     signing_secret: Option<String>,
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
     let (signing_secret, is_generated) = match input.signing_secret {
         Some(secret) => (secret, false),
         None => (SigningSecret::generate(), true),
@@ -109,11 +119,17 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
         events: input.events,
         created_at: Timestamp::now(),
     };
-    app.endpoints.create(&call.caller, &endpoint, app.limit).await?;
-    Ok(Output {
-        success: true,
-        webhook_endpoint_id: endpoint.id,
-        message: "Webhook endpoint created",
-        signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().to_owned()),
-    })
+    let once = app.calls.once(&call.caller, ROUTE, input.key, endpoint.created_at);
+    let create = async {
+        let output = Output {
+            success: true,
+            webhook_endpoint_id: endpoint.id,
+            message: "Webhook endpoint created",
+            signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().to_owned()),
+        };
+        let remember = once.remember(&output)?;
+        app.endpoints.create(&call.caller, &endpoint, app.limit, remember.as_ref()).await?;
+        Ok(output)
+    };
+    once.answer(create).await
 }

@@ -14,15 +14,19 @@ use common::{
         delivery_id::DeliveryId,
         endpoints::Endpoints,
         log::Log,
+        once::{Answer, Calls, IdempotencyKey},
         queue::{DueAttempt, Queue},
     },
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
+const ROUTE: &str = "/v1/webhooks/test";
+
 /// The dependencies of the route.
 pub struct App {
     callers: Callers,
+    calls: Calls,
     endpoints: Endpoints,
     log: Log,
     queue: Queue,
@@ -42,6 +46,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
         callers: Callers::from_env(env, &aws)?,
+        calls: Calls::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         log: Log::from_env(env, &aws)?,
         queue: Queue::from_env(env, &aws)?,
@@ -50,20 +55,22 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/test", Tenant, Input::read, handle)
+    Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Sends a test event to a webhook endpoint, active or not.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::TooMany])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("idempotency_key_reused"), Fault::TooMany])
 }
 
 /// The endpoint to test.
 pub struct Input {
     id: EndpointId,
+    key: Option<IdempotencyKey>,
 }
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.text("id", EndpointId::parse);
-        Ok(Self { id: id? })
+        let key = fields.idempotency_key();
+        Ok(Self { id: id?, key: key? })
     }
 }
 
@@ -76,14 +83,19 @@ pub struct Output {
     delivery_id: DeliveryId,
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
     let now = Timestamp::now();
     let test = Delivery::test(call.caller, input.id, now);
-    app.endpoints.begin_test(&app.log, &test, now).await?;
-    let attempt = DueAttempt::next(&test.tenant, &test.entry);
-    for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
-        // The delivery is pending, and its due row has been written: the sweep will wake it.
-        tracing::warn!(?error, delivery = %test.entry.id, "a test has to wait for the sweep");
-    }
-    Ok(Output { success: true, message: "Test event will be sent", delivery_id: test.entry.id })
+    let once = app.calls.once(&test.tenant, ROUTE, input.key, now);
+    let begin = async {
+        let output = Output { success: true, message: "Test event will be sent", delivery_id: test.entry.id };
+        app.endpoints.begin_test(&app.log, &test, once.remember(&output)?.as_ref(), now).await?;
+        let attempt = DueAttempt::next(&test.tenant, &test.entry);
+        for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
+            // The delivery is pending, and its due row has been written: the sweep will wake it.
+            tracing::warn!(?error, delivery = %test.entry.id, "a test has to wait for the sweep");
+        }
+        Ok(output)
+    };
+    once.answer(begin).await
 }

@@ -309,7 +309,7 @@ async fn after_the_last_attempt_the_delivery_is_failed_in_the_log_and_can_be_sen
     assert_eq!(failed.job_id, "j");
 
     let (log, owner, now) = (world.delivery_log(), tenant.id.parse().expect("an id"), Timestamp::now());
-    let again = log.resend(&owner, &failed.id, Trigger::Resend, now, now).await.expect("it is resent");
+    let again = log.resend(&owner, &failed.id, Trigger::Resend, now, None, now).await.expect("it is resent");
     world.enqueue("deliveries", due_message(&tenant.id, &again).to_string()).await;
     world.stack.poll("deliveries").await.expect("a step");
     let received = receiver.received().await;

@@ -23,6 +23,7 @@ mod envelope;
 mod events;
 mod faults;
 mod fuzz;
+mod idempotency;
 mod invitations;
 mod isolation;
 mod layers;

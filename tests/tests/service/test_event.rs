@@ -197,9 +197,8 @@ async fn a_test_stands_even_if_its_message_cannot_be_sent() {
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Pending);
 }
 
-/// A world in which the calls with these numbers to the tables fail, with a tenant and an endpoint in it. Returns the
-/// number of calls so far, too.
-async fn failing(fails: Range<u64>, takes_effect: bool) -> (World, Interceptor, Proxy) {
+/// A world in which the calls with these numbers to the tables fail.
+pub(crate) async fn failing(fails: Range<u64>, takes_effect: bool) -> (World, Interceptor, Proxy) {
     let tables = Interceptor::start(|_, _| None).await;
     let proxy = Proxy::cut_off(tables.address(), &CutOff::new(fails, takes_effect)).await;
     let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", proxy.address())]).await;

@@ -10,7 +10,7 @@ use crate::{
     },
     error::{Error, Result},
     timestamp::Timestamp,
-    webhooks::{delivery::Delivery, log::Log},
+    webhooks::{delivery::Delivery, log::Log, once::Remember},
 };
 
 /// How many tests an endpoint gets in any [`WINDOW`].
@@ -21,11 +21,11 @@ const WINDOW: i64 = 60_000;
 const TESTED: &str = "webhook_endpoint_id, #url, tested_at";
 
 impl Endpoints {
-    /// Stores a test of an endpoint and counts it. It has a due row, but no message yet.
+    /// Stores a test of an endpoint, counts it, and remembers the `call`. It has a due row, but no message yet.
     ///
     /// # Errors
     /// The tenant has no such endpoint, or it was tested ten times in the last minute; or a call fails.
-    pub async fn begin_test(&self, log: &Log, test: &Delivery, now: Timestamp) -> Result<()> {
+    pub async fn begin_test(&self, log: &Log, test: &Delivery, call: Option<&Remember>, now: Timestamp) -> Result<()> {
         let Delivery { tenant, entry, payload } = test;
         let id = entry.webhook_endpoint_id.ok_or(NOT_FOUND)?;
         // Each round that is refused is one in which another test was counted, so the limit ends this.
@@ -51,9 +51,11 @@ impl Endpoints {
                     .condition_expression("attribute_exists(webhook_endpoint_id) AND attribute_not_exists(tested_at)"),
             };
             let transaction = Transaction::new("testing an endpoint").update(count);
-            let transaction = log.begin_in(transaction, tenant, entry, now);
-            if transaction.first_refused(&self.dynamodb).await?.is_none() {
-                return Ok(());
+            let transaction = log.begin_in(transaction, tenant, entry, now).remember(call);
+            match transaction.first_refused(&self.dynamodb).await? {
+                None => return Ok(()),
+                Some(0) => {}
+                Some(_) => break,
             }
         }
         Err(Error::Busy)

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use aws_sdk_dynamodb::types::Put;
 use futures::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,11 +15,15 @@ use crate::{
     aws::{
         dynamo::{Item, Record, change, item, number, text},
         failure,
+        transaction::Transaction,
     },
     error::{Error, Result},
     id::{EndpointId, RecoveryId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery_id::{DestinationId, SHARDS},
+    webhooks::{
+        delivery_id::{DestinationId, SHARDS},
+        once::Remember,
+    },
 };
 
 /// A recovery, and how far it is.
@@ -52,18 +57,19 @@ const LOOKED_AT: i32 = 100;
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Stores a recovery of what `endpoint` did not take between two times.
+    /// Stores a recovery of what `endpoint` did not take between two times, and remembers the `call`.
     ///
     /// # Errors
     /// The write failed.
     pub async fn start_recovery(
         &self,
         tenant: &TenantId,
+        id: RecoveryId,
         endpoint: EndpointId,
         (since, until): (Timestamp, Timestamp),
+        call: Option<&Remember>,
         now: Timestamp,
-    ) -> Result<RecoveryId> {
-        let id = RecoveryId::generate();
+    ) -> Result<()> {
         let mut recovery = recovery_key(tenant, id);
         recovery.extend(item([
             ("open", text(OPEN)),
@@ -72,8 +78,12 @@ impl Log {
             ("until", number(until.as_millisecond())),
             ("expires_at", self.expiry(now)),
         ]));
+        if call.is_some() {
+            let put = Put::builder().table_name(&self.table).set_item(Some(recovery));
+            return Transaction::new("writing a recovery").put(put).remember(call).commit(&self.dynamodb).await;
+        }
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(recovery));
-        put.send().await.map(|_| id).map_err(failure("writing a recovery"))
+        put.send().await.map(drop).map_err(failure("writing a recovery"))
     }
 
     /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all.
@@ -137,7 +147,7 @@ impl Log {
         let place = (DestinationId::Endpoint(recovery.webhook_endpoint_id), *shard);
         let ids = self.failed(tenant, place, &(from.clone(), until.max(from)), PAGE).await?;
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
-            match self.resend(tenant, id, Trigger::Recovery, due, now).await {
+            match self.resend(tenant, id, Trigger::Recovery, due, None, now).await {
                 Ok(entry) => Ok(Some(entry)),
                 // It has been resent, has expired, or was never kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),

@@ -65,6 +65,19 @@ fn every_field_is_listed() {
 }
 
 #[test]
+fn every_route_that_takes_an_idempotency_key_is_named() {
+    let source = page(PAGE);
+    let (named, _) = source.split_once(" take an `idempotency-key` header").expect("a sentence");
+    let named = named.rsplit("\n\n").next().unwrap_or_default();
+    let named: BTreeSet<_> = codes(named).into_iter().map(|(route, _)| format!("POST /v1/{route}")).collect();
+    let described = described();
+    let takes =
+        |route: &Value| route["parameters"].as_array().is_some_and(|all| all.iter().any(|one| one["in"] == "header"));
+    let takers = described.iter().filter(|(_, route)| takes(route)).map(|(name, _)| name.clone());
+    assert_eq!(named, takers.collect());
+}
+
+#[test]
 fn every_refusal_is_listed() {
     let source = page(PAGE);
     let (listed, described) = (listed(&source), described());
@@ -123,7 +136,9 @@ fn responses(route: &Value) -> &Map<String, Value> {
 /// The fields of a route, and whether each is required.
 fn fields(route: &Value) -> BTreeMap<&str, bool> {
     let parameters = route["parameters"].as_array().into_iter().flatten();
-    let in_query = parameters.map(|one| (one["name"].as_str().expect("a name"), one["required"] == true));
+    let in_query = parameters
+        .filter(|one| one["in"] == "query")
+        .map(|one| (one["name"].as_str().expect("a name"), one["required"] == true));
     let bodies = route["requestBody"]["content"].as_object().into_iter().flat_map(Map::values);
     let in_body = bodies.flat_map(|media| {
         let schema = media["schema"].pointer("/properties/json").unwrap_or(&media["schema"]);

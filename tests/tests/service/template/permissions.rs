@@ -176,7 +176,9 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok();
 
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
-    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let fields = json!({"url": receiver.url("/"), "signing_secret": "s"});
+    let created = world.rpc_once(&tenant.key, "webhooks/create", "once", fields).await;
+    let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned();
     world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
@@ -195,7 +197,7 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
         assert_eq!(logged.iter().map(|entry| entry.job_id.as_str()).collect::<Vec<_>>(), [job]);
     }
     the_log_is_read(world, &tenant, &id).await;
-    world.rpc(&tenant.key, "webhooks/test", json!({"id": id})).await.ok();
+    world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
     calls.shared.is_throttled.store(true, Ordering::Relaxed);
@@ -229,10 +231,13 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     for fields in [json!({}), json!({"webhook_endpoint_id": endpoint})] {
         read("stats", fields).await;
     }
-    read("recover", json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z"})).await;
+    let since = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z"});
+    read("recover", since.clone()).await;
+    world.rpc_once(&tenant.key, "deliveries/recover", "once", since).await.ok();
     let now = Timestamp::now();
     world.stack.invoke("deliveries-wake", json!({"time": now})).await.expect("it is swept");
     read("resend", json!({"delivery_id": id})).await;
+    world.rpc_once(&tenant.key, "deliveries/resend", "once", json!({"delivery_id": id})).await.ok();
     // What is pending is found through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
     world.stack.poll("deliveries").await.expect("a step");

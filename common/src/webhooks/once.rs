@@ -1,0 +1,224 @@
+//! Calls that are done once, however often they are made: a client that did not get the answer calls again with the
+//! same `idempotency-key`, and gets the answer of the first call.
+//!
+//! The answer is stored in the same transaction as what the call does, so a crash leaves both or neither, and of several
+//! calls at once one does it. Only successes are remembered: a call that was refused did nothing. A call without a key
+//! costs no more than it would without this module.
+
+use std::fmt;
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{Put, builders::PutBuilder},
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, item, number, text},
+        failure,
+        transaction::Transaction,
+    },
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Result},
+    id::TenantId,
+    issue::Problem,
+    timestamp::Timestamp,
+};
+
+/// The key that a client gave to a call, and what it called with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    key: Hash,
+    fields: Hash,
+}
+
+/// A SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hash([u8; 32]);
+
+/// The calls that are remembered. They are in the table of endpoints, because an answer may have an endpoint's secret.
+#[derive(Clone)]
+pub struct Calls {
+    dynamodb: Client,
+    table: String,
+}
+
+/// A call, which is done once if it has a key.
+pub struct Once<'a> {
+    calls: &'a Calls,
+    tenant: &'a TenantId,
+    route: &'static str,
+    key: Option<IdempotencyKey>,
+    now: Timestamp,
+}
+
+/// The write that remembers a call. It may have a secret, so it cannot be printed.
+pub struct Remember(PutBuilder);
+
+/// What a call answers. It may have a secret, so it cannot be printed.
+pub enum Answer<T> {
+    /// The call has been done now.
+    New(T),
+    /// It had been done before; this was the answer.
+    Known(Box<RawValue>),
+}
+
+/// What the sort keys of remembered calls begin with. They sort before every endpoint's id.
+const ONCE: &str = "#once#";
+/// How long a call is remembered, in seconds.
+const REMEMBERED: i64 = 24 * 60 * 60;
+
+impl IdempotencyKey {
+    /// The key in a header, of a call with fields that have this hash.
+    ///
+    /// # Errors
+    /// Every rule that the header breaks.
+    pub fn parse(header: &[u8], fields: Hash) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::from_iter(Problem::length(header.len(), 1, 255));
+        if !header.iter().all(u8::is_ascii_graphic) {
+            problems.push(Problem::format("Must be visible ASCII characters"));
+        }
+        if problems.is_empty() { Ok(Self { key: Hash::of(header), fields }) } else { Err(problems) }
+    }
+}
+
+impl Hash {
+    /// The hash of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl Calls {
+    /// The store over the table that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
+    }
+
+    /// A call of `route` by `tenant`.
+    #[must_use]
+    pub fn once<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        route: &'static str,
+        key: Option<IdempotencyKey>,
+        now: Timestamp,
+    ) -> Once<'a> {
+        Once { calls: self, tenant, route, key, now }
+    }
+}
+
+impl Once<'_> {
+    /// The write that remembers the call with its answer, for the transaction that does it. `None` if it has no key.
+    ///
+    /// # Errors
+    /// The answer is no JSON.
+    pub fn remember(&self, answer: &impl Serialize) -> Result<Option<Remember>> {
+        let Some(key) = self.key else { return Ok(None) };
+        let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
+        let mut item = self.place(key);
+        item.insert("fields".to_owned(), text(key.fields));
+        item.insert("answer".to_owned(), text(answer));
+        item.insert("delete_at".to_owned(), number(self.now.as_second() + REMEMBERED + 1));
+        let put = Put::builder()
+            .table_name(&self.calls.table)
+            .set_item(Some(item))
+            // TTL may delete an item days after its time.
+            .condition_expression("attribute_not_exists(webhook_endpoint_id) OR delete_at <= :now")
+            .expression_attribute_values(":now", number(self.now.as_second()));
+        Ok(Some(Remember(put)))
+    }
+
+    /// The answer of `act`, which does the call, unless it has been done before.
+    ///
+    /// # Errors
+    /// The call was done with other fields; it fails; or a read fails.
+    pub async fn answer<T>(&self, act: impl Future<Output = Result<T>>) -> Result<Answer<T>> {
+        if let Some(answer) = self.known().await? {
+            return Ok(Answer::Known(answer));
+        }
+        let error = match act.await {
+            Ok(answer) => return Ok(Answer::New(answer)),
+            Err(error) => error,
+        };
+        // Perhaps the same call was made at the same time and came first, or only the transaction's own answer was lost.
+        match self.known().await {
+            Ok(known) => known.map(Answer::Known).ok_or(error),
+            Err(unknown) => {
+                tracing::warn!(route = self.route, ?error, "a call failed, and it is not known whether it was done");
+                Err(unknown)
+            }
+        }
+    }
+
+    async fn known(&self) -> Result<Option<Box<RawValue>>> {
+        let Some(key) = self.key else { return Ok(None) };
+        let get = self.calls.dynamodb.get_item().table_name(&self.calls.table).set_key(Some(self.place(key)));
+        let found = Box::pin(get.consistent_read(true).send()).await.map_err(failure("reading a remembered call"))?;
+        let Some(item) = found.item else { return Ok(None) };
+        let record = Record::new("remembered call", &item);
+        if record.number("delete_at")? <= self.now.as_second() {
+            return Ok(None);
+        }
+        if record.text("fields")? != key.fields.to_string() {
+            return Err(Error::Conflict(Conflict::IdempotencyKeyReused));
+        }
+        let answer = RawValue::from_string(record.text("answer")?.to_owned());
+        answer.map(Some).map_err(Error::internal("reading a remembered answer"))
+    }
+
+    fn place(&self, key: IdempotencyKey) -> Item {
+        let sort_key = format!("{ONCE}{}#{}", self.route, key.key);
+        item([("tenant_id", text(self.tenant)), ("webhook_endpoint_id", text(sort_key))])
+    }
+}
+
+impl Transaction {
+    /// Remembers a call that has a key, on condition that it has not been remembered before.
+    pub(super) fn remember(self, call: Option<&Remember>) -> Self {
+        match call {
+            // Whoever made the call looks for the answer then.
+            Some(Remember(put)) => self.put(put.clone()).or(Error::Busy),
+            None => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::issue::IssueCode;
+
+    #[test]
+    fn a_key_is_1_to_255_visible_ascii_characters() {
+        let parse = |header: &[u8]| IdempotencyKey::parse(header, Hash::of(b"fields"));
+        for good in [b"a".as_slice(), b"!~", &[b'x'; 255]] {
+            assert_eq!(parse(good), Ok(IdempotencyKey { key: Hash::of(good), fields: Hash::of(b"fields") }));
+        }
+        for (bad, codes) in [
+            (b"".as_slice(), vec![IssueCode::TooSmall]),
+            (&[b'x'; 256], vec![IssueCode::TooBig]),
+            (&[b' '; 256], vec![IssueCode::TooBig, IssueCode::InvalidFormat]),
+            (b"a b", vec![IssueCode::InvalidFormat]),
+            (b"\t", vec![IssueCode::InvalidFormat]),
+            ("ß".as_bytes(), vec![IssueCode::InvalidFormat]),
+        ] {
+            let problems = parse(bad).expect_err("a bad key");
+            assert_eq!(problems.into_iter().map(|problem| problem.code).collect::<Vec<_>>(), codes, "{bad:?}");
+        }
+    }
+}

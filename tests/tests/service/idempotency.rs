@@ -1,0 +1,252 @@
+//! Calls with an `idempotency-key`: done once, however often they are made.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::{timestamp::Timestamp, webhooks::log::Status};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Receiver, Tenant, World};
+
+use crate::test_event::failing;
+
+const ROUTES: [&str; 4] = ["webhooks/create", "webhooks/test", "deliveries/resend", "deliveries/recover"];
+const DAY: i64 = 24 * 60 * 60;
+
+/// An endpoint whose test has failed.
+struct Place {
+    endpoint: String,
+    delivery: String,
+    receiver: Receiver,
+}
+
+impl Place {
+    async fn new(world: &World, tenant: &Tenant) -> Self {
+        let receiver = Receiver::scripted(&[(500, &[])]).await;
+        let endpoint = world.endpoint(tenant, &receiver.url("/"), "s").await;
+        let tested = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
+        let delivery = tested.ok()["delivery_id"].as_str().expect("an id").to_owned();
+        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        Self { endpoint, delivery, receiver }
+    }
+
+    fn fields(&self, route: &str) -> Value {
+        match route {
+            "webhooks/create" => json!({"url": "https://example.com/", "signing_secret": "s", "active": false}),
+            "webhooks/test" => json!({"id": self.endpoint}),
+            "deliveries/resend" => json!({"delivery_id": self.delivery}),
+            _ => json!({"webhook_endpoint_id": self.endpoint, "since": "2026-01-01T00:00:00Z"}),
+        }
+    }
+
+    /// How often a route has done something since, counted where it does it. Messages that are there are handled.
+    async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
+        while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+        match route {
+            "webhooks/create" => {
+                let listed = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
+                listed.ok()["webhook_endpoints"].as_array().expect("a list").len() - 1
+            }
+            "deliveries/recover" => {
+                let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+                stats.ok()["recoveries"].as_array().expect("a list").len()
+            }
+            _ => self.receiver.count().await - 1,
+        }
+    }
+}
+
+/// The records of calls that are remembered.
+async fn remembered(world: &World) -> Vec<std::collections::HashMap<String, AttributeValue>> {
+    let mut items = world.items("webhook-endpoints").await;
+    items.retain(|item| item["webhook_endpoint_id"].as_s().expect("a text").starts_with("#once#"));
+    items
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
+    let world = World::start().await;
+    for (number, route) in ROUTES.into_iter().enumerate() {
+        let tenant = world.tenant(&format!("acme-{number}")).await;
+        let place = Place::new(&world, &tenant).await;
+        let call = async || world.rpc_once(&tenant.key, route, "retry-1", place.fields(route)).await;
+        let first = call().await.ok().clone();
+        for _ in 0..12 {
+            assert_eq!(call().await.ok(), &first, "{route}");
+        }
+        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        // What it did has gone on meanwhile, and is not done again.
+        assert_eq!(call().await.ok(), &first, "{route}");
+        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        // Another key is another call, and so is one without.
+        world.rpc_once(&tenant.key, route, "retry-2", place.fields(route)).await.ok();
+        assert_eq!(place.effects(&world, &tenant, route).await, 2, "{route}");
+        world.rpc(&tenant.key, route, place.fields(route)).await.ok();
+        assert_eq!(place.effects(&world, &tenant, route).await, 3, "{route}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_calls_at_once_one_acts_and_all_answer_alike() {
+    for route in ROUTES {
+        // As tight as it can be: only one endpoint more fits.
+        let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "2")]).await;
+        let tenant = world.tenant("acme").await;
+        let place = Place::new(&world, &tenant).await;
+        let fields = place.fields(route);
+        let answers = join_all((0..12).map(|_| world.rpc_once(&tenant.key, route, "k", fields.clone()))).await;
+        for answer in &answers {
+            assert_eq!(answer.ok(), answers[0].ok(), "{route}");
+        }
+        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        assert_eq!(remembered(&world).await.len(), 1, "{route}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_key_with_other_fields_is_refused() {
+    let world = World::start().await;
+    for (number, route) in ROUTES.into_iter().enumerate() {
+        let tenant = world.tenant(&format!("acme-{number}")).await;
+        let place = Place::new(&world, &tenant).await;
+        let fields = place.fields(route);
+        let first = world.rpc_once(&tenant.key, route, "k", fields.clone()).await;
+        let mut other = fields.clone();
+        other["more"] = json!(true);
+        let answer = world.rpc_once(&tenant.key, route, "k", other).await;
+        assert_eq!(answer.error(), (409, "CONFLICT", "idempotency_key_reused"), "{route}");
+        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        assert_eq!(world.rpc_once(&tenant.key, route, "k", fields).await.ok(), first.ok(), "{route}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn order_white_space_and_meta_do_not_matter() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut answers = Vec::new();
+    for body in [
+        r#"{"json": {"url": "https://example.com/", "signing_secret": "s"}}"#,
+        r#"{"meta":[7],"json":{"signing_secret":"s","url":"https:\/\/example.com/"}}"#,
+    ] {
+        let request = world.http.post(world.url("/v1/webhooks/create")).body(body);
+        let request = request.header("x-api-key", &tenant.key).header("idempotency-key", "k");
+        answers.push(world.send(request).await.ok().clone());
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_of_one_tenant_and_one_route() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let place = Place::new(&world, &ours).await;
+    let fields = place.fields("webhooks/create");
+    let mine = world.rpc_once(&ours.key, "webhooks/create", "k", fields.clone()).await;
+    let other = world.rpc_once(&theirs.key, "webhooks/create", "k", fields.clone()).await;
+    assert_ne!(mine.ok()["webhook_endpoint_id"], other.ok()["webhook_endpoint_id"]);
+    world.rpc_once(&ours.key, "webhooks/test", "k", place.fields("webhooks/test")).await.ok();
+    // A session of the same tenant makes the same call.
+    let request = world.http.post(world.url("/v1/webhooks/create")).json(&json!({ "json": fields }));
+    let request = request.header("cookie", &ours.cookie).header("origin", world.stack.api());
+    assert_eq!(world.send(request.header("idempotency-key", "k")).await.ok(), mine.ok());
+    // Neither the key nor what was called with can be read from the record.
+    assert_eq!(remembered(&world).await.len(), 3);
+    world.rpc_once(&ours.key, "webhooks/create", "canary-key", fields).await.ok();
+    assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains("canary-key"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_key_is_an_issue_like_the_others() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for route in ROUTES {
+        let required = world.rpc(&tenant.key, route, json!({})).await;
+        for (bad, code) in [("a b", "invalid_format"), (&"x".repeat(256), "too_big"), ("", "too_small")] {
+            let answer = world.rpc_once(&tenant.key, route, bad, json!({})).await;
+            let mut expected = required.issues();
+            expected.push(("idempotency-key", code));
+            assert_eq!(answer.issues(), expected, "{route}");
+        }
+        let good = world.rpc_once(&tenant.key, route, &"~".repeat(255), json!({})).await;
+        assert_eq!(good.issues(), required.issues(), "{route}");
+    }
+    assert_eq!(remembered(&world).await.len(), 0);
+    // Other routes do not look at it.
+    world.rpc_once(&tenant.key, "webhooks/list", "a b", json!({})).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_refused_can_be_made_again() {
+    let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "1")]).await;
+    let tenant = world.tenant("acme").await;
+    let place = Place::new(&world, &tenant).await;
+    let create = async || world.rpc_once(&tenant.key, "webhooks/create", "k", place.fields("webhooks/create")).await;
+    assert_eq!(create().await.error(), (409, "CONFLICT", "endpoint_limit"));
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": place.endpoint})).await.ok();
+    create().await.ok();
+    for route in ["webhooks/test", "deliveries/recover"] {
+        let answer = world.rpc_once(&tenant.key, route, "k", place.fields(route)).await;
+        assert_eq!(answer.error(), (404, "NOT_FOUND", ""), "{route}");
+    }
+    assert_eq!(remembered(&world).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_remembered_for_a_day() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let place = Place::new(&world, &tenant).await;
+    let create = async || world.rpc_once(&tenant.key, "webhooks/create", "k", place.fields("webhooks/create")).await;
+    let first = create().await.ok().clone();
+    let record = remembered(&world).await.remove(0);
+    let until: i64 = record["delete_at"].as_n().expect("a number").parse().expect("seconds");
+    let now = Timestamp::now().as_second();
+    assert!((now + DAY - 60..=now + DAY + 1).contains(&until), "{until}");
+    // It is over, and TTL has not deleted it yet.
+    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
+    let update = update
+        .key("tenant_id", record["tenant_id"].clone())
+        .key("webhook_endpoint_id", record["webhook_endpoint_id"].clone())
+        .update_expression("SET delete_at = :now")
+        .expression_attribute_values(":now", AttributeValue::N(now.to_string()));
+    update.send().await.expect("it is changed");
+    let second = create().await.ok().clone();
+    assert_ne!(second, first);
+    assert_eq!(create().await.ok(), &second);
+    assert_eq!(place.effects(&world, &tenant, "webhooks/create").await, 2);
+}
+
+/// The transaction that does the call, and the read after it, fail as often as they are tried.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
+    let start = async |fails, takes_effect| {
+        let (world, tables, proxy) = failing(fails, takes_effect).await;
+        let tenant = world.tenant("acme").await;
+        let place = Place::new(&world, &tenant).await;
+        (world, tables, proxy, tenant, place)
+    };
+    let (_world, _tables, proxy, ..) = start(u64::MAX..u64::MAX, false).await;
+    let before = proxy.calls();
+    // The caller, the record, and what else each reads and writes first.
+    let transactions = ROUTES.into_iter().zip([2, 4, 4, 3]);
+    let lives = transactions.flat_map(|(route, call)| [(route, call, false), (route, call, true)]);
+    join_all(lives.map(async |(route, call, takes_effect)| {
+        let fails = before + call..before + call + 6;
+        let (world, _tables, _proxy, tenant, place) = start(fails, takes_effect).await;
+        let call = async || world.rpc_once(&tenant.key, route, "k", place.fields(route)).await;
+        let lost = call().await;
+        assert!(lost.status >= 500, "{route}: {}", lost.body);
+        // Until no call fails any more.
+        while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
+        assert_eq!(remembered(&world).await.len(), usize::from(takes_effect), "{route}");
+        let first = call().await.ok().clone();
+        assert_eq!(call().await.ok(), &first, "{route}");
+        if takes_effect && matches!(route, "webhooks/test" | "deliveries/resend") {
+            // It was not sent, so the sweep does it.
+            assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 1, "{route}");
+            let later = Timestamp::now().after(std::time::Duration::from_secs(17 * 60));
+            world.stack.invoke("deliveries-wake", json!({"time": later})).await.expect("a sweep");
+        }
+        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}, it takes effect: {takes_effect}");
+    }))
+    .await;
+}
