@@ -268,8 +268,8 @@ impl App {
         }
     }
 
-    /// Parks an event for receivers that do not answer. It comes back through the deliveries queue. Where it is `already`
-    /// parked for the same ones, a message is enough.
+    /// Parks an event for receivers that do not answer. It comes back through the deliveries queue, at once the first time:
+    /// they may be back. Where it is `already` parked for the same ones, a message is enough.
     fn park(
         &self,
         event: &JobEvent,
@@ -281,10 +281,11 @@ impl App {
         let Some(Outgoing { place, .. }) = firsts.first() else { return };
         let now = Timestamp::now();
         let silent_since = firsts.iter().filter_map(|first| first.health()?.unanswered_since).max();
+        let until = put_off(already.and(silent_since), now);
         let endpoints: Vec<_> = firsts.iter().filter_map(|first| first.delivery.entry.webhook_endpoint_id).collect();
         let (message, row) = self.log.park(event, at, &endpoints, now);
         let row = (already != Some(&message)).then_some(row);
-        batch.finish(Finished::Parked(Parking { place: *place, row, message, until: put_off(silent_since, now) }));
+        batch.finish(Finished::Parked(Parking { place: *place, row, message, until }));
     }
 
     /// Leaves out what the log already knows of an event that came before. Those that wait get a message: it is not

@@ -2,10 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
+use axum::{Router, body::Bytes, extract::State};
 use common::{
     timestamp::Timestamp,
     webhooks::{event::JobEvent, log::Status},
@@ -14,7 +16,7 @@ use futures::{StreamExt, stream};
 use local::Worker;
 use serde_json::{Value, json};
 use tests::{Manner, Received, Receiver, Rough, Tenant, World};
-use tokio::time::Instant;
+use tokio::{net::TcpListener, time::Instant};
 
 fn event(tenant: &Tenant, job: usize) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string()})
@@ -272,6 +274,73 @@ async fn receivers_that_hang_hold_up_nobody() {
     assert!(last.elapsed() < Duration::from_secs(20), "no attempt has timed out");
     for receiver in &neighbours.hanging {
         assert!(receiver.arrivals().await.len() <= 10, "a receiver that is not known gets so many at once");
+    }
+}
+
+/// A receiver that can hang, and counts what it has at once.
+#[derive(Clone, Default)]
+struct Moody(Arc<Mutex<Mood>>);
+
+#[derive(Default)]
+struct Mood {
+    hangs: bool,
+    at_once: usize,
+    taken: Vec<Value>,
+    /// How many it had at once when a request came, and how many it had taken by then.
+    seen: Vec<(usize, usize)>,
+}
+
+impl Moody {
+    async fn start() -> (Self, String) {
+        let moody = Self::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let app = Router::new().fallback(Self::receive).with_state(moody.clone());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        (moody, url)
+    }
+
+    async fn receive(State(moody): State<Self>, body: Bytes) {
+        if moody.mood().hangs {
+            std::future::pending::<()>().await;
+        }
+        {
+            let mut mood = moody.mood();
+            mood.at_once += 1;
+            let seen = (mood.at_once, mood.taken.len());
+            mood.seen.push(seen);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let mut mood = moody.mood();
+        mood.at_once -= 1;
+        mood.taken.push(serde_json::from_slice::<Value>(&body).expect("JSON")["job_id"].clone());
+    }
+
+    fn mood(&self) -> MutexGuard<'_, Mood> {
+        self.0.lock().expect("no panic")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_comes_back_gets_what_has_waited_and_is_not_flooded() {
+    let world = World::live(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "1,1,1,1,1,1")]).await;
+    let tenant = world.tenant("acme").await;
+    let (moody, url) = Moody::start().await;
+    moody.mood().hangs = true;
+    world.endpoint(&tenant, &url, "s").await;
+    for job in 0..150 {
+        world.enqueue("job-events", event(&tenant, job).to_string()).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    moody.mood().hangs = false;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let all: HashSet<Value> = (0..150).map(|job| json!(job.to_string())).collect();
+    while moody.mood().taken.iter().cloned().collect::<HashSet<_>>() != all {
+        assert!(Instant::now() < deadline, "{} came", moody.mood().taken.len());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for (at_once, taken) in &moody.mood().seen {
+        assert!(*at_once <= 4 + taken, "{at_once} at once, though it had taken {taken}");
     }
 }
 
