@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-pub use self::health::Health;
+pub use self::health::{Decline, DisabledReason, Health};
 
 mod health;
 mod tested;
@@ -76,6 +76,10 @@ pub struct EndpointView {
     pub updated_at: Timestamp,
     /// When the secret before the latest rotation stops signing, or stopped.
     pub previous_secret_expires_at: Option<Timestamp>,
+    /// Since when deliveries to it have been given up, without a success.
+    pub failing_since: Option<Timestamp>,
+    /// When and why it was made inactive, if its tenant did not do that.
+    pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
 /// An active endpoint, reduced to what a delivery needs.
@@ -130,14 +134,14 @@ pub struct Endpoints {
 }
 
 /// The largest endpoint limit a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains the
-/// list as JSON inside a JSON string. There an entry takes up to 12,004 bytes: a URL of 2,048 characters of four bytes
-/// each, a description of 500 of seven (a control character, escaped twice), and 312 for the rest. 524 of them fit.
+/// list as JSON inside a JSON string. There an entry takes up to 12,150 bytes: a URL of 2,048 characters of four bytes
+/// each, a description of 500 of seven (a control character, escaped twice), and 458 for the rest. 517 of them fit.
 pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
-const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, \
-                        previous_secret_expires_at, events, log_shards, unanswered_since, healthy_at";
+const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
+                        events, log_shards, unanswered_since, failing_since, healthy_at";
 /// What says where the deliveries to an endpoint are logged. It has no secret.
 const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
 /// What the sort keys of deleted endpoints begin with. They too sort before every id.
@@ -185,7 +189,7 @@ impl Endpoints {
     /// The read fails.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
         let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at, \
-                          previous_secret_expires_at, events";
+                          previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason";
         let items = self.query(tenant, projection).await?;
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
@@ -352,6 +356,10 @@ impl Endpoints {
         let mut condition = "attribute_exists(webhook_endpoint_id)".to_owned();
         set.extend(change.url.as_ref().map(|url| ("url", text(url.as_str()))));
         set.extend(change.active.map(|active| ("active", boolean(active))));
+        if change.active == Some(true) {
+            set.push(("healthy_at", number(now.as_millisecond())));
+            remove.extend(health::TROUBLE);
+        }
         match &change.description {
             Patch::Set(description) => set.push(("description", text(description.as_str()))),
             Patch::Clear => remove.push("description"),
@@ -461,6 +469,8 @@ impl EndpointView {
             previous_secret_expires_at: record
                 .optional_number("previous_secret_expires_at")
                 .map(Timestamp::from_millisecond),
+            failing_since: Health::from_item(item).failing_since,
+            disabled: health::disabled(&record)?,
         })
     }
 }

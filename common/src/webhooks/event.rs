@@ -65,6 +65,12 @@ impl EventName {
             Self::Test => "webhook.test",
         }
     }
+
+    /// Whether it tells of a job. How an endpoint does is judged by these events alone.
+    #[must_use]
+    pub fn is_of_a_job(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
 }
 
 impl FromStr for EventName {

@@ -332,9 +332,10 @@ impl App {
             (_, Some(Ok(true))) => after.clone(),
             (_, None) if ended.is_message_enough() => after.clone(),
             // Another process has the same event, or the answer to this very write was lost.
-            (_, Some(Ok(false))) => {
-                return Ok(self.current(tenant, after).await?.and_then(|entry| message(tenant, &entry, now)));
-            }
+            (_, Some(Ok(false))) => match self.current(tenant, after).await? {
+                Some(current) if current.last_attempt == after.last_attempt => current,
+                current => return Ok(current.and_then(|entry| message(tenant, &entry, now))),
+            },
             (_, Some(Err(_))) => return Err(Error::Busy),
             (_, None) => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
@@ -344,7 +345,10 @@ impl App {
         match after.status {
             Status::Pending => return Ok(message(tenant, &after, now)),
             Status::Delivered => self.log.forget_large(tenant, &after.id, &payload.body).await?,
-            Status::Failed => observe::given_up(tenant, &after),
+            Status::Failed => {
+                observe::given_up(tenant, &after);
+                self.decline(tenant, &after, ended.health, now).await?;
+            }
             Status::Ended => observe::ended(tenant, &after),
         }
         Ok(None)
@@ -383,6 +387,27 @@ impl App {
             }
         }
         Err(Error::Busy)
+    }
+
+    /// Notes what follows for the endpoint of a delivery that was given up. It can be noted again.
+    pub(crate) async fn decline(
+        &self,
+        tenant: &TenantId,
+        entry: &Entry,
+        health: Option<Health>,
+        now: Timestamp,
+    ) -> std::result::Result<(), Error> {
+        let Some(((endpoint, attempt), health)) = entry
+            .webhook_endpoint_id
+            .zip(entry.last_attempt.as_ref())
+            .zip(health)
+            .filter(|_| entry.event.is_of_a_job())
+        else {
+            return Ok(());
+        };
+        let declined = self.endpoints.given_up(tenant, endpoint, (attempt, health), self.disable_after, now).await?;
+        declined.into_iter().for_each(|step| observe::declined(tenant, endpoint, step));
+        Ok(())
     }
 
     /// The state of a delivery now.

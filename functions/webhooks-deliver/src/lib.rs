@@ -12,7 +12,7 @@
 //! loses none.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -34,7 +34,7 @@ use common::{
         endpoints::{Endpoints, Health, Receiver},
         event::{Audience, EventName, JobEvent},
         legacy,
-        log::{Attempt, Log, Status, parked::Parked},
+        log::{Attempt, Entry, Log, Status, parked::Parked},
         queue::{DueAttempt, DueEvent, Message, Queue},
     },
 };
@@ -87,6 +87,8 @@ struct App {
     queue: Queue,
     client: Client,
     schedule: Vec<Duration>,
+    /// How long an endpoint may be failing; zero is forever.
+    disable_after: Duration,
     slots: Slots,
     under_way: UnderWay,
 }
@@ -106,6 +108,7 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
         queue: Queue::from_env(env, &aws)?,
         client,
         schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
+        disable_after: Duration::from_secs(env.number("DISABLE_AFTER", 0..=31_536_000)?),
         slots: Slots::new(attempts),
         under_way: UnderWay::default(),
     };
@@ -301,8 +304,15 @@ impl App {
         let waiting = known.values().filter(|entry| entry.status == Status::Pending);
         let waiting: Vec<_> = waiting.filter_map(|entry| ledger::message(tenant, entry, now)).collect();
         self.queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
-        let webhook_ids: HashSet<_> = known.keys().map(|id| id.webhook_id).collect();
-        firsts.retain(|first| !webhook_ids.contains(&first.delivery.entry.webhook_id));
+        let known: HashMap<_, _> = known.values().map(|entry| (entry.webhook_id, entry)).collect();
+        for first in firsts.iter() {
+            // The process that made this first attempt may have died before it noted what follows for the endpoint.
+            match known.get(&first.delivery.entry.webhook_id) {
+                Some(entry) if is_given_up_by(entry, 1) => self.decline(tenant, entry, first.health(), now).await?,
+                _ => {}
+            }
+        }
+        firsts.retain(|first| !known.contains_key(&first.delivery.entry.webhook_id));
         Ok(())
     }
 
@@ -347,6 +357,15 @@ impl App {
             // It has expired.
             return Ok(());
         };
+        if is_repeated && is_given_up_by(&entry, due.attempt) {
+            // This record made the last attempt, and may have come back before what follows for the endpoint was noted.
+            let receiver = match entry.webhook_endpoint_id {
+                Some(id) => self.endpoints.find_active(&due.tenant, id).await?,
+                None => None,
+            };
+            let health = receiver.map(|receiver| receiver.health);
+            return Ok(self.decline(&due.tenant, &entry, health, now).await?);
+        }
         if entry.status != Status::Pending {
             return Ok(());
         }
@@ -477,6 +496,11 @@ impl App {
     }
 }
 
+/// Whether a delivery was given up with this attempt.
+fn is_given_up_by(entry: &Entry, attempt: u32) -> bool {
+    entry.status == Status::Failed && entry.attempts == attempt
+}
+
 impl<'a> Outgoing<'a> {
     /// The first attempt of a delivery.
     fn first(place: usize, event: &JobEvent, at: Timestamp, to: Destination, receiver: Option<&'a Receiver>) -> Self {
@@ -552,6 +576,7 @@ mod tests {
             queue: Queue::from_env(&env, &aws).expect("settings"),
             client: Client::new(policy, Duration::from_secs(2), 1, tls, Arc::new(lookup)),
             schedule: Vec::new(),
+            disable_after: Duration::ZERO,
             slots: Slots::new(1),
             under_way: UnderWay::default(),
         };

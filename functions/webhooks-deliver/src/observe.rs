@@ -15,6 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::Delivery,
+        endpoints::Decline,
         event::EventName,
         log::Entry,
         outcome::{Failure, Outcome},
@@ -99,6 +100,17 @@ pub(crate) fn given_up(tenant: &TenantId, entry: &Entry) {
     tracing::warn!(%tenant, delivery_id = %entry.id, attempts = entry.attempts, reason, "delivery given up");
     if entry.event != EventName::Test {
         metrics::emit(&[counted("GivenUp", 1.0)], &[("Reason", reason)]);
+    }
+}
+
+/// Logs that an endpoint is failing, or logs and counts that it has been disabled.
+pub(crate) fn declined(tenant: &TenantId, endpoint: EndpointId, step: Decline) {
+    match step {
+        Decline::Failing => tracing::warn!(%tenant, %endpoint, "an endpoint is failing"),
+        Decline::Disabled(reason) => {
+            tracing::warn!(%tenant, %endpoint, %reason, "an endpoint has been disabled");
+            metrics::emit(&[counted("EndpointDisabled", 1.0)], &[("Reason", reason.as_str())]);
+        }
     }
 }
 

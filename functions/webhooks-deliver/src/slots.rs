@@ -413,7 +413,8 @@ mod tests {
         let slots = Slots::new(8);
         let lane = lane(&slots, "t", 1);
         let at = |second| Timestamp::from_second(second).expect("a time");
-        let health = |unanswered, healthy| Health { unanswered_since: unanswered, healthy_at: healthy };
+        let health =
+            |unanswered, healthy| Health { unanswered_since: unanswered, healthy_at: healthy, failing_since: None };
         assert!(!slots.is_silent(lane, None, at(100)));
         assert!(slots.is_silent(lane, Some(&health(Some(at(50)), Some(at(40)))), at(100)));
         // It has answered this process since its record was read.

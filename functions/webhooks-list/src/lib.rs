@@ -11,7 +11,7 @@ use common::{
     name::Description,
     timestamp::Timestamp,
     webhooks::{
-        endpoints::{EndpointView, Endpoints},
+        endpoints::{DisabledReason, EndpointView, Endpoints},
         event_filter::EventFilter,
     },
 };
@@ -71,13 +71,25 @@ struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     previous_secret_expires_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    failing_since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    disabled_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DisabledReason")]
+    disabled_reason: Option<DisabledReason>,
 }
 
 impl Endpoint {
     /// An endpoint as it is `now`.
     fn new(view: EndpointView, now: Timestamp) -> Self {
-        let EndpointView { id, url, description, active, events, created_at, updated_at, previous_secret_expires_at } =
-            view;
+        let previous_secret_expires_at = view.previous_secret_expires_at.filter(|at| now < *at);
+        let EndpointView {
+            id, url, description, active, events, created_at, updated_at, failing_since, disabled, ..
+        } = view;
+        let (disabled_at, disabled_reason) = disabled.unzip();
         Self {
             webhook_endpoint_id: id,
             url,
@@ -86,7 +98,10 @@ impl Endpoint {
             events,
             created_at,
             updated_at,
-            previous_secret_expires_at: previous_secret_expires_at.filter(|at| now < *at),
+            previous_secret_expires_at,
+            failing_since,
+            disabled_at,
+            disabled_reason,
         }
     }
 }

@@ -21,6 +21,7 @@ mod delivery_log;
 mod docs;
 mod envelope;
 mod events;
+mod failing;
 mod faults;
 mod fuzz;
 mod idempotency;

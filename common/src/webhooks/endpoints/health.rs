@@ -1,18 +1,24 @@
 //! Whether the receiver of an endpoint answers and takes its deliveries.
 //!
 //! What is known is in the endpoint's record, which every delivery reads anyway. It is written only where it changes.
+//! What its tenant has to be told of is a notice that the same call makes pending.
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use std::{fmt, str::FromStr, time::Duration};
+
+use aws_sdk_dynamodb::{operation::update_item::builders::UpdateItemFluentBuilder, types::AttributeValue};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{Endpoints, key, record};
 use crate::{
     aws::{
-        dynamo::{self, Item, is_refused, number},
+        dynamo::{self, Item, Record, boolean, is_refused, number, text},
         failure,
     },
     error::Result,
-    id::{EndpointId, TenantId},
+    id::{EndpointId, NotAnId, TenantId},
     timestamp::Timestamp,
+    webhooks::log::Attempt,
 };
 
 /// What the record of an endpoint says about its receiver.
@@ -21,32 +27,112 @@ pub struct Health {
     /// Since when attempts have timed out or not connected, without a success. First attempts then have to wait for their
     /// turn among the retries: a circuit breaker that is open.
     pub unanswered_since: Option<Timestamp>,
+    /// Since when deliveries have been given up, without a success.
+    pub failing_since: Option<Timestamp>,
     /// When it last became healthy again.
     pub healthy_at: Option<Timestamp>,
+}
+
+/// Why an endpoint was made inactive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DisabledReason {
+    /// Its receiver answered 410.
+    Gone,
+    /// It had been failing for too long.
+    Failing,
+}
+
+/// What becomes of an endpoint when a delivery to it is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decline {
+    /// It is failing from now on.
+    Failing,
+    /// It has been made inactive.
+    Disabled(DisabledReason),
+}
+
+/// What a fresh start forgets.
+pub(super) const TROUBLE: [&str; 7] =
+    ["unanswered_since", "failing_since", "disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
+/// The value of `notice` while there is something that the tenant has not been told.
+pub(super) const PENDING: &str = "pending";
+
+/// What follows for an endpoint from a delivery that was given up after `attempt`.
+fn decline(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Decline> {
+    match health.failing_since {
+        _ if attempt.status_code == Some(410) => Some(Decline::Disabled(DisabledReason::Gone)),
+        None => Some(Decline::Failing),
+        Some(since) => {
+            let is_over = !disable_after.is_zero() && attempt.at.since(since) >= disable_after;
+            is_over.then_some(Decline::Disabled(DisabledReason::Failing))
+        }
+    }
+}
+
+/// When and why the endpoint was made inactive, if its tenant did not do that.
+pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
+    let at = record.optional_number("disabled_at").map(Timestamp::from_millisecond);
+    at.map(|at| Ok((at, record.parsed("disabled_reason")?))).transpose()
+}
+
+impl DisabledReason {
+    /// The name in the API and in the table.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+impl fmt::Display for DisabledReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for DisabledReason {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        match text {
+            "gone" => Ok(Self::Gone),
+            "failing" => Ok(Self::Failing),
+            _ => Err(NotAnId),
+        }
+    }
 }
 
 impl Health {
     pub(super) fn from_item(item: &Item) -> Self {
         let record = record(item);
         let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
-        Self { unanswered_since: time("unanswered_since"), healthy_at: time("healthy_at") }
+        Self {
+            unanswered_since: time("unanswered_since"),
+            failing_since: time("failing_since"),
+            healthy_at: time("healthy_at"),
+        }
     }
 
     /// Whether a success is news.
     #[must_use]
     pub fn is_impaired(&self) -> bool {
-        self.unanswered_since.is_some()
+        self.unanswered_since.is_some() || self.failing_since.is_some()
     }
 }
 
 impl Endpoints {
-    /// Notes that the receiver took a delivery at `at`, which ends all that was wrong with it.
+    /// Notes that the receiver took a delivery at `at`, which ends all that was wrong with it. One that has been disabled
+    /// stays so. A notice that is pending stays too: whoever sends it sees that there is nothing left to tell.
     ///
     /// # Errors
     /// The write fails.
     pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
-        self.note(tenant, id, (set, &["unanswered_since"]), "attribute_exists(unanswered_since)").await.map(drop)
+        let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
+        self.note(tenant, id, (set, &["unanswered_since", "failing_since"]), condition).await.map(drop)
     }
 
     /// Notes that an attempt at `at` timed out or could not connect.
@@ -60,8 +146,54 @@ impl Endpoints {
         self.note(tenant, id, (set, &[]), condition).await.map(drop)
     }
 
+    /// Notes that a delivery was given up after `attempt`, to an endpoint that had this `health` when the attempt began.
+    /// Returns what that has changed. It can be noted again: then it changes nothing.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn given_up(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        (attempt, health): (&Attempt, Health),
+        disable_after: Duration,
+        now: Timestamp,
+    ) -> Result<Option<Decline>> {
+        let Some(step) = decline(health, attempt, disable_after) else { return Ok(None) };
+        let mut set =
+            "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();
+        // An attempt says nothing about a receiver that has become healthy since.
+        let mut condition = "active = :active AND (attribute_not_exists(healthy_at) OR healthy_at < :at)".to_owned();
+        let mut update = self
+            .dynamodb
+            .update_item()
+            .table_name(&self.table)
+            .set_key(Some(key(tenant, id)))
+            .expression_attribute_values(":pending", text(PENDING))
+            .expression_attribute_values(":now", number(now.as_millisecond()))
+            .expression_attribute_values(":at", number(attempt.at.as_millisecond()))
+            .expression_attribute_values(":active", boolean(true));
+        if let Decline::Disabled(reason) = step {
+            set.push_str(", active = :inactive, disabled_at = :now, disabled_reason = :reason");
+            update = update
+                .expression_attribute_values(":inactive", boolean(false))
+                .expression_attribute_values(":reason", text(reason));
+        }
+        match (step, health.failing_since) {
+            (Decline::Failing, _) => condition.push_str(" AND attribute_not_exists(failing_since)"),
+            (Decline::Disabled(DisabledReason::Failing), Some(since)) => {
+                condition.push_str(" AND failing_since = :since");
+                update = update.expression_attribute_values(":since", number(since.as_millisecond()));
+            }
+            (Decline::Disabled(_), _) => {}
+        }
+        let update = update.update_expression(format!("SET {set} REMOVE notice_tries"));
+        let is_new = is_noted(update.condition_expression(condition)).await?;
+        Ok(is_new.then_some(step))
+    }
+
     /// Changes the record on a condition. Returns whether it held: if not, what was to be noted is no news.
-    async fn note(
+    pub(super) async fn note(
         &self,
         tenant: &TenantId,
         id: EndpointId,
@@ -69,11 +201,42 @@ impl Endpoints {
         condition: &str,
     ) -> Result<bool> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let update = dynamo::change(update, set, remove).condition_expression(condition);
-        match Box::pin(update.send()).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failure("noting the health of an endpoint")(error)),
+        is_noted(dynamo::change(update, set, remove).condition_expression(condition)).await
+    }
+}
+
+/// Makes an update, and returns whether its condition held.
+pub(super) async fn is_noted(update: UpdateItemFluentBuilder) -> Result<bool> {
+    match Box::pin(update.send()).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_refused(&error) => Ok(false),
+        Err(error) => Err(failure("noting the health of an endpoint")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhooks::{
+        log::Trigger,
+        outcome::{Failure, Outcome},
+    };
+
+    fn after(failing_for: Option<u64>, status: u16, disable_after: u64) -> Option<Decline> {
+        let failing_since = failing_for.map(|seconds| Timestamp::now().before(Duration::from_secs(seconds)));
+        let failed = Outcome::Failed(Failure::Status(status, None));
+        let attempt = Attempt::new(Timestamp::now(), 1, failed, None, Trigger::Schedule);
+        decline(Health { failing_since, ..Health::default() }, &attempt, Duration::from_secs(disable_after))
+    }
+
+    #[test]
+    fn an_endpoint_fails_from_the_first_delivery_on_and_is_disabled_in_the_end() {
+        assert_eq!(after(None, 500, 60), Some(Decline::Failing));
+        assert_eq!(after(Some(50), 500, 60), None);
+        assert_eq!(after(Some(60), 500, 60), Some(Decline::Disabled(DisabledReason::Failing)));
+        assert_eq!(after(Some(1_000_000), 500, 0), None, "0 is never");
+        for failing_for in [None, Some(50), Some(60)] {
+            assert_eq!(after(failing_for, 410, 0), Some(Decline::Disabled(DisabledReason::Gone)));
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) const METRICS: [&str; 16] = [
     "AttemptLatency",
     "Attempts",
     "Delivered",
+    "EndpointDisabled",
     "Failed",
     "GivenUp",
     "LogWriteFailed",
@@ -90,7 +91,16 @@ fn every_queue_and_every_function_has_its_alarms() {
         metrics.filter(|part| part.get("MetricStat").is_some()).count()
     };
     assert!(alarms.iter().all(|alarm| retrieved(alarm) <= 10));
-    let own = ["GivenUp", "LogWriteFailed", "MailFailed", "Malformed", "Overdue", "SweepLag", "UnreadableEndpoint"];
+    let own = [
+        "EndpointDisabled",
+        "GivenUp",
+        "LogWriteFailed",
+        "MailFailed",
+        "Malformed",
+        "Overdue",
+        "SweepLag",
+        "UnreadableEndpoint",
+    ];
     for metric in own {
         assert!(alarms.iter().any(|alarm| alarm["MetricName"] == metric), "{metric}");
     }

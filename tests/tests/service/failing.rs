@@ -1,0 +1,161 @@
+//! An endpoint whose deliveries fail, and what becomes of it.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::timestamp::Timestamp;
+use serde_json::{Value, json};
+use tests::{Receiver, Tenant, World};
+
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// A world in which a delivery is given up after its first attempt, with a tenant.
+async fn impatient() -> (World, Tenant) {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    (world, tenant)
+}
+
+fn event(tenant: &Tenant, job: &str) -> String {
+    json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job}).to_string()
+}
+
+/// Delivers an event to the endpoints of a tenant.
+async fn deliver(world: &World, tenant: &Tenant, job: &str) {
+    world.enqueue("job-events", event(tenant, job)).await;
+    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+}
+
+/// The list entry of the only endpoint.
+async fn listed(world: &World, tenant: &Tenant) -> Value {
+    let answer = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
+    let endpoints = answer.ok()["webhook_endpoints"].as_array().expect("a list");
+    assert_eq!(endpoints.len(), 1);
+    endpoints[0].clone()
+}
+
+/// Changes when the endpoint started failing.
+async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, milliseconds: i64) {
+    let since = Timestamp::now().as_millisecond() - milliseconds;
+    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
+    update
+        .key("tenant_id", AttributeValue::S(tenant.id.clone()))
+        .key("webhook_endpoint_id", AttributeValue::S(endpoint.to_owned()))
+        .update_expression("SET failing_since = :since")
+        .condition_expression("attribute_exists(failing_since)")
+        .expression_attribute_values(":since", AttributeValue::N(since.to_string()))
+        .send()
+        .await
+        .expect("it is failing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_delivery_that_is_given_up_starts_it_and_a_success_ends_it() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    deliver(&world, &tenant, "1").await;
+    assert_eq!(listed(&world, &tenant).await.get("failing_since"), None, "there will be another attempt");
+    while world.stack.poll("deliveries").await.expect("a step") == 0 {}
+    let given_up = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
+    let failing = listed(&world, &tenant).await;
+    assert_eq!(failing["failing_since"], json!(given_up.at));
+    assert_eq!((&failing["active"], failing.get("disabled_at")), (&json!(true), None));
+    assert_eq!(failing["updated_at"], failing["created_at"], "the tenant has not changed it");
+
+    // Another one changes nothing.
+    deliver(&world, &tenant, "2").await;
+    while world.stack.poll("deliveries").await.expect("a step") == 0 {}
+    assert_eq!(listed(&world, &tenant).await, failing);
+    // A delivery that succeeds only at its second attempt is a success, too.
+    deliver(&world, &tenant, "3").await;
+    assert_eq!(listed(&world, &tenant).await, failing);
+    while world.stack.poll("deliveries").await.expect("a step") == 0 {}
+    assert_eq!(receiver.count().await, 6);
+    assert_eq!(listed(&world, &tenant).await.get("failing_since"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_success_at_once_ends_it_too() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    deliver(&world, &tenant, "1").await;
+    assert!(listed(&world, &tenant).await["failing_since"].is_string());
+    deliver(&world, &tenant, "2").await;
+    assert_eq!(listed(&world, &tenant).await.get("failing_since"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_five_days_of_failing_it_is_made_inactive_and_active_is_a_fresh_start() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    deliver(&world, &tenant, "1").await;
+    failing_for(&world, &tenant, &id, 5 * DAY - 60_000).await;
+    deliver(&world, &tenant, "2").await;
+    assert_eq!(listed(&world, &tenant).await["active"], true);
+    failing_for(&world, &tenant, &id, 5 * DAY).await;
+    deliver(&world, &tenant, "3").await;
+    let disabled = listed(&world, &tenant).await;
+    assert_eq!((&disabled["active"], &disabled["disabled_reason"]), (&json!(false), &json!("failing")));
+    assert!(disabled["disabled_at"].is_string() && disabled["failing_since"].is_string(), "{disabled}");
+    deliver(&world, &tenant, "4").await;
+    assert_eq!(receiver.count().await, 3, "it gets no more events");
+
+    // What is not `active: true` starts nothing.
+    for change in [json!({"id": id, "description": "ours"}), json!({"id": id, "active": false})] {
+        world.rpc(&tenant.key, "webhooks/update", change).await.ok();
+        assert_eq!(listed(&world, &tenant).await["disabled_at"], disabled["disabled_at"]);
+    }
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
+    let afresh = listed(&world, &tenant).await;
+    assert_eq!(afresh["active"], true);
+    for member in ["failing_since", "disabled_at", "disabled_reason"] {
+        assert_eq!(afresh.get(member), None, "{member}");
+    }
+    deliver(&world, &tenant, "5").await;
+    let failing = listed(&world, &tenant).await;
+    assert_eq!((receiver.count().await, &failing["active"]), (4, &json!(true)));
+    assert!(failing["failing_since"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_may_be_allowed_to_fail_forever() {
+    let world = World::with(&[("RETRY_SCHEDULE", ""), ("DISABLE_AFTER", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    deliver(&world, &tenant, "1").await;
+    failing_for(&world, &tenant, &id, 1000 * DAY).await;
+    deliver(&world, &tenant, "2").await;
+    assert_eq!(listed(&world, &tenant).await["active"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gone_disables_at_once() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(410, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    deliver(&world, &tenant, "1").await;
+    let disabled = listed(&world, &tenant).await;
+    assert_eq!((&disabled["active"], &disabled["disabled_reason"]), (&json!(false), &json!("gone")));
+    assert_eq!(disabled["failing_since"], json!(world.only_logged(&tenant.id).await.last_attempt.expect("one").at));
+    assert!(disabled["disabled_at"].is_string());
+    deliver(&world, &tenant, "2").await;
+    assert_eq!(receiver.count().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_that_fails_is_no_endpoints_fault() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(410, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j",
+        "callback_url": receiver.url("/"), "callback_secret": "s"});
+    world.enqueue("job-events", event.to_string()).await;
+    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+    assert_eq!(receiver.count().await, 1);
+    let endpoint = listed(&world, &tenant).await;
+    assert_eq!((&endpoint["active"], endpoint.get("failing_since")), (&json!(true), None));
+}
