@@ -45,16 +45,22 @@ impl Mailer {
     /// Sends `mail` to one address. What the mail is about is already stored, so a failure is only logged and counted,
     /// and the recipient can ask for another mail.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
-        match self.try_send(to, mail).await {
-            Ok(()) => metrics::count("MailSent"),
-            Err(error) => {
-                tracing::error!(%about, ?error, "a mail was not sent");
-                metrics::count("MailFailed");
-            }
+        if let Err(error) = self.try_send(to, mail).await {
+            tracing::error!(%about, ?error, "a mail was not sent");
         }
     }
 
-    async fn try_send(&self, to: &Email, mail: Mail) -> Result<()> {
+    /// Sends `mail` to one address, and counts that.
+    ///
+    /// # Errors
+    /// It was not sent, or no answer came.
+    pub async fn try_send(&self, to: &Email, mail: Mail) -> Result<()> {
+        let sent = self.call(to, mail).await;
+        metrics::count(if sent.is_ok() { "MailSent" } else { "MailFailed" });
+        sent
+    }
+
+    async fn call(&self, to: &Email, mail: Mail) -> Result<()> {
         let doing = "sending a mail";
         let content =
             |data: String| Content::builder().charset("UTF-8").data(data).build().map_err(Error::internal(doing));
@@ -68,6 +74,15 @@ impl Mailer {
             .await
             .map_err(failure(doing))?;
         Ok(())
+    }
+}
+
+impl Mail {
+    /// A mail of paragraphs of plain text. A line stays a line.
+    #[must_use]
+    pub fn plain(subject: &str, paragraphs: &[String]) -> Self {
+        let html = paragraphs.iter().map(|text| format!("<p>{}</p>\n", encode_safe(text).replace('\n', "<br>")));
+        Self { subject: subject.to_owned(), text: paragraphs.join("\n\n") + "\n", html: html.collect() }
     }
 }
 

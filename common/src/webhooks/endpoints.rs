@@ -33,9 +33,10 @@ use crate::{
     },
 };
 
-pub use self::health::{Decline, DisabledReason, Health};
+pub use self::health::{Decline, DisabledReason, Health, disable_after};
 
 mod health;
+pub mod notice;
 mod tested;
 
 /// A new endpoint, where a tenant receives its events.

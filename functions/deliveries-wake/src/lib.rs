@@ -3,7 +3,7 @@
 //! SQS delays a message by 15 minutes at most. What waits longer has a due row in the minute of its attempt, and this
 //! function sends its message when that minute has come. A quarter of an hour later it looks at the minute once more,
 //! and wakes whatever should have been attempted by then and was not: no delivery rests forever because a message got
-//! lost. It also carries on the recoveries.
+//! lost. It also carries on the recoveries, and sends the notices about endpoints.
 //!
 //! The sweep belongs to one invocation at a time. Its cursor is saved after each minute, so that one that dies costs some
 //! messages that are sent twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got
@@ -16,6 +16,7 @@ use std::{
 };
 
 use common::{
+    accounts::{mail::Mailer, organizations::Organizations},
     aws::clients::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -25,6 +26,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery_id::DeliveryId,
+        endpoints::{Endpoints, disable_after},
         log::{
             Entry, Log, Status,
             due::{CHECK_AFTER, Cursor, Minute, PARTITIONS},
@@ -37,6 +39,9 @@ use futures::future::try_join_all;
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
+
+mod mail;
+mod notices;
 
 /// How long after its time an attempt is overdue. An attempt takes half a minute, and one that was put off comes back
 /// within seconds; one whose record failed comes back after three minutes.
@@ -57,6 +62,11 @@ pub struct Wake {
 struct App {
     log: Log,
     queue: Queue,
+    endpoints: Endpoints,
+    organizations: Organizations,
+    mailer: Mailer,
+    /// How long an endpoint may be failing; zero is forever.
+    disable_after: Duration,
 }
 
 /// The event of a schedule, as EventBridge sends it.
@@ -72,7 +82,15 @@ pub struct Tick {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
-    Ok(Wake { app: Arc::new(App { log: Log::from_env(env, &aws)?, queue: Queue::from_env(env, &aws)? }) })
+    let app = App {
+        log: Log::from_env(env, &aws)?,
+        queue: Queue::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        organizations: Organizations::from_env(env, &aws)?,
+        mailer: Mailer::from_env(env, &aws)?,
+        disable_after: disable_after(env)?,
+    };
+    Ok(Wake { app: Arc::new(app) })
 }
 
 impl Wake {
@@ -90,9 +108,10 @@ impl Wake {
             return Ok(());
         };
         let swept = self.app.sweep(&mut cursor, now, end).await;
+        let told = self.app.tell(now, end).await;
         let recovered = self.app.recover(now, end).await;
         let saved = self.app.log.save_sweep(cursor, true).await;
-        swept.and(recovered).and(saved).map_err(report)?;
+        swept.and(told).and(recovered).and(saved).map_err(report)?;
         Ok(())
     }
 }

@@ -31,7 +31,7 @@ use common::{
         delivery_id::{DeliveryId, SHARDS},
         destination::DestinationPolicy,
         dialer::system_lookup,
-        endpoints::{Endpoints, Health, Receiver},
+        endpoints::{Endpoints, Health, Receiver, disable_after},
         event::{Audience, EventName, JobEvent},
         legacy,
         log::{Attempt, Entry, Log, Status, parked::Parked},
@@ -108,7 +108,7 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
         queue: Queue::from_env(env, &aws)?,
         client,
         schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
-        disable_after: Duration::from_secs(env.number("DISABLE_AFTER", 0..=31_536_000)?),
+        disable_after: disable_after(env)?,
         slots: Slots::new(attempts),
         under_way: UnderWay::default(),
     };

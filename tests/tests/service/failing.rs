@@ -1,31 +1,42 @@
 //! An endpoint whose deliveries fail, and what becomes of it.
 
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::timestamp::Timestamp;
+use common::{
+    aws::clients::Aws,
+    config::Env,
+    timestamp::Timestamp,
+    webhooks::{
+        endpoints::{Decline, Endpoints, Health},
+        log::{Attempt, Trigger},
+        outcome::{Failure, Outcome},
+    },
+};
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World};
 
-const DAY: i64 = 24 * 60 * 60 * 1000;
+pub(crate) const DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// A world in which a delivery is given up after its first attempt, with a tenant.
-async fn impatient() -> (World, Tenant) {
+pub(crate) async fn impatient() -> (World, Tenant) {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     (world, tenant)
 }
 
-fn event(tenant: &Tenant, job: &str) -> String {
+pub(crate) fn event(tenant: &Tenant, job: &str) -> String {
     json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job}).to_string()
 }
 
 /// Delivers an event to the endpoints of a tenant.
-async fn deliver(world: &World, tenant: &Tenant, job: &str) {
+pub(crate) async fn deliver(world: &World, tenant: &Tenant, job: &str) {
     world.enqueue("job-events", event(tenant, job)).await;
     assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
 }
 
 /// The list entry of the only endpoint.
-async fn listed(world: &World, tenant: &Tenant) -> Value {
+pub(crate) async fn listed(world: &World, tenant: &Tenant) -> Value {
     let answer = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
     let endpoints = answer.ok()["webhook_endpoints"].as_array().expect("a list");
     assert_eq!(endpoints.len(), 1);
@@ -33,7 +44,7 @@ async fn listed(world: &World, tenant: &Tenant) -> Value {
 }
 
 /// Changes when the endpoint started failing.
-async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, milliseconds: i64) {
+pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, milliseconds: i64) {
     let since = Timestamp::now().as_millisecond() - milliseconds;
     let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
     update
@@ -158,4 +169,41 @@ async fn a_callback_that_fails_is_no_endpoints_fault() {
     assert_eq!(receiver.count().await, 1);
     let endpoint = listed(&world, &tenant).await;
     assert_eq!((&endpoint["active"], endpoint.get("failing_since")), (&json!(true), None));
+}
+
+/// As when a record comes back long after its attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "https://example.com", "s").await;
+    let settings = world.stack.environment("webhooks-deliver").expect("a function").clone();
+    let env = Env::new(move |name| settings.get(name).cloned());
+    let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+    let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
+    let given_up = async |attempt: &Attempt| {
+        let (health, now) = (Health::default(), Timestamp::now());
+        let noted = endpoints.given_up(&owner, endpoint, (attempt, health), Duration::ZERO, now).await;
+        noted.expect("a call")
+    };
+    let failed =
+        |at, status| Attempt::new(at, 1, Outcome::Failed(Failure::Status(status, None)), None, Trigger::Schedule);
+    let (start, ago) = (Timestamp::now(), |seconds| Timestamp::now().before(Duration::from_secs(seconds)));
+    let (first, gone) = (failed(ago(60), 500), failed(ago(60), 410));
+    assert_eq!(given_up(&first).await, Some(Decline::Failing));
+    assert_eq!(given_up(&first).await, None, "it is no news");
+
+    endpoints.answered(&owner, endpoint, ago(30)).await.expect("a call");
+    for late in [&first, &gone] {
+        assert_eq!(given_up(late).await, None);
+    }
+    let healthy = listed(&world, &tenant).await;
+    assert_eq!((&healthy["active"], healthy.get("failing_since")), (&json!(true), None));
+
+    assert_eq!(given_up(&failed(ago(20), 500)).await, Some(Decline::Failing));
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
+    for late in [failed(start, 500), failed(start, 410)] {
+        assert_eq!(given_up(&late).await, None);
+    }
+    assert_eq!(given_up(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await, Some(Decline::Failing));
 }

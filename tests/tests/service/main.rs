@@ -29,6 +29,7 @@ mod invitations;
 mod isolation;
 mod layers;
 mod local;
+mod notices;
 mod openapi;
 mod queues;
 mod receivers;

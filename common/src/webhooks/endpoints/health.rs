@@ -15,6 +15,7 @@ use crate::{
         dynamo::{self, Item, Record, boolean, is_refused, number, text},
         failure,
     },
+    config::{ConfigError, Env},
     error::Result,
     id::{EndpointId, NotAnId, TenantId},
     timestamp::Timestamp,
@@ -103,6 +104,14 @@ impl FromStr for DisabledReason {
             _ => Err(NotAnId),
         }
     }
+}
+
+/// How long an endpoint may be failing, as `env` sets it; zero is forever.
+///
+/// # Errors
+/// The variable is missing, does not parse or is out of range.
+pub fn disable_after(env: &Env) -> Result<Duration, ConfigError> {
+    env.number("DISABLE_AFTER", 0..=31_536_000).map(Duration::from_secs)
 }
 
 impl Health {

@@ -1,0 +1,235 @@
+//! What the tenant of an endpoint has to be told: that it is failing, or has been disabled.
+//!
+//! The write that changes an endpoint also makes its notice pending, so that there is never one without the other.
+//! Pending notices are in a sparse index. What a notice says is decided when it is sent, by what is true then.
+//!
+//! Each try is counted before it is made. So if two try at once, one of them does; a table that cannot be written sends
+//! nothing; and tries get rarer, whatever becomes of them.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+
+use super::{
+    Endpoints,
+    health::{DisabledReason, Health, PENDING, disabled, is_noted},
+    key, log_shards, record,
+};
+use crate::{
+    aws::{
+        dynamo::{Item, number, text},
+        failure,
+    },
+    error::Result,
+    id::{EndpointId, TenantId},
+    name::Description,
+    timestamp::Timestamp,
+    webhooks::{delivery_id::DestinationId, endpoint_url::EndpointUrl, log::search::Place},
+};
+
+/// A notice that is pending, and the endpoint that it is about, as that is now.
+#[derive(Debug)]
+pub struct Notice {
+    /// The endpoint.
+    pub endpoint: EndpointId,
+    /// Where the endpoint is.
+    pub url: EndpointUrl,
+    /// The tenant's own note.
+    pub description: Option<Description>,
+    /// Since when it has been failing, if it still is.
+    pub failing_since: Option<Timestamp>,
+    /// When and why it was made inactive, if it was.
+    pub disabled: Option<(Timestamp, DisabledReason)>,
+    /// Where the delivery log has the endpoint's deliveries.
+    pub places: Vec<Place>,
+    /// Since when the notice is pending.
+    at: Timestamp,
+    /// How often it has been tried to send it.
+    tries: u32,
+    /// When the last mail about the endpoint was sent.
+    mailed_at: Option<Timestamp>,
+}
+
+/// What to do with a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send it.
+    Send,
+    /// Try it again later.
+    Wait,
+    /// There is nothing left to tell.
+    Drop,
+    /// It could not be sent for too long.
+    GiveUp,
+}
+
+/// The index of pending notices.
+const INDEX: &str = "by-notice";
+/// How long it is tried to send a notice.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The time between the first try and the second. It doubles with each try.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The time between mails that an endpoint is failing, for one that keeps recovering.
+const APART: Duration = Duration::from_secs(60 * 60);
+
+impl Notice {
+    fn from_item(item: &Item) -> Result<Option<Self>> {
+        let record = record(item);
+        if record.optional_text("notice").is_none() {
+            return Ok(None);
+        }
+        let endpoint = record.parsed("webhook_endpoint_id")?;
+        Ok(Some(Self {
+            endpoint,
+            url: record.checked("url", EndpointUrl::parse)?,
+            description: record.optional_checked("description", Description::parse)?,
+            failing_since: Health::from_item(item).failing_since,
+            disabled: disabled(&record)?,
+            places: (0..log_shards(&record)).map(|shard| (DestinationId::Endpoint(endpoint), shard)).collect(),
+            at: record.time("notice_at")?,
+            tries: record.optional_number("notice_tries").and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0),
+            mailed_at: record.optional_number("mailed_at").map(Timestamp::from_millisecond),
+        }))
+    }
+
+    /// What to do with it now.
+    #[must_use]
+    pub fn step(&self, now: Timestamp) -> Step {
+        let pause = PAUSE.saturating_mul(2_u32.saturating_pow(self.tries).saturating_sub(1));
+        let is_soon = |mailed_at| now.since(mailed_at) < APART;
+        match (self.failing_since, self.disabled) {
+            (None, None) => Step::Drop,
+            _ if now.since(self.at) >= KEPT => Step::GiveUp,
+            _ if now.since(self.at) < pause => Step::Wait,
+            (_, None) if self.mailed_at.is_some_and(is_soon) => Step::Wait,
+            _ => Step::Send,
+        }
+    }
+}
+
+impl Endpoints {
+    /// The endpoints with a pending notice: all, or very many of them. The index lags behind the table.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn pending_notices(&self) -> Result<Vec<(TenantId, EndpointId)>> {
+        let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
+        let query =
+            query.key_condition_expression("notice = :pending").expression_attribute_values(":pending", text(PENDING));
+        let items = query.send().await.map_err(failure("listing pending notices"))?.items.unwrap_or_default();
+        let keys = items.iter().map(record);
+        keys.map(|key| Ok((key.parsed("tenant_id")?, key.parsed("webhook_endpoint_id")?))).collect()
+    }
+
+    /// The pending notice about an endpoint, if there is one, read consistently.
+    ///
+    /// # Errors
+    /// The read fails, or the endpoint cannot be read.
+    pub async fn notice(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Notice>> {
+        let projection = "webhook_endpoint_id, #url, description, failing_since, disabled_at, disabled_reason, log_shards, \
+                          notice, notice_at, notice_tries, mailed_at";
+        let found = self.get(tenant, id, projection).await?;
+        Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
+    }
+
+    /// Counts a try to send a notice. Returns it as it then is, or `None` if it has changed meanwhile: then there is
+    /// nothing to send.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
+        let tries = notice.tries.saturating_add(1);
+        let update = self
+            .if_unchanged(tenant, &notice)
+            .update_expression("SET notice_tries = :tried")
+            .expression_attribute_values(":tried", number(tries.into()));
+        Ok(is_noted(update).await?.then_some(Notice { tries, ..notice }))
+    }
+
+    /// Is done with a notice, if it is still the same. A mail was sent at `mailed_at`, or none.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
+        let remove = "REMOVE notice, notice_at, notice_tries";
+        let update = self.if_unchanged(tenant, notice);
+        let update = match mailed_at {
+            Some(at) => update
+                .update_expression(format!("SET mailed_at = :mailed_at {remove}"))
+                .expression_attribute_values(":mailed_at", number(at.as_millisecond())),
+            None => update.update_expression(remove),
+        };
+        is_noted(update).await.map(drop)
+    }
+
+    fn if_unchanged(&self, tenant: &TenantId, notice: &Notice) -> UpdateItemFluentBuilder {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, notice.endpoint)));
+        let update = update.expression_attribute_values(":at", number(notice.at.as_millisecond()));
+        match notice.tries {
+            0 => update.condition_expression("notice_at = :at AND attribute_not_exists(notice_tries)"),
+            tries => update
+                .condition_expression("notice_at = :at AND notice_tries = :tries")
+                .expression_attribute_values(":tries", number(tries.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn notice(tries: u32) -> Notice {
+        Notice {
+            endpoint: EndpointId::generate(),
+            url: EndpointUrl::parse("https://example.com").expect("a URL"),
+            description: None,
+            failing_since: Some(Timestamp::now()),
+            disabled: None,
+            places: Vec::new(),
+            at: Timestamp::now(),
+            tries,
+            mailed_at: None,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_tried_ever_more_rarely_for_a_day() {
+        let tries: Vec<u32> = (0..u32::from(u16::MAX))
+            .scan(0, |tries, minute| {
+                let notice = notice(*tries);
+                match notice.step(notice.at.after(MINUTE * minute)) {
+                    Step::Send => {
+                        *tries += 1;
+                        Some(Some(minute))
+                    }
+                    Step::Wait => Some(None),
+                    Step::Drop | Step::GiveUp => None,
+                }
+            })
+            .flatten()
+            .collect();
+        assert_eq!(tries, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023]);
+        let old = notice(3);
+        assert_eq!(old.step(old.at.after(KEPT)), Step::GiveUp);
+    }
+
+    #[test]
+    fn one_that_keeps_failing_and_recovering_is_told_of_once_an_hour() {
+        let mailed_at = Some(Timestamp::now().before(MINUTE * 59));
+        let failing = Notice { mailed_at, ..notice(0) };
+        assert_eq!(failing.step(failing.at), Step::Wait);
+        assert_eq!(failing.step(failing.at.after(MINUTE)), Step::Send);
+        let disabled = Notice { disabled: Some((failing.at, DisabledReason::Gone)), ..failing };
+        assert_eq!(disabled.step(disabled.at), Step::Send, "that it is disabled is told at once");
+    }
+
+    #[test]
+    fn there_is_nothing_to_tell_of_one_that_has_recovered() {
+        let recovered = Notice { failing_since: None, ..notice(0) };
+        assert_eq!(recovered.step(recovered.at), Step::Drop);
+        let disabled = Notice { disabled: Some((recovered.at, DisabledReason::Failing)), ..recovered };
+        assert_eq!(disabled.step(disabled.at), Step::Send, "it is still disabled");
+    }
+}

@@ -1,0 +1,91 @@
+//! What the notices say.
+
+use std::time::Duration;
+
+use common::{
+    accounts::mail::Mail,
+    name::Name,
+    timestamp::Timestamp,
+    webhooks::{
+        endpoints::{DisabledReason, notice::Notice},
+        log::Attempt,
+    },
+};
+use serde_json::json;
+
+/// The deliveries to an endpoint that were given up since it began to fail.
+pub(crate) struct GivenUp {
+    /// How many were counted.
+    pub(crate) count: usize,
+    /// Whether that is all of them.
+    pub(crate) is_complete: bool,
+    /// None of them was created before this time.
+    pub(crate) oldest: Timestamp,
+    /// The latest attempt.
+    pub(crate) last: Option<Attempt>,
+}
+
+/// The mail that an endpoint is failing, or that it has been disabled. It has no more of the URL than its host: the path
+/// or the query of one may be a credential.
+pub(crate) fn about(organization: &Name, notice: &Notice, given_up: &GivenUp, disable_after: Duration) -> Mail {
+    let (id, organization) = (notice.endpoint, organization.as_str());
+    let list = json!({"json": {"webhook_endpoint_id": id, "status": "failed"}});
+    let recover = json!({"json": {"webhook_endpoint_id": id, "since": given_up.oldest}});
+    let update = json!({"json": {"id": id, "active": true}});
+    let see = format!(
+        "To see what was given up, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows what the \
+         receiver answered to each attempt."
+    );
+    let (subject, news, rest) = match notice.disabled {
+        None => {
+            let recover = format!(
+                "Once the receiver takes deliveries again, POST /v1/deliveries/recover sends these again, with\n{recover}"
+            );
+            let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
+            let end = end.map_or_else(String::new, |end| {
+                format!(" Without one, the first delivery that is given up after {end} makes the endpoint inactive.")
+            });
+            let outlook = format!("New events are still sent. The first delivery that succeeds ends this state.{end}");
+            ("A webhook endpoint is failing", "is failing: deliveries to it are given up.", vec![see, recover, outlook])
+        }
+        Some((_, reason)) => {
+            let news = match reason {
+                DisabledReason::Gone => {
+                    "has been made inactive: its receiver answered 410 Gone, which asks for no more deliveries."
+                }
+                DisabledReason::Failing => "has been made inactive: deliveries to it have failed for too long.",
+            };
+            let effect = "It gets no events while it is inactive, and they are not kept for it. Deliveries that were \
+                          waiting for another attempt end.";
+            let activate = format!("To activate it again, call POST /v1/webhooks/update with\n{update}");
+            let recover = format!(
+                "That sends nothing again by itself. When it is active, POST /v1/deliveries/recover sends what was given \
+                 up, with\n{recover}"
+            );
+            ("A webhook endpoint has been disabled", news, vec![effect.to_owned(), see, activate, recover])
+        }
+    };
+    let mut paragraphs = vec!["Hello,".to_owned(), format!("a webhook endpoint of {organization} {news}")];
+    paragraphs.push(facts(notice, given_up));
+    paragraphs.extend(rest);
+    Mail::plain(subject, &paragraphs)
+}
+
+fn facts(notice: &Notice, given_up: &GivenUp) -> String {
+    let mut facts = vec![
+        format!("Endpoint: {}", notice.endpoint),
+        format!("Address: {}", notice.url.url().origin().ascii_serialization()),
+    ];
+    let description = notice.description.as_ref().map(|text| text.as_str().replace(char::is_control, " "));
+    facts.extend(description.map(|text| format!("Description: {text}")));
+    facts.extend(notice.failing_since.map(|since| format!("Failing since: {since}")));
+    facts.extend(notice.disabled.map(|(at, reason)| format!("Disabled: {at} ({reason})")));
+    // The index may not have the first one yet.
+    let (count, bound) = (given_up.count.max(1), if given_up.is_complete { "" } else { "at least " });
+    facts.push(format!("Deliveries given up since then: {bound}{count}"));
+    facts.extend(given_up.last.as_ref().map(|last| match last.status_code {
+        Some(status) => format!("Last failure: {} (status {status})", last.outcome),
+        None => format!("Last failure: {}", last.outcome),
+    }));
+    facts.join("\n")
+}
