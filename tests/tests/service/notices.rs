@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use lambda_runtime::{Context, LambdaEvent};
 use local::{Handler, Worker};
 use serde_json::{Value, json};
-use tests::{CutOff, Proxy, Receiver, Tenant, World};
+use tests::{CutOff, Interceptor, Proxy, Receiver, Tenant, World};
 
 use crate::failing::{DAY, deliver, event, failing_for, impatient, listed};
 
@@ -23,8 +23,13 @@ fn later(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
 }
 
-/// Runs the sweep of the minute of this time. As far as it can see, all minutes have been passed over.
+/// Runs the sweep of the minute of this time, with nothing to do but what is not bound to minutes.
 async fn sweep(world: &World, at: Timestamp) {
+    pass_over_all_minutes(world, at).await;
+    world.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
+}
+
+async fn pass_over_all_minutes(world: &World, at: Timestamp) {
     let minute = AttributeValue::N((at.as_second() / 60).to_string());
     let cursor = world.stack.dynamodb_client().put_item().table_name("deliveries");
     let cursor = cursor
@@ -33,7 +38,6 @@ async fn sweep(world: &World, at: Timestamp) {
         .item("woken", minute.clone())
         .item("checked", minute);
     cursor.send().await.expect("it is stored");
-    world.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
 }
 
 /// The mails to the address for failures, oldest first.
@@ -208,6 +212,31 @@ async fn one_that_cannot_be_sent_holds_up_nobody_and_is_given_up_after_a_day() {
     assert_eq!(pending().await, 0);
     assert!(tests::log::collected().contains("NoticeGivenUp"), "and that is counted");
     assert_eq!(subjects(&world).await, [FAILING]);
+}
+
+/// The worst that a table can do: it takes everything, except that a mail has been sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_that_is_sent_over_and_over_is_sent_ever_more_rarely() {
+    let tables = Interceptor::start(|operation, call| {
+        let update = call["UpdateExpression"].as_str().unwrap_or_default();
+        let refused = json!({"__type": "com.amazon.coral.validate#ValidationException"});
+        (operation == "UpdateItem" && update.contains("SET mailed_at")).then_some((400, refused))
+    });
+    let tables = tables.await;
+    let world = World::with(&[("RETRY_SCHEDULE", ""), ("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let tenant = world.tenant("acme").await;
+    let receiver = broken().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    deliver(&world, &tenant, "1").await;
+    let mut mails = Vec::new();
+    for minute in 0..=16 {
+        pass_over_all_minutes(&world, later(minute * MINUTE)).await;
+        let tick = json!({"time": later(minute * MINUTE)});
+        world.stack.invoke("deliveries-wake", tick).await.ok();
+        mails.push(subjects(&world).await.len());
+    }
+    assert_eq!(mails, [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5]);
 }
 
 /// A world with this schedule, an endpoint that answers with this status, and an event for it.
