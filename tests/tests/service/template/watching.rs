@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ALL, LEAST, resources, template, text};
 
 /// All metrics that the functions emit, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
-pub(crate) const METRICS: [&str; 17] = [
+pub(crate) const METRICS: [&str; 18] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
