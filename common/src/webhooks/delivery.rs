@@ -139,10 +139,19 @@ impl Entry {
         Self { next_attempt_at: Some(due), ..self.clone() }
     }
 
-    /// The state once it has waited for too long for its next attempt.
+    /// The state once it has waited for too long for its next attempt, because its receiver does not answer.
     #[must_use]
-    pub fn expired(&self) -> Self {
-        Self { status: Status::Failed, next_attempt_at: None, ..self.clone() }
+    pub fn expired(&self, now: Timestamp) -> Self {
+        let unanswered = || Attempt {
+            at: now,
+            outcome: "unanswered".into(),
+            status_code: None,
+            duration_ms: 0,
+            response: None,
+            trigger: self.trigger,
+        };
+        let last_attempt = Some(self.last_attempt.clone().unwrap_or_else(unanswered));
+        Self { status: Status::Failed, next_attempt_at: None, last_attempt, ..self.clone() }
     }
 
     /// The state once the endpoint has been deleted or made inactive.

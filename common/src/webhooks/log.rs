@@ -311,9 +311,11 @@ impl Log {
             update.condition_expression("attribute_exists(delivery)")
         } else {
             update
-                .condition_expression("attempts = :was AND tries = :tried AND #status = :pending")
+                .condition_expression("attempts = :was AND tries = :tried AND give_up_at = :end AND #status = :pending")
                 .expression_attribute_values(":was", number(before.attempts.into()))
                 .expression_attribute_values(":tried", number(before.tries.into()))
+                // A resend moves this, even if there has been no attempt.
+                .expression_attribute_values(":end", number(before.give_up_at.get()))
                 .expression_attribute_values(":pending", text(Status::Pending))
         };
         match Box::pin(update.send()).await {

@@ -40,6 +40,8 @@ use crate::{App, observe, under_way::Mark, undone::Undone};
 
 /// How many attempts are stored together: as many as a batched write takes.
 const CHUNK: usize = 25;
+/// How many such chunks are stored at the same time: payloads take memory.
+const CHUNKS: usize = 16;
 /// How long an attempt that has ended waits for others to be stored with. Once none is left, nothing waits.
 const LINGER: Duration = Duration::from_millis(50);
 /// How much later than the log says an attempt may be. Well before ten minutes have passed, after which the sweep takes
@@ -63,7 +65,7 @@ pub(crate) struct Ended {
     /// Whether it has shown that the receiver does not answer.
     pub(crate) is_unanswered: bool,
     /// What a message asked for stays under way until its result is stored.
-    pub(crate) _mark: Option<Arc<Mark>>,
+    pub(crate) mark: Option<Arc<Mark>>,
 }
 
 /// An event that is parked.
@@ -153,7 +155,7 @@ impl App {
             undone.extend(unparked);
             undone
         });
-        booked.buffer_unordered(usize::MAX).collect::<Vec<_>>().await.into_iter().flatten().collect()
+        booked.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
     /// Parks events: first their rows, then their messages. A crash in between costs nothing, since the events come back
@@ -181,7 +183,7 @@ impl App {
         lost.into_iter().map(|(_, (place, _))| (place, Error::Busy.into())).chain(unsent).collect()
     }
 
-    async fn book(&self, chunk: Vec<Ended>) -> Vec<(usize, Undone)> {
+    async fn book(&self, mut chunk: Vec<Ended>) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let afters: Vec<Entry> =
             chunk.iter().map(|ended| self.after(&ended.delivery.entry, &ended.result, now)).collect();
@@ -224,6 +226,8 @@ impl App {
         }
 
         self.note(&chunk, now).await;
+        // A message may be received before its sending has been answered.
+        chunk.iter_mut().for_each(|ended| ended.mark = None);
         let sent = waiting.into_iter().zip(self.queue.send(&messages, now).await);
         undone.extend(sent.filter_map(|(place, sent)| Some((place, sent.err()?.into()))));
         undone
@@ -266,7 +270,7 @@ impl App {
             }
             Result::Postponed(due) => before.postponed(*due),
             Result::Gone => before.ended(),
-            Result::Expired => before.expired(),
+            Result::Expired => before.expired(now),
         }
     }
 

@@ -23,7 +23,7 @@ use common::{
     aws::clients::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
     error::Error,
-    id::TenantId,
+    id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
         client::{Answer, Client, NoDescriptor, Target},
@@ -32,9 +32,9 @@ use common::{
         destination::DestinationPolicy,
         dialer::system_lookup,
         endpoints::{Endpoints, Health, Receiver, disable_after},
-        event::{Audience, EventName, JobEvent},
+        event::{Audience, JobEvent},
         legacy,
-        log::{Attempt, Entry, Log, Status, parked::Parked},
+        log::{Attempt, Entry, Log, Status, Trigger, parked::Parked},
         queue::{DueAttempt, DueEvent, Message, Queue},
     },
 };
@@ -248,7 +248,7 @@ impl App {
             Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await?;
         }
         let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);
-        let is_silent = |first: &Outgoing<'_>| self.slots.is_silent(self.lane(first), first.health().as_ref(), now);
+        let is_silent = |first: &Outgoing<'_>| self.silent_since(first, now).is_some();
         let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
         self.park(&event, sent_at, &silent, None, batch);
         let attempts = others.into_iter().map(async |first| {
@@ -283,7 +283,7 @@ impl App {
     ) {
         let Some(Outgoing { place, .. }) = firsts.first() else { return };
         let now = Timestamp::now();
-        let silent_since = firsts.iter().filter_map(|first| first.health()?.unanswered_since).max();
+        let silent_since = firsts.iter().filter_map(|first| self.silent_since(first, now)).max();
         let until = put_off(already.and(silent_since), now);
         let endpoints: Vec<_> = firsts.iter().filter_map(|first| first.delivery.entry.webhook_endpoint_id).collect();
         let (message, row) = self.log.park(event, at, &endpoints, now);
@@ -294,10 +294,11 @@ impl App {
     /// Leaves out what the log already knows of an event that came before. Those that wait get a message: it is not
     /// known whether the one before was sent.
     async fn leave_out_known(&self, tenant: &TenantId, firsts: &mut Vec<Outgoing<'_>>) -> Result<(), Undone> {
-        // The log may have been spread over more shards since.
+        // The log may have been spread over more shards since, or the endpoint may be gone.
         let ids = firsts.iter().flat_map(|first| {
             let id = first.delivery.entry.id;
-            [Some(id), (id.shard != 0).then_some(DeliveryId { shard: 0, ..id })]
+            let shard = id.webhook_id.shard(SHARDS);
+            [Some(DeliveryId { shard: 0, ..id }), (shard != 0).then_some(DeliveryId { shard, ..id })]
         });
         let known = self.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
         let now = Timestamp::now();
@@ -383,7 +384,7 @@ impl App {
         let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
         let delivery = Delivery { tenant: due.tenant, entry, payload };
         let receiver = match delivery.payload.destination {
-            Destination::Endpoint(id) if delivery.entry.event == EventName::Test => {
+            Destination::Endpoint(id) if delivery.entry.trigger == Trigger::Test => {
                 self.endpoints.find(&delivery.tenant, id).await?
             }
             Destination::Endpoint(id) => self.endpoints.find_active(&delivery.tenant, id).await?,
@@ -401,7 +402,7 @@ impl App {
     /// Makes the first attempts of a parked event.
     async fn due_event(&self, place: usize, due: DueEvent, mark: Mark, batch: &Batch) -> Result<(), Undone> {
         let Some(Parked { event, at, endpoints }) = self.log.parked(&due).await? else {
-            // It has expired.
+            observe::parked_too_long(&due);
             return Ok(());
         };
         let receivers = match event.audience {
@@ -414,14 +415,17 @@ impl App {
         firsts.extend(gone.map(|id| Outgoing::first(place, &event, at, Destination::Endpoint(*id), None)));
         let now = Timestamp::now();
         let is_young = now.since(at) < PARKED;
-        let is_stuck = |first: &mut Outgoing<'_>| {
-            let lane = self.lane(first);
-            let is_silent = is_young && self.slots.is_silent(lane, first.health().as_ref(), now);
-            first.slot = if is_silent { self.slots.probe(lane) } else { None };
-            is_silent && first.slot.is_none()
-        };
-        let stuck: Vec<_> = firsts.extract_if(.., is_stuck).collect();
+        let looked_at = firsts.into_iter().map(async |mut first| {
+            if is_young && self.silent_since(&first, now).is_some() {
+                first.slot = self.probe(&first, batch).await.ok();
+                return (first.slot.is_none(), first);
+            }
+            (false, first)
+        });
+        let (stuck, others): (Vec<_>, Vec<_>) = all(looked_at).await.into_iter().partition(|(is_stuck, _)| *is_stuck);
+        let stuck: Vec<_> = stuck.into_iter().map(|(_, first)| first).collect();
         self.park(&event, at, &stuck, Some(&due), batch);
+        let mut firsts = others.into_iter().map(|(_, first)| first).collect();
         self.leave_out_known(&event.tenant, &mut firsts).await?;
         let mark = Arc::new(mark);
         let attempts = firsts.into_iter().map(|first| Outgoing { mark: Some(Arc::clone(&mark)), ..first });
@@ -434,25 +438,53 @@ impl App {
         if outgoing.is_gone() {
             return batch.finish(outgoing.ended(AttemptResult::Gone));
         }
-        let (lane, health, now) = (self.lane(&outgoing), outgoing.health(), Timestamp::now());
+        let now = Timestamp::now();
         let entry = &outgoing.delivery.entry;
-        let (is_test, is_last) = (entry.event == EventName::Test, now.as_millisecond() >= entry.give_up_at.get());
+        // Somebody waits for the result of a test.
+        let is_test = entry.trigger == Trigger::Test;
+        let is_last = now.as_millisecond() >= entry.give_up_at.get();
+        let silent_since = self.silent_since(&outgoing, now).filter(|_| !is_test);
         let slot = match outgoing.slot.take() {
             Some(slot) => Ok(slot),
-            // Somebody waits for the result of a test.
-            None if !is_test && self.slots.is_silent(lane, health.as_ref(), now) => {
-                self.slots.probe(lane).ok_or(NoSlot::Full)
-            }
-            None => self.slots.take(lane, batch.last_start, batch.last_start).await,
+            None if silent_since.is_some() => self.probe(&outgoing, batch).await,
+            None => self.slots.take(self.lane(&outgoing), batch.last_start, batch.last_start).await,
         };
         let until = match slot {
             Ok(slot) => return self.attempt(outgoing, slot, batch).await,
             // It is too old to wait for longer.
             Err(NoSlot::Full) if is_last => return batch.finish(outgoing.ended(AttemptResult::Expired)),
-            Err(NoSlot::Full) => put_off(health.and_then(|health| health.unanswered_since), now),
+            Err(NoSlot::Full) => put_off(silent_since, now),
             Err(NoSlot::Late) => Timestamp::now(),
         };
         batch.finish(outgoing.ended(AttemptResult::Postponed(until)));
+    }
+
+    /// Since when the receiver of a delivery has not answered, if that is so.
+    fn silent_since(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Timestamp> {
+        self.slots.silent_since(self.lane(outgoing), outgoing.health().as_ref(), now)
+    }
+
+    /// Takes a slot for a receiver that does not answer. One process at a time tries an endpoint that does not, for as
+    /// long as an attempt takes: each would wait for it with all that it could do for others.
+    async fn probe(&self, outgoing: &Outgoing<'_>, batch: &Batch) -> Result<Slot, NoSlot> {
+        let (lane, now, turn) = (self.lane(outgoing), Timestamp::now(), self.client.timeout());
+        if let Some(Receiver { id, health, .. }) = outgoing.receiver
+            && health.unanswered_since.is_some()
+            && !self.slots.is_probing(lane, now)
+        {
+            let is_taken = health.probed_at.is_some_and(|at| now.since(at) < turn);
+            let tenant = &outgoing.delivery.tenant;
+            if is_taken || !self.begin_probe(tenant, *id, now.before(turn), now).await {
+                return Err(NoSlot::Full);
+            }
+            self.slots.let_probe(lane, now.after(turn));
+        }
+        self.slots.probe(lane, batch.last_start).await
+    }
+
+    async fn begin_probe(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> bool {
+        let begun = Box::pin(self.endpoints.begin_probe(tenant, id, since, now)).await;
+        begun.inspect_err(|error| observe::not_noted(tenant, id, error)).unwrap_or(false)
     }
 
     /// Makes an attempt.
@@ -498,13 +530,18 @@ impl App {
 
 /// Whether a delivery was given up with this attempt.
 fn is_given_up_by(entry: &Entry, attempt: u32) -> bool {
-    entry.status == Status::Failed && entry.attempts == attempt
+    // What has expired was given up without the attempt.
+    entry.status == Status::Failed && (entry.attempts..=entry.attempts.saturating_add(1)).contains(&attempt)
 }
 
 impl<'a> Outgoing<'a> {
     /// The first attempt of a delivery.
     fn first(place: usize, event: &JobEvent, at: Timestamp, to: Destination, receiver: Option<&'a Receiver>) -> Self {
-        let shards = receiver.map_or(SHARDS, |receiver| receiver.log_shards);
+        // Of an endpoint that is gone, the first shard is always read.
+        let shards = match &to {
+            Destination::Endpoint(_) => receiver.map_or(1, |receiver| receiver.log_shards),
+            Destination::Callback { .. } => SHARDS,
+        };
         let delivery = Delivery::first(event, at, to, shards);
         Self { place, delivery, receiver, is_stored: false, slot: None, mark: None }
     }
@@ -523,7 +560,7 @@ impl<'a> Outgoing<'a> {
     fn ended(self, result: AttemptResult) -> Ended {
         let health = self.health();
         let Self { place, delivery, is_stored, mark, .. } = self;
-        Ended { place, delivery, is_stored, result, health, is_unanswered: false, _mark: mark }
+        Ended { place, delivery, is_stored, result, health, is_unanswered: false, mark }
     }
 }
 

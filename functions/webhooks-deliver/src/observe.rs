@@ -19,6 +19,7 @@ use common::{
         event::EventName,
         log::Entry,
         outcome::{Failure, Outcome},
+        queue::DueEvent,
     },
 };
 
@@ -134,6 +135,11 @@ pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error)
 /// Logs that an endpoint's record does not say what attempts have shown.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     tracing::warn!(%tenant, %endpoint, ?error, "the health of an endpoint could not be noted");
+}
+
+/// Logs a message for a parked event that has expired. Messages are not kept for so long.
+pub(crate) fn parked_too_long(due: &DueEvent) {
+    tracing::error!(tenant = %due.tenant, parked = %due.parked, "a parked event has expired");
 }
 
 /// Counts events that are parked, because receivers do not answer.

@@ -33,8 +33,13 @@ const NEW: usize = 10;
 /// How many a receiver gets at once that does not answer. More would hardly cost less time of invocations, and fewer would
 /// let what waits for it pile up.
 const SILENT: usize = 4;
-/// How long this process alone remembers that a receiver does not answer. After that, only the endpoint's record counts.
+/// How long this process goes by what it has seen itself of an endpoint that does not answer. After that, only the
+/// endpoint's record counts, which another process may have changed.
 const MEMORY: Duration = Duration::from_secs(10);
+/// The same for callbacks, which have no record.
+const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
+/// A failure that took longer than this holds up others like a receiver that does not answer.
+const SLOW: Duration = Duration::from_secs(5);
 /// How many destinations a process remembers.
 const LANES: usize = 10_000;
 
@@ -84,9 +89,15 @@ struct State {
     free: usize,
     /// How many slots the receivers have that do not answer.
     probes: usize,
-    /// How many slots each tenant has.
-    tenants: HashMap<u64, usize>,
+    tenants: HashMap<u64, TenantState>,
     lanes: HashMap<u64, LaneState>,
+}
+
+#[derive(Default)]
+struct TenantState {
+    /// How many slots it has, and how many of them are for receivers that do not answer.
+    slots: usize,
+    probes: usize,
     /// The lanes in which attempts wait, the one first that has waited longest.
     waiting: Vec<Lane>,
 }
@@ -95,14 +106,18 @@ struct LaneState {
     under_way: usize,
     width: usize,
     waiting: VecDeque<oneshot::Sender<Slot>>,
+    /// The last success, and the last attempt without an answer since.
     answered_at: Option<Timestamp>,
     unanswered_at: Option<Timestamp>,
+    /// The first attempt without an answer since the last success.
+    silent_since: Option<Timestamp>,
+    /// Until when this process may try a receiver that does not answer.
+    probing_until: Option<Timestamp>,
 }
 
 impl Slots {
     pub(crate) fn new(total: usize) -> Self {
-        let (tenants, lanes, waiting) = (HashMap::new(), HashMap::new(), Vec::new());
-        let state = State { total, free: total, probes: 0, tenants, lanes, waiting };
+        let state = State { total, free: total, probes: 0, tenants: HashMap::new(), lanes: HashMap::new() };
         Self { hasher: RandomState::new(), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -112,14 +127,29 @@ impl Slots {
         Lane { tenant, destination: self.hasher.hash_one((tenant, destination)) }
     }
 
-    /// Whether a receiver is known not to answer: the newest counts of what this process saw and what its record says.
-    pub(crate) fn is_silent(&self, lane: Lane, health: Option<&Health>, now: Timestamp) -> bool {
+    /// Since when a receiver has not answered, if that is so: the newest counts of what this process saw and what its
+    /// record says. A callback has no `health`.
+    pub(crate) fn silent_since(&self, lane: Lane, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         let state = self.lock();
         let seen = state.lanes.get(&lane.destination);
-        let remembered = seen.and_then(|seen| seen.unanswered_at).filter(|at| now.since(*at) < MEMORY);
-        let unanswered = remembered.max(health.and_then(|health| health.unanswered_since));
-        let answered = seen.and_then(|seen| seen.answered_at).max(health.and_then(|health| health.healthy_at));
-        unanswered.is_some() && unanswered > answered
+        let memory = if health.is_some() { MEMORY } else { MEMORY_OF_CALLBACKS };
+        let remembered = seen.and_then(|seen| seen.unanswered_at).filter(|at| now.since(*at) < memory);
+        let recorded = health.and_then(|health| health.unanswered_since);
+        // What the process saw before it got no answer is out of date: the record is as well informed.
+        let answered = seen.filter(|seen| seen.unanswered_at.is_none()).and_then(|seen| seen.answered_at);
+        let answered = answered.max(health.and_then(|health| health.healthy_at));
+        let is_silent = remembered.max(recorded) > answered;
+        is_silent.then(|| recorded.or(seen.and_then(|seen| seen.silent_since)).unwrap_or(now))
+    }
+
+    /// Whether this process may try a receiver that does not answer.
+    pub(crate) fn is_probing(&self, lane: Lane, now: Timestamp) -> bool {
+        self.lock().lane(lane).probing_until.is_some_and(|until| now < until)
+    }
+
+    /// Lets this process try a receiver that does not answer.
+    pub(crate) fn let_probe(&self, lane: Lane, until: Timestamp) {
+        self.lock().lane(lane).probing_until = Some(until);
     }
 
     /// Waits for a slot until `last_start`, but only until `patience` ends if it is the receiver that has no room.
@@ -147,15 +177,29 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for a receiver that does not answer, if there is one at once. All such receivers together get a
-    /// quarter of the slots.
-    pub(crate) fn probe(&self, lane: Lane) -> Option<Slot> {
-        let mut state = self.lock();
-        state.lane(lane).width = SILENT;
-        let is_given = state.probes < state.total.div_ceil(4) && state.give(lane);
-        state.probes += usize::from(is_given);
-        drop(state);
-        is_given.then(|| self.slot(lane, true))
+    /// Takes a slot for a receiver that does not answer, if it may have another one. All such receivers together get a
+    /// quarter of the slots, and a tenant's no more than are left for those of others.
+    pub(crate) async fn probe(&self, lane: Lane, last_start: Instant) -> Result<Slot, NoSlot> {
+        let is_idle = {
+            let mut state = self.lock();
+            let left = state.total.div_ceil(4).saturating_sub(state.probes);
+            let has = state.tenants.get(&lane.tenant).map_or(0, |tenant| tenant.probes);
+            let known = state.lane(lane);
+            known.width = SILENT;
+            let is_idle = known.under_way == 0 && known.waiting.is_empty();
+            if has >= left {
+                return Err(NoSlot::Full);
+            }
+            if state.give(lane) {
+                state.probes += 1;
+                state.tenants.entry(lane.tenant).or_default().probes += 1;
+                drop(state);
+                return Ok(self.slot(lane, true));
+            }
+            is_idle
+        };
+        // All slots are taken: without a turn of its own, it would never be tried.
+        if is_idle { self.take(lane, last_start, last_start).await } else { Err(NoSlot::Full) }
     }
 
     /// Takes a slot, or a place among those who wait for one.
@@ -169,7 +213,7 @@ impl Slots {
         let known = state.lane(lane);
         known.waiting.push_back(sender);
         if known.waiting.len() == 1 {
-            state.waiting.push(lane);
+            state.tenants.entry(lane.tenant).or_default().waiting.push(lane);
         }
         Err(turn)
     }
@@ -197,27 +241,36 @@ impl Slots {
 
 impl Slot {
     /// Gives the slot back after an attempt that began at `began`. Returns whether it has shown that the receiver does
-    /// not answer: it timed out or could not connect, and no other has succeeded meanwhile.
+    /// not answer: it timed out, could not connect or took very long to fail, and no other has succeeded meanwhile.
     pub(crate) fn end(self, outcome: Outcome, began: Timestamp, now: Timestamp) -> bool {
         let mut state = self.slots.lock();
         let total = state.total;
         let known = state.lane(self.lane);
-        match outcome {
+        let is_silent = match outcome {
             Outcome::Delivered(_) => {
                 known.answered_at = Some(now);
-                known.width = total.min(known.width + 1);
-                false
+                (known.unanswered_at, known.silent_since) = (None, None);
+                // A receiver has not shown that it takes more at once than it is given.
+                if known.under_way * 2 >= known.width {
+                    known.width = total.min(known.width + 1);
+                }
+                return false;
             }
-            Outcome::Failed(Failure::Timeout | Failure::Connect) if known.answered_at < Some(began) => {
-                known.unanswered_at = Some(now);
-                known.width = SILENT;
-                // Whoever waits need not wait for a receiver that does not answer.
-                known.waiting.clear();
-                state.waiting.retain(|waiting| waiting.destination != self.lane.destination);
-                true
+            Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => true,
+            Outcome::Failed(_) => now.since(began) > SLOW,
+        };
+        let is_news = is_silent && known.answered_at < Some(began);
+        if is_news {
+            known.unanswered_at = Some(now);
+            known.silent_since.get_or_insert(now);
+            known.width = SILENT;
+            // Whoever waits need not wait for a receiver that does not answer.
+            known.waiting.clear();
+            if let Some(tenant) = state.tenants.get_mut(&self.lane.tenant) {
+                tenant.waiting.retain(|waiting| waiting.destination != self.lane.destination);
             }
-            Outcome::Failed(_) => false,
         }
+        is_news
     }
 }
 
@@ -229,7 +282,7 @@ impl Drop for Slot {
 
 impl State {
     fn lane(&mut self, lane: Lane) -> &mut LaneState {
-        if self.lanes.len() >= LANES {
+        if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane.destination) {
             self.lanes.retain(|_, known| known.under_way > 0 || !known.waiting.is_empty());
         }
         self.lanes.entry(lane.destination).or_insert_with(|| LaneState {
@@ -238,6 +291,8 @@ impl State {
             waiting: VecDeque::new(),
             answered_at: None,
             unanswered_at: None,
+            silent_since: None,
+            probing_until: None,
         })
     }
 
@@ -253,7 +308,7 @@ impl State {
         if is_given {
             known.under_way += 1;
             self.free -= 1;
-            *self.tenants.entry(lane.tenant).or_default() += 1;
+            self.tenants.entry(lane.tenant).or_default().slots += 1;
         }
         is_given
     }
@@ -264,28 +319,31 @@ impl State {
         if let Some(known) = self.lanes.get_mut(&lane.destination) {
             known.under_way -= 1;
         }
-        if let Some(has) = self.tenants.get_mut(&lane.tenant) {
-            *has -= 1;
-            if *has == 0 {
-                self.tenants.remove(&lane.tenant);
-            }
+        if let Some(tenant) = self.tenants.get_mut(&lane.tenant) {
+            tenant.slots -= 1;
+            tenant.probes -= usize::from(is_probe);
+        }
+        self.forget_idle(lane.tenant);
+    }
+
+    fn forget_idle(&mut self, tenant: u64) {
+        if self.tenants.get(&tenant).is_some_and(|tenant| tenant.slots == 0 && tenant.waiting.is_empty()) {
+            self.tenants.remove(&tenant);
         }
     }
 
     /// Gives a slot to whose turn it is, if one is free and somebody can use it.
     fn next(&mut self) -> Option<(Lane, oneshot::Sender<Slot>)> {
         while self.free > 0 {
-            let with_room = self.waiting.iter().enumerate().filter(|(_, lane)| !self.is_full(**lane));
-            let share = |lane: &Lane| {
-                let known = self.lanes.get(&lane.destination);
-                (self.tenants.get(&lane.tenant).copied(), known.map(|known| known.under_way))
-            };
-            let (place, lane) = with_room.min_by_key(|(_, lane)| share(lane)).map(|(place, lane)| (place, *lane))?;
-            let known = self.lane(lane);
+            let (tenant, place) = self.turn()?;
+            let waiting = &mut self.tenants.get_mut(&tenant)?.waiting;
+            let lane = *waiting.get(place)?;
+            let known = self.lanes.get_mut(&lane.destination)?;
             let first = known.waiting.pop_front();
             if known.waiting.is_empty() {
-                self.waiting.remove(place);
+                waiting.remove(place);
             }
+            self.forget_idle(tenant);
             if let Some(first) = first.filter(|first| !first.is_closed()) {
                 self.give(lane);
                 return Some((lane, first));
@@ -294,11 +352,32 @@ impl State {
         None
     }
 
+    /// The tenant that has the fewest slots, of those that have a lane with room, and the place of its lane that has the
+    /// fewest.
+    fn turn(&self) -> Option<(u64, usize)> {
+        let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty()).collect();
+        tenants.sort_by_key(|(_, tenant)| tenant.slots);
+        tenants.into_iter().find_map(|(id, tenant)| {
+            let mut best = None;
+            for (place, lane) in tenant.waiting.iter().enumerate() {
+                let under_way = self.lanes.get(&lane.destination).map_or(0, |known| known.under_way);
+                if !self.is_full(*lane) && best.is_none_or(|(fewest, _)| under_way < fewest) {
+                    best = Some((under_way, place));
+                }
+                if under_way == 0 {
+                    break;
+                }
+            }
+            best.map(|(_, place)| (*id, place))
+        })
+    }
+
     /// Notes that an attempt found no room since `began`. If no other has succeeded meanwhile, the next ones need not wait.
     fn found_full(&mut self, lane: Lane, began: Timestamp) {
-        let known = self.lane(lane);
+        let (known, now) = (self.lane(lane), Timestamp::now());
         if known.answered_at < Some(began) {
-            known.unanswered_at = Some(Timestamp::now());
+            known.unanswered_at = Some(now);
+            known.silent_since.get_or_insert(now);
         }
     }
 }
@@ -314,6 +393,11 @@ mod tests {
 
     fn lane(slots: &Slots, tenant: &str, destination: u8) -> Lane {
         slots.lane(&tenant.parse().expect("an id"), destination)
+    }
+
+    /// Takes a slot for a receiver that does not answer, if there is one at once.
+    fn probe(slots: &Slots, lane: Lane) -> Result<Slot, NoSlot> {
+        slots.probe(lane, soon()).now_or_never().expect("no wait")
     }
 
     fn soon() -> Instant {
@@ -362,11 +446,11 @@ mod tests {
         assert!(!taken.pop().expect("a slot").end(DELIVERED, began, later));
         assert_eq!(ready(&mut more), 2, "its own and one more");
         assert!(!taken.pop().expect("a slot").end(HANGS, began, later), "another has succeeded since it began");
-        assert!(!slots.is_silent(lane, None, later));
+        assert_eq!(slots.silent_since(lane, None, later), None);
         assert!(taken.pop().expect("a slot").end(HANGS, later.after(MEMORY), later.after(MEMORY)));
-        assert!(slots.is_silent(lane, None, later.after(MEMORY)));
+        assert_eq!(slots.silent_since(lane, None, later.after(MEMORY)), Some(later.after(MEMORY)));
         drop(taken);
-        assert!(slots.probe(lane).is_none(), "others are still under way");
+        assert_eq!(probe(&slots, lane).err(), Some(NoSlot::Full), "others are still under way");
     }
 
     #[tokio::test]
@@ -387,7 +471,7 @@ mod tests {
         let taken = join_all((0..NEW).map(|_| take(&slots, full))).await;
         let patience = Instant::now() + Duration::from_millis(10);
         assert_eq!(slots.take(full, patience, soon()).await.err(), Some(NoSlot::Full));
-        assert!(slots.is_silent(full, None, Timestamp::now()), "nobody has succeeded meanwhile");
+        assert!(slots.silent_since(full, None, Timestamp::now()).is_some(), "nobody has succeeded meanwhile");
         let last = take(&slots, other).await;
         let end = Instant::now() + Duration::from_millis(20);
         assert_eq!(slots.take(other, Instant::now(), end).await.err(), Some(NoSlot::Late));
@@ -396,16 +480,38 @@ mod tests {
         assert_eq!(slots.lock().free, NEW + 1, "those who gave up keep none");
     }
 
+    #[test]
+    fn receivers_that_do_not_answer_get_few_slots_each_and_a_quarter_of_all() {
+        let slots = Slots::new(4 * 4 * SILENT);
+        let of_a_tenant: Vec<Lane> = (0..4).map(|number| lane(&slots, "t", number)).collect();
+        let mut taken = Vec::new();
+        for _ in 0..SILENT {
+            taken.push(probe(&slots, of_a_tenant[0]).expect("a slot"));
+        }
+        assert_eq!(probe(&slots, of_a_tenant[0]).err(), Some(NoSlot::Full), "it has as many as it may have");
+        for _ in 0..SILENT {
+            taken.push(probe(&slots, of_a_tenant[1]).expect("a slot"));
+        }
+        assert_eq!(probe(&slots, of_a_tenant[2]).err(), Some(NoSlot::Full), "as many are left for other tenants");
+        for _ in 0..SILENT {
+            taken.push(probe(&slots, lane(&slots, "other", 0)).expect("a slot"));
+        }
+        assert_eq!(probe(&slots, lane(&slots, "other", 1)).err(), Some(NoSlot::Full));
+        drop(taken);
+        assert!(probe(&slots, of_a_tenant[2]).is_ok());
+    }
+
     #[tokio::test]
-    async fn receivers_that_do_not_answer_get_few_slots_each_and_a_quarter_of_all() {
-        let slots = Slots::new(4 * (SILENT + 1));
-        let silent: Vec<Lane> = (0..3).map(|number| lane(&slots, "t", number)).collect();
-        let mut first: Vec<_> = (0..SILENT).map(|_| slots.probe(silent[0]).expect("a slot")).collect();
-        assert!(slots.probe(silent[0]).is_none(), "it has as many as it may have");
-        let second = slots.probe(silent[1]);
-        assert!(second.is_some() && slots.probe(silent[2]).is_none(), "they have a quarter");
-        first.pop();
-        assert!(slots.probe(silent[2]).is_some());
+    async fn a_receiver_that_does_not_answer_has_a_turn_even_if_all_slots_are_taken() {
+        let slots = Slots::new(2);
+        let (busy, silent) = (lane(&slots, "a", 1), lane(&slots, "b", 1));
+        let mut taken = vec![take(&slots, busy).await, take(&slots, busy).await];
+        let mut more = waiting(&slots, busy, 2);
+        let mut probe = Box::pin(slots.probe(silent, soon()));
+        assert!((&mut probe).now_or_never().is_none(), "it has to wait");
+        taken.pop();
+        assert!(probe.now_or_never().is_some_and(|slot| slot.is_ok()));
+        assert_eq!(ready(&mut more), 1);
     }
 
     #[test]
@@ -413,18 +519,52 @@ mod tests {
         let slots = Slots::new(8);
         let lane = lane(&slots, "t", 1);
         let at = |second| Timestamp::from_second(second).expect("a time");
-        let health =
-            |unanswered, healthy| Health { unanswered_since: unanswered, healthy_at: healthy, failing_since: None };
-        assert!(!slots.is_silent(lane, None, at(100)));
-        assert!(slots.is_silent(lane, Some(&health(Some(at(50)), Some(at(40)))), at(100)));
+        let silent_since = |health: Option<(Option<i64>, Option<i64>)>, now| {
+            let health = health.map(|(unanswered, healthy)| Health {
+                unanswered_since: unanswered.map(at),
+                healthy_at: healthy.map(at),
+                ..Health::default()
+            });
+            slots.silent_since(lane, health.as_ref(), now).map(Timestamp::as_second)
+        };
+        assert_eq!(silent_since(None, at(100)), None);
+        assert_eq!(silent_since(Some((Some(50), Some(40))), at(100)), Some(50));
         // It has answered this process since its record was read.
-        slots.probe(lane).expect("a slot").end(DELIVERED, at(99), at(100));
-        assert!(!slots.is_silent(lane, Some(&health(Some(at(50)), None)), at(100)));
-        // It has not answered this process, which it forgets once another has had an answer, or after a while.
-        slots.probe(lane).expect("a slot").end(HANGS, at(101), at(103));
-        assert!(slots.is_silent(lane, Some(&health(None, Some(at(102)))), at(104)));
-        assert!(!slots.is_silent(lane, Some(&health(None, Some(at(104)))), at(104)));
-        assert!(!slots.is_silent(lane, None, at(103).after(MEMORY)));
+        probe(&slots, lane).expect("a slot").end(DELIVERED, at(99), at(100));
+        assert_eq!(silent_since(Some((Some(50), None)), at(100)), None);
+        // It does not answer any more. An endpoint's record may then know better than this process.
+        probe(&slots, lane).expect("a slot").end(HANGS, at(101), at(103));
+        assert_eq!(silent_since(Some((None, Some(102))), at(104)), Some(103));
+        assert_eq!(silent_since(Some((None, Some(104))), at(104)), None);
+        let later = at(103).after(MEMORY);
+        assert_eq!(silent_since(Some((None, None)), later), None, "another process has had an answer");
+        assert_eq!(silent_since(Some((Some(50), None)), later), Some(50), "the answer before counts no more");
+        // A callback has no record.
+        assert_eq!(silent_since(None, later), Some(103));
+        assert_eq!(silent_since(None, at(103).after(MEMORY_OF_CALLBACKS)), None);
+    }
+
+    #[test]
+    fn what_takes_long_to_fail_is_no_answer() {
+        let slots = Slots::new(8);
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let failed = |failure, end| {
+            let lane = lane(&slots, "t", 1);
+            probe(&slots, lane).expect("a slot").end(Outcome::Failed(failure), at(0), at(end))
+        };
+        assert!(failed(Failure::Dns, 0) && failed(Failure::Connect, 0) && failed(Failure::Timeout, 0));
+        assert!(!failed(Failure::Status(500, None), 5) && failed(Failure::Status(504, None), 6));
+    }
+
+    #[test]
+    fn a_receiver_is_given_more_at_once_only_if_it_has_taken_as_many() {
+        let slots = Slots::new(100);
+        let (lane, now) = (lane(&slots, "t", 1), Timestamp::now());
+        for _ in 0..100 {
+            let slot = slots.queue(lane).ok().expect("a slot");
+            slot.end(DELIVERED, now, now);
+        }
+        assert_eq!(slots.lock().lane(lane).width, NEW);
     }
 
     #[test]

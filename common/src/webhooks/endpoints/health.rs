@@ -32,6 +32,8 @@ pub struct Health {
     pub failing_since: Option<Timestamp>,
     /// When it last became healthy again.
     pub healthy_at: Option<Timestamp>,
+    /// While it does not answer: when a process last began to try it.
+    pub probed_at: Option<Timestamp>,
 }
 
 /// Why an endpoint was made inactive.
@@ -54,8 +56,16 @@ pub enum Decline {
 }
 
 /// What a fresh start forgets.
-pub(super) const TROUBLE: [&str; 7] =
-    ["unanswered_since", "failing_since", "disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
+pub(super) const TROUBLE: [&str; 8] = [
+    "unanswered_since",
+    "probed_at",
+    "failing_since",
+    "disabled_at",
+    "disabled_reason",
+    "notice",
+    "notice_at",
+    "notice_tries",
+];
 /// The value of `notice` while there is something that the tenant has not been told.
 pub(super) const PENDING: &str = "pending";
 
@@ -122,6 +132,7 @@ impl Health {
             unanswered_since: time("unanswered_since"),
             failing_since: time("failing_since"),
             healthy_at: time("healthy_at"),
+            probed_at: time("probed_at"),
         }
     }
 
@@ -141,7 +152,7 @@ impl Endpoints {
     pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
         let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
-        self.note(tenant, id, (set, &["unanswered_since", "failing_since"]), condition).await.map(drop)
+        self.note(tenant, id, (set, &["unanswered_since", "probed_at", "failing_since"]), condition).await.map(drop)
     }
 
     /// Notes that an attempt at `at` timed out or could not connect.
@@ -153,6 +164,26 @@ impl Endpoints {
                          AND (attribute_not_exists(healthy_at) OR healthy_at < :unanswered_since)";
         let set = vec![("unanswered_since", number(at.as_millisecond()))];
         self.note(tenant, id, (set, &[]), condition).await.map(drop)
+    }
+
+    /// Lets the caller try an endpoint that does not answer, unless another process has begun to at `since` or later.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn begin_probe(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
+        let update = dynamo::change(update, vec![("probed_at", number(now.as_millisecond()))], &[])
+            .condition_expression(
+                "attribute_exists(unanswered_since) AND (attribute_not_exists(probed_at) OR probed_at < :since)",
+            )
+            .expression_attribute_values(":since", number(since.as_millisecond()));
+        is_noted(update).await
     }
 
     /// Notes that a delivery was given up after `attempt`, to an endpoint that had this `health` when the attempt began.

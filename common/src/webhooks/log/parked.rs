@@ -4,6 +4,8 @@
 //! the queue of events, which all tenants share, next to nothing. What becomes of the deliveries is in the log once their
 //! turn has come. The row is only read again: it expires.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::Deserialize;
 
@@ -30,6 +32,10 @@ pub struct Parked {
     pub endpoints: Vec<EndpointId>,
 }
 
+/// How long a parked event is kept: longer than any message, dead letters that are put back included (SQS keeps each for
+/// 14 days at most).
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// The part of a body that says which event it is.
 #[derive(Deserialize)]
 struct Body {
@@ -43,10 +49,12 @@ impl Log {
     #[must_use]
     pub fn park(&self, event: &JobEvent, at: Timestamp, endpoints: &[EndpointId], now: Timestamp) -> (DueEvent, Row) {
         let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let parked = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &format!("parked {ids}"));
+        let to = event.audience.callback().map_or(ids.as_str(), |(url, _)| url.as_str());
+        let place = format!("parked {} {to}", at.as_millisecond());
+        let parked = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &place);
         let mut item = parked_key(&event.tenant, parked);
         item.insert("at".to_owned(), number(at.as_millisecond()));
-        item.insert("expires_at".to_owned(), self.expiry(now));
+        item.insert("expires_at".to_owned(), number(now.after(KEPT).as_second()));
         if !endpoints.is_empty() {
             item.insert("endpoints".to_owned(), text(ids));
         }
