@@ -142,7 +142,7 @@ pub const MAX_ENDPOINTS: u32 = 500;
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
-                        events, log_shards, unanswered_since, failing_since, healthy_at, probed_at";
+                        events, log_shards, unanswered_since, hangs, failing_since, healthy_at, probed_at";
 /// What says where the deliveries to an endpoint are logged. It has no secret.
 const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
 /// What the sort keys of deleted endpoints begin with. They too sort before every id.

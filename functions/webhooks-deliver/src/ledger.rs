@@ -36,7 +36,7 @@ use common::{
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
-use crate::{App, observe, under_way::Mark, undone::Undone};
+use crate::{App, observe, slots::Shown, under_way::Mark, undone::Undone};
 
 /// How many attempts are stored together: as many as a batched write takes.
 const CHUNK: usize = 25;
@@ -62,8 +62,8 @@ pub(crate) struct Ended {
     pub(crate) result: Result,
     /// What was known of the receiver of an endpoint.
     pub(crate) health: Option<Health>,
-    /// Whether it has shown that the receiver does not answer.
-    pub(crate) is_unanswered: bool,
+    /// What it has shown of the receiver, if it was made.
+    pub(crate) shown: Option<Shown>,
     /// What a message asked for stays under way until its result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
 }
@@ -237,20 +237,24 @@ impl App {
     /// more. It is noted again if that fails, by the next attempt.
     async fn note(&self, chunk: &[Ended], now: Timestamp) {
         let mut news = HashMap::new();
-        for Ended { delivery, result, health, is_unanswered, .. } in chunk {
-            let (Some(id), Some(health)) = (delivery.entry.webhook_endpoint_id, health) else { continue };
-            let is_delivered = matches!(result, Result::Made(_, Outcome::Delivered(_)));
-            if is_delivered && health.is_impaired() {
-                news.insert(id, (&delivery.tenant, true));
-            } else if *is_unanswered && health.unanswered_since.is_none() {
-                news.entry(id).or_insert((&delivery.tenant, false));
+        for Ended { delivery, health, shown, .. } in chunk {
+            let Some((id, health)) = delivery.entry.webhook_endpoint_id.zip(*health) else { continue };
+            let is_new = match shown {
+                Some(Shown::Success) => health.is_impaired(),
+                Some(Shown::NoAnswer { hangs }) => health.unanswered_since.is_none() || health.hangs != *hangs,
+                Some(Shown::Error) => health.hangs,
+                None => false,
+            };
+            // Of several, a success is what counts.
+            if is_new && news.get(&id) != Some(&(&delivery.tenant, Shown::Success)) {
+                news.extend(shown.map(|shown| (id, (&delivery.tenant, shown))));
             }
         }
-        let noted = news.into_iter().map(async |(id, (tenant, is_answered))| {
-            let noted = if is_answered {
-                self.endpoints.answered(tenant, id, now).await
-            } else {
-                self.endpoints.unanswered(tenant, id, now).await
+        let noted = news.into_iter().map(async |(id, (tenant, shown))| {
+            let noted = match shown {
+                Shown::Success => self.endpoints.answered(tenant, id, now).await,
+                Shown::NoAnswer { hangs } => self.endpoints.unanswered(tenant, id, now, hangs).await,
+                Shown::Error => self.endpoints.hangs_no_more(tenant, id).await,
             };
             if let Err(error) = noted {
                 observe::not_noted(tenant, id, &error);

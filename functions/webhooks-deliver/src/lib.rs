@@ -52,7 +52,7 @@ use tokio::{
 use crate::{
     ledger::{Ended, Finished, Parking, Result as AttemptResult},
     observe::Tally,
-    slots::{Lane, NoSlot, Slot, Slots, put_off},
+    slots::{Lane, NoSlot, Silence, Slot, Slots, put_off},
     under_way::{Mark, UnderWay},
     undone::Undone,
 };
@@ -248,7 +248,7 @@ impl App {
             Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await?;
         }
         let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);
-        let is_silent = |first: &Outgoing<'_>| self.silent_since(first, now).is_some();
+        let is_silent = |first: &Outgoing<'_>| self.silence(first, now).is_some();
         let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
         self.park(&event, sent_at, &silent, None, batch);
         let attempts = others.into_iter().map(async |first| {
@@ -283,7 +283,7 @@ impl App {
     ) {
         let Some(Outgoing { place, .. }) = firsts.first() else { return };
         let now = Timestamp::now();
-        let silent_since = firsts.iter().filter_map(|first| self.silent_since(first, now)).max();
+        let silent_since = firsts.iter().filter_map(|first| Some(self.silence(first, now)?.since)).max();
         let until = put_off(already.and(silent_since), now);
         let endpoints: Vec<_> = firsts.iter().filter_map(|first| first.delivery.entry.webhook_endpoint_id).collect();
         let (message, row) = self.log.park(event, at, &endpoints, now);
@@ -416,7 +416,7 @@ impl App {
         let now = Timestamp::now();
         let is_young = now.since(at) < PARKED;
         let looked_at = firsts.into_iter().map(async |mut first| {
-            if is_young && self.silent_since(&first, now).is_some() {
+            if is_young && self.silence(&first, now).is_some_and(|silence| silence.hangs) {
                 first.slot = self.probe(&first, batch).await.ok();
                 return (first.slot.is_none(), first);
             }
@@ -443,41 +443,44 @@ impl App {
         // Somebody waits for the result of a test.
         let is_test = entry.trigger == Trigger::Test;
         let is_last = now.as_millisecond() >= entry.give_up_at.get();
-        let silent_since = self.silent_since(&outgoing, now).filter(|_| !is_test);
+        let silence = self.silence(&outgoing, now).filter(|silence| silence.hangs && !is_test);
         let slot = match outgoing.slot.take() {
             Some(slot) => Ok(slot),
-            None if silent_since.is_some() => self.probe(&outgoing, batch).await,
+            None if silence.is_some() => self.probe(&outgoing, batch).await,
             None => self.slots.take(self.lane(&outgoing), batch.last_start, batch.last_start).await,
         };
         let until = match slot {
             Ok(slot) => return self.attempt(outgoing, slot, batch).await,
             // It is too old to wait for longer.
             Err(NoSlot::Full) if is_last => return batch.finish(outgoing.ended(AttemptResult::Expired)),
-            Err(NoSlot::Full) => put_off(silent_since, now),
+            Err(NoSlot::Full) => put_off(silence.map(|silence| silence.since), now),
             Err(NoSlot::Late) => Timestamp::now(),
         };
         batch.finish(outgoing.ended(AttemptResult::Postponed(until)));
     }
 
-    /// Since when the receiver of a delivery has not answered, if that is so.
-    fn silent_since(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Timestamp> {
-        self.slots.silent_since(self.lane(outgoing), outgoing.health().as_ref(), now)
+    /// Whether the receiver of a delivery does not answer.
+    fn silence(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Silence> {
+        self.slots.silence(self.lane(outgoing), outgoing.health().as_ref(), now)
     }
 
-    /// Takes a slot for a receiver that does not answer. One process at a time tries an endpoint that does not, for as
-    /// long as an attempt takes: each would wait for it with all that it could do for others.
+    /// Takes a slot for a receiver that hangs. One process at a time tries such an endpoint, for as long as an attempt
+    /// takes: each would wait for it with all that it could do for others.
     async fn probe(&self, outgoing: &Outgoing<'_>, batch: &Batch) -> Result<Slot, NoSlot> {
         let (lane, now, turn) = (self.lane(outgoing), Timestamp::now(), self.client.timeout());
         if let Some(Receiver { id, health, .. }) = outgoing.receiver
-            && health.unanswered_since.is_some()
+            && health.hangs
             && !self.slots.is_probing(lane, now)
         {
-            let is_taken = health.probed_at.is_some_and(|at| now.since(at) < turn);
-            let tenant = &outgoing.delivery.tenant;
-            if is_taken || !self.begin_probe(tenant, *id, now.before(turn), now).await {
+            if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
+            // Others of this process need not ask, too.
             self.slots.let_probe(lane, now.after(turn));
+            if !self.begin_probe(&outgoing.delivery.tenant, *id, now.before(turn), now).await {
+                self.slots.let_probe(lane, now);
+                return Err(NoSlot::Full);
+            }
         }
         self.slots.probe(lane, batch.last_start).await
     }
@@ -498,12 +501,12 @@ impl App {
             return batch.finish(outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE))));
         };
         let now = Timestamp::now();
-        let is_unanswered = slot.end(answer.outcome, at, now);
+        let shown = Some(slot.end(answer.outcome, at, now));
         batch.tally.attempt(delivery, answer.outcome, duration, now);
         let duration_ms = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt::new(at, duration_ms, answer.outcome, answer.response, delivery.entry.trigger);
         let ended = outgoing.ended(AttemptResult::Made(made, answer.outcome));
-        batch.finish(Ended { is_unanswered, ..ended });
+        batch.finish(Ended { shown, ..ended });
     }
 
     /// Posts a delivery, and measures how long that takes. If there is no file descriptor, it tries again while there
@@ -560,7 +563,7 @@ impl<'a> Outgoing<'a> {
     fn ended(self, result: AttemptResult) -> Ended {
         let health = self.health();
         let Self { place, delivery, is_stored, mark, .. } = self;
-        Ended { place, delivery, is_stored, result, health, is_unanswered: false, mark }
+        Ended { place, delivery, is_stored, result, health, shown: None, mark }
     }
 }
 

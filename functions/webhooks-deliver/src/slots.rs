@@ -40,6 +40,8 @@ const MEMORY: Duration = Duration::from_secs(10);
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
 /// A failure that took longer than this holds up others like a receiver that does not answer.
 const SLOW: Duration = Duration::from_secs(5);
+/// A receiver whose attempts take longer than this to fail hangs.
+const SOON: Duration = Duration::from_secs(1);
 /// How many destinations a process remembers.
 const LANES: usize = 10_000;
 
@@ -51,6 +53,29 @@ const PUT_OFF: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::fro
 pub(crate) fn put_off(since: Option<Timestamp>, now: Timestamp) -> Timestamp {
     let silence = since.map_or(Duration::ZERO, |since| now.since(since)).clamp(*PUT_OFF.start(), *PUT_OFF.end());
     now.after(silence.mul_f64(1.0 + random::fraction()))
+}
+
+/// A receiver does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Silence {
+    /// The first attempt without an answer since the last success.
+    pub(crate) since: Timestamp,
+    /// Whether its attempts take long to fail, and so hold what others need.
+    pub(crate) hangs: bool,
+}
+
+/// What an attempt has shown of its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// It takes deliveries.
+    Success,
+    /// It timed out, could not be connected to or took very long to fail, and no other attempt has succeeded meanwhile.
+    NoAnswer {
+        /// Whether that took long.
+        hangs: bool,
+    },
+    /// It fails soon.
+    Error,
 }
 
 /// The slots of a process. Cloning is cheap, and shares them.
@@ -109,8 +134,7 @@ struct LaneState {
     /// The last success, and the last attempt without an answer since.
     answered_at: Option<Timestamp>,
     unanswered_at: Option<Timestamp>,
-    /// The first attempt without an answer since the last success.
-    silent_since: Option<Timestamp>,
+    silence: Option<Silence>,
     /// Until when this process may try a receiver that does not answer.
     probing_until: Option<Timestamp>,
 }
@@ -127,9 +151,9 @@ impl Slots {
         Lane { tenant, destination: self.hasher.hash_one((tenant, destination)) }
     }
 
-    /// Since when a receiver has not answered, if that is so: the newest counts of what this process saw and what its
-    /// record says. A callback has no `health`.
-    pub(crate) fn silent_since(&self, lane: Lane, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
+    /// Whether a receiver does not answer: the newest counts of what this process saw and what its record says. A callback
+    /// has no `health`.
+    pub(crate) fn silence(&self, lane: Lane, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
         let state = self.lock();
         let seen = state.lanes.get(&lane.destination);
         let memory = if health.is_some() { MEMORY } else { MEMORY_OF_CALLBACKS };
@@ -138,8 +162,13 @@ impl Slots {
         // What the process saw before it got no answer is out of date: the record is as well informed.
         let answered = seen.filter(|seen| seen.unanswered_at.is_none()).and_then(|seen| seen.answered_at);
         let answered = answered.max(health.and_then(|health| health.healthy_at));
+        let own = seen.and_then(|seen| seen.silence);
         let is_silent = remembered.max(recorded) > answered;
-        is_silent.then(|| recorded.or(seen.and_then(|seen| seen.silent_since)).unwrap_or(now))
+        is_silent.then(|| {
+            let hangs = if remembered.is_some() { own.is_some_and(|own| own.hangs) } else { false };
+            let since = recorded.or(own.map(|own| own.since)).unwrap_or(now);
+            Silence { since, hangs: hangs || health.is_some_and(|health| health.hangs) }
+        })
     }
 
     /// Whether this process may try a receiver that does not answer.
@@ -240,29 +269,34 @@ impl Slots {
 }
 
 impl Slot {
-    /// Gives the slot back after an attempt that began at `began`. Returns whether it has shown that the receiver does
-    /// not answer: it timed out, could not connect or took very long to fail, and no other has succeeded meanwhile.
-    pub(crate) fn end(self, outcome: Outcome, began: Timestamp, now: Timestamp) -> bool {
+    /// Gives the slot back after an attempt that began at `began`. Returns what it has shown.
+    pub(crate) fn end(self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
         let mut state = self.slots.lock();
-        let total = state.total;
+        let (total, took) = (state.total, now.since(began));
         let known = state.lane(self.lane);
         let is_silent = match outcome {
             Outcome::Delivered(_) => {
                 known.answered_at = Some(now);
-                (known.unanswered_at, known.silent_since) = (None, None);
+                (known.unanswered_at, known.silence) = (None, None);
                 // A receiver has not shown that it takes more at once than it is given.
                 if known.under_way * 2 >= known.width {
                     known.width = total.min(known.width + 1);
                 }
-                return false;
+                return Shown::Success;
             }
             Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => true,
-            Outcome::Failed(_) => now.since(began) > SLOW,
+            Outcome::Failed(_) => took > SLOW,
         };
-        let is_news = is_silent && known.answered_at < Some(began);
-        if is_news {
-            known.unanswered_at = Some(now);
-            known.silent_since.get_or_insert(now);
+        if !is_silent || known.answered_at >= Some(began) {
+            if let Some(silence) = &mut known.silence {
+                silence.hangs = took > SOON;
+            }
+            return Shown::Error;
+        }
+        let hangs = took > SOON || outcome == Outcome::Failed(Failure::Timeout);
+        known.unanswered_at = Some(now);
+        known.silence.get_or_insert(Silence { since: now, hangs }).hangs = hangs;
+        if hangs {
             known.width = SILENT;
             // Whoever waits need not wait for a receiver that does not answer.
             known.waiting.clear();
@@ -270,7 +304,7 @@ impl Slot {
                 tenant.waiting.retain(|waiting| waiting.destination != self.lane.destination);
             }
         }
-        is_news
+        Shown::NoAnswer { hangs }
     }
 }
 
@@ -291,7 +325,7 @@ impl State {
             waiting: VecDeque::new(),
             answered_at: None,
             unanswered_at: None,
-            silent_since: None,
+            silence: None,
             probing_until: None,
         })
     }
@@ -377,7 +411,7 @@ impl State {
         let (known, now) = (self.lane(lane), Timestamp::now());
         if known.answered_at < Some(began) {
             known.unanswered_at = Some(now);
-            known.silent_since.get_or_insert(now);
+            known.silence.get_or_insert(Silence { since: now, hangs: true }).hangs = true;
         }
     }
 }
@@ -443,13 +477,14 @@ mod tests {
         let mut more = waiting(&slots, lane, 3);
         let began = Timestamp::now();
         let later = began.after(Duration::from_millis(1));
-        assert!(!taken.pop().expect("a slot").end(DELIVERED, began, later));
+        assert_eq!(taken.pop().expect("a slot").end(DELIVERED, began, later), Shown::Success);
         assert_eq!(ready(&mut more), 2, "its own and one more");
-        assert!(!taken.pop().expect("a slot").end(HANGS, began, later), "another has succeeded since it began");
-        assert_eq!(slots.silent_since(lane, None, later), None);
-        assert!(taken.pop().expect("a slot").end(HANGS, later.after(MEMORY), later.after(MEMORY)));
-        assert_eq!(slots.silent_since(lane, None, later.after(MEMORY)), Some(later.after(MEMORY)));
-        drop(taken);
+        let shown = taken.pop().expect("a slot").end(HANGS, began, later);
+        assert_eq!(shown, Shown::Error, "another has succeeded since it began");
+        assert_eq!(slots.silence(lane, None, later), None);
+        let (began, end) = (later.after(SOON), later.after(SOON * 3));
+        assert_eq!(taken.pop().expect("a slot").end(HANGS, began, end), Shown::NoAnswer { hangs: true });
+        assert_eq!(slots.silence(lane, None, end), Some(Silence { since: end, hangs: true }));
         assert_eq!(probe(&slots, lane).err(), Some(NoSlot::Full), "others are still under way");
     }
 
@@ -460,7 +495,8 @@ mod tests {
         let mut taken = join_all((0..NEW).map(|_| take(&slots, lane))).await;
         let attempt = slots.take(lane, soon(), soon());
         let now = Timestamp::now();
-        let (refused, _) = tokio::join!(attempt, async { taken.pop().map(|slot| slot.end(HANGS, now, now)) });
+        let (refused, _) =
+            tokio::join!(attempt, async { taken.pop().map(|slot| slot.end(HANGS, now, now.after(SLOW))) });
         assert_eq!(refused.err(), Some(NoSlot::Full));
     }
 
@@ -471,7 +507,7 @@ mod tests {
         let taken = join_all((0..NEW).map(|_| take(&slots, full))).await;
         let patience = Instant::now() + Duration::from_millis(10);
         assert_eq!(slots.take(full, patience, soon()).await.err(), Some(NoSlot::Full));
-        assert!(slots.silent_since(full, None, Timestamp::now()).is_some(), "nobody has succeeded meanwhile");
+        assert!(slots.silence(full, None, Timestamp::now()).is_some(), "nobody has succeeded meanwhile");
         let last = take(&slots, other).await;
         let end = Instant::now() + Duration::from_millis(20);
         assert_eq!(slots.take(other, Instant::now(), end).await.err(), Some(NoSlot::Late));
@@ -525,7 +561,7 @@ mod tests {
                 healthy_at: healthy.map(at),
                 ..Health::default()
             });
-            slots.silent_since(lane, health.as_ref(), now).map(Timestamp::as_second)
+            slots.silence(lane, health.as_ref(), now).map(|silence| silence.since.as_second())
         };
         assert_eq!(silent_since(None, at(100)), None);
         assert_eq!(silent_since(Some((Some(50), Some(40))), at(100)), Some(50));
@@ -552,8 +588,24 @@ mod tests {
             let lane = lane(&slots, "t", 1);
             probe(&slots, lane).expect("a slot").end(Outcome::Failed(failure), at(0), at(end))
         };
-        assert!(failed(Failure::Dns, 0) && failed(Failure::Connect, 0) && failed(Failure::Timeout, 0));
-        assert!(!failed(Failure::Status(500, None), 5) && failed(Failure::Status(504, None), 6));
+        for failure in [Failure::Connect, Failure::Dns] {
+            assert_eq!(failed(failure, 1), Shown::NoAnswer { hangs: false });
+            assert_eq!(failed(failure, 2), Shown::NoAnswer { hangs: true });
+        }
+        assert_eq!(failed(Failure::Timeout, 1), Shown::NoAnswer { hangs: true });
+        assert_eq!(failed(Failure::Status(500, None), 5), Shown::Error);
+        assert_eq!(failed(Failure::Status(504, None), 6), Shown::NoAnswer { hangs: true });
+    }
+
+    #[test]
+    fn a_receiver_that_fails_soon_hangs_no_more() {
+        let slots = Slots::new(8);
+        let (lane, at) = (lane(&slots, "t", 1), |second| Timestamp::from_second(second).expect("a time"));
+        let hangs = || slots.silence(lane, None, at(20)).map(|silence| silence.hangs);
+        probe(&slots, lane).expect("a slot").end(HANGS, at(0), at(15));
+        assert_eq!(hangs(), Some(true));
+        probe(&slots, lane).expect("a slot").end(Outcome::Failed(Failure::Status(500, None)), at(16), at(16));
+        assert_eq!(hangs(), Some(false), "but it is silent until a success");
     }
 
     #[test]

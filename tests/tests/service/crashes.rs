@@ -1,6 +1,6 @@
 //! A process dies, or a call fails, at each point of an event's way: nothing is lost, and nothing is left waiting.
 
-use std::{collections::HashMap, ops::Range};
+use std::ops::Range;
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use common::timestamp::Timestamp;
@@ -25,7 +25,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) ->
     let id = world.endpoint(&tenant, &flaky.url("/"), "s").await;
     if is_parked {
         let (owner, id) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
-        world.stored_endpoints().unanswered(&owner, id, Timestamp::now()).await.expect("it is noted");
+        world.stored_endpoints().unanswered(&owner, id, Timestamp::now(), true).await.expect("it is noted");
     }
     for queue in ["job-events", "deliveries"] {
         let visibility = world.stack.sqs_client().set_queue_attributes().queue_url(&world.stack.queues()[queue]);
@@ -38,7 +38,8 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) ->
     let cut_off = CutOff::new(fails.clone(), takes_effect);
     let dynamodb = Proxy::cut_off(world.stack.dynamodb(), &cut_off).await;
     let sqs = Proxy::cut_off(world.stack.sqs(), &cut_off).await;
-    let settings = HashMap::from([("RETRY_SCHEDULE".to_owned(), "0,0".to_owned())]);
+    let settings = [("RETRY_SCHEDULE", "0,0"), ("DELIVERY_TIMEOUT", "1")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let doomed = Worker::new(dynamodb.address(), sqs.address(), &settings).expect("a worker");
     let healthy = Worker::new(world.stack.dynamodb(), world.stack.sqs(), &settings).expect("a worker");
     for _ in 0..4 {

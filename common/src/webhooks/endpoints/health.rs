@@ -28,6 +28,8 @@ pub struct Health {
     /// Since when attempts have timed out or not connected, without a success. First attempts then have to wait for their
     /// turn among the retries: a circuit breaker that is open.
     pub unanswered_since: Option<Timestamp>,
+    /// While it does not answer: whether attempts take long to fail.
+    pub hangs: bool,
     /// Since when deliveries have been given up, without a success.
     pub failing_since: Option<Timestamp>,
     /// When it last became healthy again.
@@ -133,6 +135,7 @@ impl Health {
             failing_since: time("failing_since"),
             healthy_at: time("healthy_at"),
             probed_at: time("probed_at"),
+            hangs: record.boolean("hangs").unwrap_or_default(),
         }
     }
 
@@ -152,18 +155,36 @@ impl Endpoints {
     pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
         let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
-        self.note(tenant, id, (set, &["unanswered_since", "probed_at", "failing_since"]), condition).await.map(drop)
+        self.note(tenant, id, (set, &["unanswered_since", "hangs", "probed_at", "failing_since"]), condition)
+            .await
+            .map(drop)
     }
 
-    /// Notes that an attempt at `at` timed out or could not connect.
+    /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. It is silent since the first
+    /// such attempt.
     ///
     /// # Errors
     /// The write fails.
-    pub async fn unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let condition = "attribute_exists(webhook_endpoint_id) AND attribute_not_exists(unanswered_since) \
-                         AND (attribute_not_exists(healthy_at) OR healthy_at < :unanswered_since)";
-        let set = vec![("unanswered_since", number(at.as_millisecond()))];
-        self.note(tenant, id, (set, &[]), condition).await.map(drop)
+    pub async fn unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
+        let update = update
+            .update_expression("SET unanswered_since = if_not_exists(unanswered_since, :at), hangs = :hangs")
+            .condition_expression(
+                "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(hangs) OR hangs <> :hangs) \
+                 AND (attribute_not_exists(healthy_at) OR healthy_at < :at)",
+            )
+            .expression_attribute_values(":at", number(at.as_millisecond()))
+            .expression_attribute_values(":hangs", boolean(hangs));
+        is_noted(update).await.map(drop)
+    }
+
+    /// Notes that an endpoint that did not answer fails soon by now.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+        let set = vec![("hangs", boolean(false))];
+        self.note(tenant, id, (set, &[]), "attribute_exists(unanswered_since)").await.map(drop)
     }
 
     /// Lets the caller try an endpoint that does not answer, unless another process has begun to at `since` or later.
