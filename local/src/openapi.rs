@@ -30,9 +30,8 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
 
 /// The requests that receivers get.
 fn webhooks() -> Value {
-    let any = |description: &str| json!({ "description": description });
     let header = |name: &str, description: &str| json!({ "name": name, "in": "header", "required": true, "description": description, "schema": { "type": "string" } });
-    let event = |name: &str, summary: &str| {
+    let event = |name: &str, summary: &str, job_id: Value, member: Value, responses: Value| {
         let members =
             ["event", "job_id", "nonce", "workflow", "deployment_id", "status", "result", "error", "mapped_stack"];
         json!({ "post": {
@@ -50,28 +49,41 @@ fn webhooks() -> Value {
                 "type": "object",
                 "properties": {
                     "event": { "const": name },
-                    "job_id": { "type": "string" },
-                    "nonce": any("As the producer sent it, or null."),
-                    "workflow": any("As the producer sent it, or null."),
-                    "deployment_id": any("As the producer sent it, or null."),
-                    "status": any("As the producer sent it, or null."),
-                    "result": any("As the producer sent it, or null."),
-                    "error": any("As the producer sent it, or null."),
-                    "mapped_stack": any("As the producer sent it, or null."),
+                    "job_id": job_id,
+                    "nonce": member,
+                    "workflow": member,
+                    "deployment_id": member,
+                    "status": member,
+                    "result": member,
+                    "error": member,
+                    "mapped_stack": member,
                 },
                 "required": members,
                 "additionalProperties": false,
             } } } },
-            "responses": {
-                "2XX": { "description": "Delivered." },
-                "410": { "description": "Not delivered, and no further attempt." },
-                "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
-            },
+            "responses": responses,
         } })
     };
+    let job = |name: &str, summary: &str| {
+        let responses = json!({
+            "2XX": { "description": "Delivered." },
+            "410": { "description": "Not delivered, and no further attempt. An endpoint is made inactive." },
+            "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
+        });
+        let member = json!({ "description": "As the producer sent it, or null." });
+        event(name, summary, json!({ "type": "string" }), member, responses)
+    };
+    let test = || {
+        let responses = json!({
+            "2XX": { "description": "Delivered." },
+            "default": { "description": "Not delivered. There is one attempt." },
+        });
+        let summary = "A test of the endpoint, which its owner asked for.";
+        event("webhook.test", summary, json!({ "const": "test" }), json!({ "type": "null" }), responses)
+    };
     json!({
-        "job.completed": event("job.completed", "A job has completed."),
-        "job.failed": event("job.failed", "A job has failed."),
-        "webhook.test": event("webhook.test", "A test of the endpoint; `job_id` is `test`."),
+        "job.completed": job("job.completed", "A job has completed."),
+        "job.failed": job("job.failed", "A job has failed."),
+        "webhook.test": test(),
     })
 }

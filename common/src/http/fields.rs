@@ -286,6 +286,17 @@ mod tests {
         );
     }
 
+    /// Calls are remembered by it for a day, also across a change of version.
+    #[test]
+    fn the_hash_of_values_stays_as_it_is() {
+        let all = json!({
+            "null": null, "bool": true, "text": "é", "number": -7, "list": ["a", null, [1], {"b": 2}],
+            "fraction": 1.5, "object": {"c": 3},
+        });
+        let hash = hash(&values(all)).to_string();
+        assert_eq!(hash, "0dc4d85a2bf6006e9e6364ed457f6187603b51dddf63cd56a58fdc310b55e836");
+    }
+
     #[test]
     fn a_key_is_for_exactly_these_values() {
         let key = |value, header| {
