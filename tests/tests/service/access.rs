@@ -44,6 +44,7 @@ async fn a_session_acts_for_the_users_organization() {
     let created = by_session("webhooks/create", fields).await;
     let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id");
     by_session("webhooks/update", json!({"id": id, "active": false})).await.ok();
+    by_session("webhooks/test", json!({"id": id})).await.ok();
     let theirs = by_session("webhooks/list", json!({})).await;
     assert_eq!(listed(&theirs), [id]);
     assert_eq!(theirs.ok()["webhook_endpoints"][0]["active"], false);

@@ -242,6 +242,36 @@ async fn the_event_time_is_when_the_event_entered_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_timestamp_is_of_the_attempt_and_the_event_time_of_the_event() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    let mut attempted = Vec::new();
+    for queue in ["job-events", "deliveries", "deliveries"] {
+        if attempted.len() == 2 {
+            let delivery = world.only_logged(&tenant.id).await.id;
+            world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery})).await.ok();
+        }
+        // The timestamp has whole seconds.
+        tokio::time::sleep(Duration::from_millis(1001)).await;
+        let before = Timestamp::now().as_second();
+        assert_eq!(world.stack.poll(queue).await.expect("a step"), 1);
+        attempted.push(before..=Timestamp::now().as_second());
+    }
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 3);
+    for (attempt, when) in received.iter().zip(attempted) {
+        let timestamp = attempt.header("webhook-timestamp").parse().expect("seconds");
+        assert!(when.contains(&timestamp), "{timestamp} in {when:?}");
+        let event_time = attempt.header("x-event-time");
+        assert_eq!(event_time, received[0].header("x-event-time"));
+        assert!(timestamp > event_time.parse::<Timestamp>().expect("a time").as_second());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_has_the_same_webhook_id() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

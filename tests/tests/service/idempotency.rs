@@ -84,6 +84,20 @@ async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
     }
 }
 
+/// Also after the endpoint has been deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_create_answers_the_secret_that_the_first_made() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let fields = json!({"url": "https://example.com/"});
+    let create = async || world.rpc_once(&tenant.key, "webhooks/create", "k", fields.clone()).await;
+    let first = create().await.ok().clone();
+    assert!(first["signing_secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")), "{first}");
+    assert_eq!(create().await.ok(), &first);
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": first["webhook_endpoint_id"]})).await.ok();
+    assert_eq!(create().await.ok(), &first);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_calls_at_once_one_acts_and_all_answer_alike() {
     for route in ROUTES {

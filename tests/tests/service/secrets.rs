@@ -23,12 +23,21 @@ async fn no_canary_reaches_the_log() {
     let issued = world.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
     let key = issued.body["key"].as_str().expect("a key").to_owned();
 
-    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
+    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 6]).await;
     let (secret, callback_secret) = ("canary-signing-7e2a", "canary-callback-91c4");
+    let (rotated, once) = ("canary-rotated-0c35", "canary-once-a2f8");
     let query = "canary-query-3b8d";
     let fields = json!({"url": receiver.url(&format!("/?token={query}")), "signing_secret": secret});
-    world.rpc(&key, "webhooks/create", fields.clone()).await.ok();
+    let created = world.rpc(&key, "webhooks/create", fields.clone()).await;
+    let rotation = json!({"id": created.ok()["webhook_endpoint_id"], "signing_secret": rotated});
+    world.rpc(&key, "webhooks/update", rotation).await.ok();
     world.rpc(&key, "webhooks/create", json!({"url": 7, "signing_secret": secret, "active": secret})).await;
+    let fields = json!({"url": receiver.url("/")});
+    let generated = world.rpc_once(&key, "webhooks/create", once, fields.clone()).await.ok()["signing_secret"].clone();
+    let generated = generated.as_str().expect("a secret").trim_start_matches("whsec_");
+    assert_eq!(world.rpc_once(&key, "webhooks/create", once, fields).await.status, 200);
+    assert_eq!(world.rpc_once(&key, "webhooks/create", once, json!({"url": receiver.url("/2")})).await.status, 409);
+    assert_eq!(world.rpc_once(&key, "webhooks/create", &format!("{once} {once}"), json!({})).await.status, 400);
     let tenant = account["organizationId"].as_str().expect("an id");
     let result = "canary-result-66f0";
     let event = json!({"event": "job.completed", "tenant_id": tenant, "job_id": "j", "result": result});
@@ -45,11 +54,12 @@ async fn no_canary_reaches_the_log() {
         .await;
     world.stack.poll("job-events").await.expect("a step");
     world.stack.poll("deliveries").await.expect("a step");
-    assert_eq!(receiver.wait_for(4).await.len(), 4);
+    assert_eq!(receiver.wait_for(6).await.len(), 6);
 
     let log = tests::log::collected();
     assert!(log.contains(tenant), "the log was collected");
-    for canary in [password, &session, &verification, &key, secret, callback_secret, query, result] {
+    let signing = [secret, rotated, generated, callback_secret];
+    for canary in [password, &session, &verification, &key, once, query, result].into_iter().chain(signing) {
         let found = log.lines().find(|line| line.contains(canary));
         assert_eq!(found, None, "{canary}");
     }

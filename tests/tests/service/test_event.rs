@@ -25,7 +25,9 @@ async fn a_test_event_goes_through_the_whole_path() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
     let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let before = Timestamp::now();
     let delivery = test(&world, &tenant, &endpoint).await;
+    let after = Timestamp::now();
     let pending = get(&world, &tenant, &delivery).await;
     assert_eq!((&pending["delivery"]["status"], &pending["delivery"]["attempts"]), (&json!("pending"), &json!(0)));
 
@@ -35,6 +37,8 @@ async fn a_test_event_goes_through_the_whole_path() {
     let nine = r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#;
     assert_eq!(received[0].body, nine);
     assert_eq!((received[0].path.as_str(), received[0].header("x-event-type")), ("/hook", "webhook.test"));
+    let time: Timestamp = received[0].header("x-event-time").parse().expect("a time");
+    assert!((before..=after).contains(&time), "{time}");
     let verifier = Webhook::from_bytes(b"s".to_vec()).expect("a key");
     verifier.verify(&received[0].body, &received[0].headers).expect("it is signed with the endpoint's secret");
 
@@ -89,6 +93,21 @@ async fn an_inactive_endpoint_gets_tests_and_nothing_else() {
     let received = receiver.received().await;
     assert_eq!(received.iter().map(|one| one.header("x-event-type")).collect::<Vec<_>>(), ["webhook.test"]);
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_goes_out_whatever_the_filter_of_the_endpoint_is() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    for event in ["job.completed", "job.failed"] {
+        world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "events": [event]})).await.ok();
+        test(&world, &tenant, &endpoint).await;
+        world.stack.poll("deliveries").await.expect("a step");
+    }
+    let received = receiver.received().await;
+    assert_eq!(received.iter().map(|one| one.header("x-event-type")).collect::<Vec<_>>(), ["webhook.test"; 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

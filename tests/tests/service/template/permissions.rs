@@ -98,11 +98,13 @@ fn permissions_match_the_resources_in_the_variables() {
 
 /// Pages of other origins may call the API only if the deployment names them.
 #[test]
-fn only_named_origins_are_allowed() {
+fn only_named_origins_and_headers_are_allowed() {
     let cors = |template: &Value| template["Resources"]["HttpApi"]["Properties"]["CorsConfiguration"].clone();
     assert_eq!(cors(&template(&LEAST)), Value::Null);
     let origins = json!(["https://app.example.com", "https://admin.example.com"]);
-    assert_eq!(cors(&template(&ALL))["AllowOrigins"], origins);
+    let cors = cors(&template(&ALL));
+    assert_eq!(cors["AllowOrigins"], origins);
+    assert_eq!(cors["AllowHeaders"], json!(["content-type", "idempotency-key", "x-api-key"]));
 }
 
 /// Every role has the shared policies.
