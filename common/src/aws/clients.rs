@@ -4,12 +4,19 @@
 use std::{sync::OnceLock, time::Duration};
 
 use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
-use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents, SharedHttpClient, StalledStreamProtectionConfig};
+use aws_sdk_dynamodb::{
+    config::{HttpClient, RuntimeComponents, SharedHttpClient, StalledStreamProtectionConfig},
+    operation::{delete_item::DeleteItemError, put_item::PutItemError, update_item::UpdateItemError},
+};
 use aws_smithy_http_client::{
     Builder,
     tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode},
 };
-use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpConnector};
+use aws_smithy_runtime_api::client::{
+    http::{HttpConnectorSettings, SharedHttpConnector},
+    interceptors::context::InterceptorContext,
+    retries::classifiers::{ClassifyRetry, RetryAction},
+};
 use aws_smithy_types::{retry::RetryConfig, timeout::TimeoutConfig};
 
 use crate::config::{ConfigError, Env};
@@ -25,7 +32,7 @@ pub struct Aws<'env> {
 
 /// A macro because the SDK's three configuration builders are unrelated types.
 macro_rules! config {
-    ($sdk:ident, $aws:expr, $service_variable:literal) => {{
+    ($sdk:ident, $aws:expr, $service_variable:literal $(, $own:ident($value:expr))?) => {{
         let endpoint = $aws.endpoint($service_variable);
         let mut config = $sdk::Config::builder()
             .behavior_version($sdk::config::BehaviorVersion::latest())
@@ -35,7 +42,8 @@ macro_rules! config {
             .retry_config(retries())
             // The attempt timeout also covers reading the response body, and is shorter.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-            .http_client($aws.http_client(endpoint.as_deref()));
+            .http_client($aws.http_client(endpoint.as_deref()))
+            $(.$own($value))?;
         config.set_endpoint_url(endpoint);
         $sdk::Client::from_conf(config.build())
     }};
@@ -66,7 +74,8 @@ impl<'env> Aws<'env> {
     /// A DynamoDB client.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        self.dynamodb.get_or_init(|| config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB")).clone()
+        let client = || config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB", retry_classifier(MetTransaction));
+        self.dynamodb.get_or_init(client).clone()
     }
 
     /// An SQS client.
@@ -118,6 +127,28 @@ impl HttpClient for ReadsRootsLate {
     // `validate_base_client_config` is not forwarded: it is what reads the certificates.
 }
 
+/// A write of one item that meets a transaction with the same item is refused, and did nothing. The transaction ends in
+/// milliseconds, but the SDK does not count this as an error to retry.
+#[derive(Debug)]
+struct MetTransaction;
+
+impl ClassifyRetry for MetTransaction {
+    fn classify_retry(&self, context: &InterceptorContext) -> RetryAction {
+        let result = context.output_or_error();
+        let Some(error) = result.and_then(|result| result.err()?.as_operation_error()) else {
+            return RetryAction::NoActionIndicated;
+        };
+        let met = error.downcast_ref().is_some_and(UpdateItemError::is_transaction_conflict_exception)
+            || error.downcast_ref().is_some_and(PutItemError::is_transaction_conflict_exception)
+            || error.downcast_ref().is_some_and(DeleteItemError::is_transaction_conflict_exception);
+        if met { RetryAction::transient_error() } else { RetryAction::NoActionIndicated }
+    }
+
+    fn name(&self) -> &'static str {
+        "a write that met a transaction"
+    }
+}
+
 /// The longest that one AWS call may take, retries included.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -134,4 +165,64 @@ fn timeouts() -> TimeoutConfig {
         .operation_attempt_timeout(Duration::from_secs(2))
         .operation_timeout(CALL_TIMEOUT)
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use aws_sdk_dynamodb::{Client, error::ProvideErrorMetadata, types::AttributeValue};
+    use serde::de::IgnoredAny;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// A client of tables that refuse the first call with `code` and take the second.
+    async fn client(code: &'static str) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            let refusal = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}"}}"#);
+            for (status, body) in [("400 Bad Request", refusal.as_str()), ("200 OK", "{}")] {
+                let (mut connection, _) = listener.accept().await.expect("a connection");
+                let mut request = Vec::new();
+                while !is_whole(&request) {
+                    connection.read_buf(&mut request).await.expect("a request");
+                }
+                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}", body.len());
+                connection.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.expect("an answer");
+            }
+        });
+        let env = Env::new(move |name| match name {
+            "AWS_ENDPOINT_URL_DYNAMODB" => Some(address.clone()),
+            _ => Some("x".to_owned()),
+        });
+        Aws::new(&env).expect("settings").dynamodb()
+    }
+
+    /// Whether a request has its body, which is JSON.
+    fn is_whole(request: &[u8]) -> bool {
+        let body = str::from_utf8(request).ok().and_then(|text| text.split_once("\r\n\r\n"));
+        body.is_some_and(|(_, body)| serde_json::from_str::<IgnoredAny>(body).is_ok())
+    }
+
+    #[tokio::test]
+    async fn a_write_that_meets_a_transaction_is_tried_again() {
+        let key = HashMap::from([("id".to_owned(), AttributeValue::S("1".to_owned()))]);
+        let conflicting = async || client("TransactionConflictException").await;
+        let (update, put, delete) = (conflicting().await, conflicting().await, conflicting().await);
+        update.update_item().table_name("t").set_key(Some(key.clone())).send().await.expect("it is updated");
+        put.put_item().table_name("t").set_item(Some(key.clone())).send().await.expect("it is put");
+        delete.delete_item().table_name("t").set_key(Some(key)).send().await.expect("it is deleted");
+    }
+
+    #[tokio::test]
+    async fn a_refused_condition_is_not_tried_again() {
+        let put = client("ConditionalCheckFailedException").await.put_item().table_name("t");
+        let error = put.item("id", AttributeValue::S("1".to_owned())).send().await.expect_err("a refusal");
+        assert_eq!(error.code(), Some("ConditionalCheckFailedException"));
+    }
 }
