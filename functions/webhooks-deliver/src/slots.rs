@@ -3,8 +3,8 @@
 //! Every attempt takes a slot. Where slots are scarce, the tenant that has the fewest gets the next one, and of that
 //! tenant the destination that has the fewest. Each destination has a lane, which is only as wide as its receiver has
 //! shown to take: each success widens it by one attempt, as slow start does with a congestion window (RFC 5681, section
-//! 3.1), and a receiver that does not answer gets few. So one that hangs cannot hold the slots of
-//! others, and one that comes back is not flooded.
+//! 3.1), and a receiver that does not answer gets few. So one that hangs cannot hold the slots of others, and one that
+//! comes back is not flooded.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::RandomState},
