@@ -90,11 +90,11 @@ impl App {
         tenant: &TenantId,
         firsts: &mut Vec<Outgoing<'_>>,
     ) -> Result<(), Undone> {
-        // The log may have been spread over more shards since, or the endpoint may be gone.
+        // The log may have been spread over more shards since. Nobody knows how many one had whose endpoint is gone.
         let ids = firsts.iter().flat_map(|first| {
             let id = first.delivery.entry.id;
-            let shard = id.webhook_id.shard(SHARDS);
-            [Some(DeliveryId { shard: 0, ..id }), (shard != 0).then_some(DeliveryId { shard, ..id })]
+            let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.receiver.is_none_or(|it| it.log_shards > 1));
+            [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
         });
         let known = self.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
         let now = Timestamp::now();

@@ -243,7 +243,7 @@ impl App {
                 Some(Shown::Success) => health.is_impaired(),
                 Some(Shown::NoAnswer { hangs }) => health.unanswered_since.is_none() || health.hangs != *hangs,
                 Some(Shown::Error) => health.hangs,
-                None => false,
+                Some(Shown::Nothing) | None => false,
             };
             // Of several, a success is what counts.
             if is_new && news.get(&id) != Some(&(&delivery.tenant, Shown::Success)) {
@@ -255,6 +255,7 @@ impl App {
                 Shown::Success => self.endpoints.answered(tenant, id, now).await,
                 Shown::NoAnswer { hangs } => self.endpoints.unanswered(tenant, id, now, hangs).await,
                 Shown::Error => self.endpoints.hangs_no_more(tenant, id).await,
+                Shown::Nothing => Ok(()),
             };
             if let Err(error) = noted {
                 observe::not_noted(tenant, id, &error);

@@ -76,6 +76,8 @@ pub(crate) enum Shown {
     },
     /// It fails soon.
     Error,
+    /// Nothing: it took long to fail, but other attempts have succeeded, or it answered.
+    Nothing,
 }
 
 /// The slots of a process. Cloning is cheap, and shares them.
@@ -288,8 +290,11 @@ impl Slot {
             Outcome::Failed(_) => took > SLOW,
         };
         if !is_silent || known.answered_at >= Some(began) {
+            if took > SOON {
+                return Shown::Nothing;
+            }
             if let Some(silence) = &mut known.silence {
-                silence.hangs = took > SOON;
+                silence.hangs = false;
             }
             return Shown::Error;
         }
@@ -593,7 +598,8 @@ mod tests {
             assert_eq!(failed(failure, 2), Shown::NoAnswer { hangs: true });
         }
         assert_eq!(failed(Failure::Timeout, 1), Shown::NoAnswer { hangs: true });
-        assert_eq!(failed(Failure::Status(500, None), 5), Shown::Error);
+        assert_eq!(failed(Failure::Status(500, None), 1), Shown::Error);
+        assert_eq!(failed(Failure::Status(500, None), 5), Shown::Nothing);
         assert_eq!(failed(Failure::Status(504, None), 6), Shown::NoAnswer { hangs: true });
     }
 

@@ -200,12 +200,52 @@ async fn callbacks_to_an_origin_that_does_not_answer_are_parked_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn callbacks_of_one_job_are_parked_each_for_itself() {
+    let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Rough::start(Manner::Hangs).await;
+    for (job, path) in [(1, "first"), (2, "second"), (2, "third")] {
+        let mut event = event(&tenant, job);
+        event["callback_url"] = json!(format!("{}{path}", receiver.url()));
+        event["callback_secret"] = json!("canary");
+        world.enqueue("job-events", event.to_string()).await;
+        step(&world, "job-events").await;
+    }
+    until(&world, async || world.log_of(&tenant.id, Status::Failed).await.len() == 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_parked_event_ends_in_the_log_if_its_endpoint_is_gone() {
-    let (world, tenant, id, _receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
-    world.enqueue("job-events", event(&tenant, 2).to_string()).await;
-    step(&world, "job-events").await;
-    world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
-    until(&world, async || world.log_of(&tenant.id, Status::Ended).await.len() == 1).await;
+    for (route, fields) in [("delete", json!({})), ("update", json!({"active": false}))] {
+        let (world, tenant, id, _receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
+        for job in 2..6 {
+            world.enqueue("job-events", event(&tenant, job).to_string()).await;
+        }
+        step(&world, "job-events").await;
+        let mut fields = fields;
+        fields["id"] = json!(id);
+        world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
+        until(&world, async || world.log_of(&tenant.id, Status::Ended).await.len() == 4).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
+    let (world, tenant, id, receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
+    let settings = HashMap::from([("DELIVERY_TIMEOUT".to_owned(), "1".to_owned())]);
+    let other = Worker::new(world.stack.dynamodb(), world.stack.sqs(), &settings).expect("a worker");
+    park(&world, &tenant, &id, 2, 1).await;
+    let first = step(&world, "deliveries");
+    let second = async {
+        while receiver.arrivals().await.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        park(&world, &tenant, &id, 3, 1).await;
+        let handled = other.poll("deliveries").await.expect("a step");
+        (handled, receiver.arrivals().await.len())
+    };
+    assert_eq!(tokio::join!(first, second), (1, (1, 2)), "the other process leaves it alone meanwhile");
+    until(&world, async || receiver.arrivals().await.len() == 3).await;
 }
 
 /// Puts a parked event of this age into the queue.

@@ -32,9 +32,8 @@ pub struct Parked {
     pub endpoints: Vec<EndpointId>,
 }
 
-/// How long a parked event is kept: longer than any message, dead letters that are put back included (SQS keeps each for
-/// 14 days at most).
-const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How long a parked event is kept: longer than any message, which SQS keeps for 14 days at most.
+const KEPT: Duration = Duration::from_secs(15 * 24 * 60 * 60);
 
 /// The part of a body that says which event it is.
 #[derive(Deserialize)]
