@@ -2,10 +2,13 @@
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
+
 /// Where a function's settings come from: in Lambda the process environment; in the local runner and the tests exactly
 /// the variables that the template gives that function.
 pub struct Env {
     lookup: Lookup,
+    aws: Option<SharedHttpClient>,
 }
 
 type Lookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -19,7 +22,18 @@ impl Env {
 
     /// Reads settings through `lookup`.
     pub fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { lookup: Box::new(lookup) }
+        Self { lookup: Box::new(lookup), aws: None }
+    }
+
+    /// Has AWS called through `client`, and not over the network.
+    #[must_use]
+    pub fn over(self, client: SharedHttpClient) -> Self {
+        Self { aws: Some(client), ..self }
+    }
+
+    /// What AWS is called through, if it is not called over the network.
+    pub(crate) fn aws(&self) -> Option<SharedHttpClient> {
+        self.aws.clone()
     }
 
     /// The variable `name`, unless it is unset or empty.

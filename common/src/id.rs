@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::issue::Problem;
+use crate::{ambient, issue::Problem};
 
 macro_rules! uuid_id {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
@@ -19,7 +19,7 @@ macro_rules! uuid_id {
             /// Generates an id that sorts after all earlier ones.
             #[must_use]
             pub fn generate() -> Self {
-                Self(Uuid::now_v7())
+                Self(ambient::uuid())
             }
 
             /// Parses the hyphenated form, upper or lower case.
@@ -81,7 +81,7 @@ impl std::error::Error for NotAnId {}
 /// Identifies a tenant, that is, an organization as the owner of its data. Those we create are UUIDs like all other
 /// ids. Job producers send them back to us, so any token that SQS accepts as a `MessageGroupId` (1 to 128 printable
 /// ASCII characters) is accepted; one that we did not create simply owns nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct TenantId(String);
 
@@ -89,7 +89,7 @@ impl TenantId {
     /// Generates an id.
     #[must_use]
     pub fn generate() -> Self {
-        Self(Uuid::now_v7().to_string())
+        Self(ambient::uuid().to_string())
     }
 
     /// Parses an id from a request.

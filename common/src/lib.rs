@@ -10,6 +10,7 @@
 //! - Besides these, small values that depend on none of them.
 
 pub mod accounts;
+pub mod ambient;
 pub mod aws;
 pub mod base_url;
 pub mod config;

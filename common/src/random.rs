@@ -1,5 +1,7 @@
 //! Random bytes for secrets and jitter, from the operating system.
 
+use crate::ambient;
+
 /// `N` random bytes.
 ///
 /// # Panics
@@ -7,8 +9,7 @@
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    #[expect(clippy::expect_used, reason = "no secret may be made without randomness")]
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    ambient::fill(&mut bytes);
     bytes
 }
 

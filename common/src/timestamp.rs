@@ -9,7 +9,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_description::well_known::Rfc3339};
 
-use crate::issue::Problem;
+use crate::{ambient, issue::Problem};
 
 /// A moment in UTC, in whole milliseconds, so that it is the same once it has been stored and read. Written in RFC 3339:
 /// `2026-01-31T12:00:00.000Z`.
@@ -20,7 +20,7 @@ impl Timestamp {
     /// The current time.
     #[must_use]
     pub fn now() -> Self {
-        Self(OffsetDateTime::now_utc().truncate_to_millisecond())
+        Self(OffsetDateTime::from(ambient::now()).truncate_to_millisecond())
     }
 
     /// The moment `seconds` after the Unix epoch.

@@ -40,6 +40,8 @@ macro_rules! config {
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
             .retry_config(retries())
+            // Retries are rationed for each client by itself, wherever several functions run in one process.
+            .retry_partition($sdk::config::retry::RetryPartition::custom("function").build())
             // The attempt timeout also covers reading the response body, and is shorter.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client($aws.http_client(endpoint.as_deref()))
@@ -98,10 +100,10 @@ impl<'env> Aws<'env> {
     /// One client for all services, so that the certificates are read once. A plain HTTP endpoint needs no
     /// certificates.
     fn http_client(&self, endpoint: Option<&str>) -> SharedHttpClient {
-        match endpoint {
+        self.env.aws().unwrap_or_else(|| match endpoint {
             Some(plain) if plain.starts_with("http://") => http_client(&TrustStore::empty()),
             _ => self.https.clone(),
-        }
+        })
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     connection::{Connection, Meter, Metered, TooMuch},
     delivery::Delivery,
     destination::DestinationPolicy,
-    dialer::{DialError, Dialer, Lookup},
+    dialer::{DialError, Dialer, Network},
     endpoint_url::EndpointUrl,
     endpoints::Receiver,
     log::RESPONSE_BYTES,
@@ -99,10 +99,10 @@ impl Client {
         timeout: Duration,
         attempts: usize,
         tls: rustls::ClientConfig,
-        lookup: Lookup,
+        network: Network,
     ) -> Self {
         let (tls, pool) = (TlsConnector::from(Arc::new(tls)), Pool::new(attempts));
-        Self { dialer: Dialer::new(policy, lookup), tls, pool, timeout }
+        Self { dialer: Dialer::new(policy, network), tls, pool, timeout }
     }
 
     /// How long an attempt may take.
@@ -318,7 +318,7 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
-    use crate::webhooks::{delivery::Destination, event::JobEvent, signing_secret::SigningSecret};
+    use crate::webhooks::{delivery::Destination, dialer::Lookup, event::JobEvent, signing_secret::SigningSecret};
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -333,7 +333,7 @@ mod tests {
     /// A client for two concurrent attempts, which may dial 127.0.0.1 but no other loopback address.
     fn client_with(lookup: Lookup, roots: rustls::RootCertStore) -> Client {
         let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
-        Client::new(policy, Duration::from_secs(2), 2, tls(roots), lookup)
+        Client::new(policy, Duration::from_secs(2), 2, tls(roots), Network { lookup, ..Network::system() })
     }
 
     /// A client for which every name resolves to 127.0.0.1.

@@ -4,16 +4,16 @@ use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use crate::{
+    ambient,
     id::{EndpointId, NotAnId, TenantId},
     issue::Problem,
 };
 
 /// Identifies a delivery within its tenant. It is also the place of the delivery in the log, so that it is found by its
 /// id alone: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId {
     /// Where the delivery goes.
     pub destination: DestinationId,
@@ -40,7 +40,7 @@ pub enum DestinationId {
 
 /// What a receiver knows a delivery by: the same for all attempts and for duplicates of the event, so that it can
 /// recognise a repetition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 
 /// How many parts the log of a destination has that takes more than a DynamoDB partition does, which is a thousand
@@ -168,7 +168,7 @@ impl WebhookId {
     /// An id that no other delivery has: tests are never duplicates of one another.
     #[must_use]
     pub fn unique() -> Self {
-        Self(Uuid::now_v7().as_u128())
+        Self(ambient::uuid().as_u128())
     }
 
     /// The shard, of this many, that a delivery with this id is in.

@@ -8,7 +8,11 @@ use std::{
 };
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
 use url::{Host, Url};
 
 use super::destination::DestinationPolicy;
@@ -28,12 +32,39 @@ const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Looks up the addresses of a host name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// A look-up that asks the operating system's resolver.
-#[must_use]
-pub fn system_lookup() -> Lookup {
-    Arc::new(|name| {
-        Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
-    })
+/// Connects to an address.
+pub type Connect = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
+
+/// A connection to an address.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// How hosts are reached.
+#[derive(Clone)]
+pub struct Network {
+    /// Looks up names.
+    pub lookup: Lookup,
+    /// Connects to addresses.
+    pub connect: Connect,
+}
+
+impl Network {
+    /// The operating system's resolver, and TCP.
+    #[must_use]
+    pub fn system() -> Self {
+        let lookup = |name| -> BoxFuture<'static, _> {
+            Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
+        };
+        let connect = |address| -> BoxFuture<'static, _> {
+            Box::pin(async move {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream) as Box<dyn Stream>)
+            })
+        };
+        Self { lookup: Arc::new(lookup), connect: Arc::new(connect) }
+    }
 }
 
 /// Why there is no connection.
@@ -59,13 +90,13 @@ impl From<io::Error> for DialError {
 /// checked are the ones dialled, so a resolver that changes its answer (DNS rebinding) gains nothing.
 pub(super) struct Dialer {
     policy: DestinationPolicy,
-    lookup: Lookup,
+    network: Network,
 }
 
 impl Dialer {
-    /// A dialer for the destinations that `policy` allows, which resolves names with `lookup`.
-    pub(super) fn new(policy: DestinationPolicy, lookup: Lookup) -> Self {
-        Self { policy, lookup }
+    /// A dialer for the destinations that `policy` allows.
+    pub(super) fn new(policy: DestinationPolicy, network: Network) -> Self {
+        Self { policy, network }
     }
 
     /// Whether the policy allows a URL, as far as can be told without a look-up.
@@ -74,7 +105,7 @@ impl Dialer {
     }
 
     /// Connects to a host.
-    pub(super) async fn dial(&self, host: &Host<&str>, port: u16) -> Result<TcpStream, DialError> {
+    pub(super) async fn dial(&self, host: &Host<&str>, port: u16) -> Result<Box<dyn Stream>, DialError> {
         let mut addresses = match host {
             Host::Ipv4(address) => vec![IpAddr::from(*address)],
             Host::Ipv6(address) => vec![IpAddr::from(*address)],
@@ -84,17 +115,42 @@ impl Dialer {
         if addresses.is_empty() {
             return Err(DialError::Refused);
         }
-        match timeout(CONNECT_TIMEOUT, connect(&interleave(addresses), port)).await {
+        match timeout(CONNECT_TIMEOUT, self.connect(&interleave(addresses), port)).await {
             Ok(connected) => Ok(connected?),
             Err(_elapsed) => Err(DialError::NoAnswer),
         }
     }
 
     async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
-        match (self.lookup)(name.to_owned()).await {
+        match (self.network.lookup)(name.to_owned()).await {
             Ok(addresses) if !addresses.is_empty() => Ok(addresses),
             Err(error) if is_no_descriptor(&error) => Err(DialError::NoDescriptor),
             _ => Err(DialError::NoAddress),
+        }
+    }
+
+    /// Connects to whichever address answers first. They are tried in order: the next one when one fails, or alongside
+    /// one that is slow.
+    async fn connect(&self, addresses: &[IpAddr], port: u16) -> io::Result<Box<dyn Stream>> {
+        let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
+        let mut next = addresses.iter().map(|address| {
+            let connecting = (self.network.connect)(SocketAddr::new(*address, port));
+            async move { timeout(limit, connecting).await? }
+        });
+        let mut under_way = FuturesUnordered::new();
+        let mut failure = io::ErrorKind::TimedOut.into();
+        loop {
+            if under_way.len() < MAX_PARALLEL {
+                under_way.extend(next.next());
+            }
+            let wait = if under_way.len() < MAX_PARALLEL && next.len() > 0 { HEAD_START } else { CONNECT_TIMEOUT };
+            match timeout(wait, under_way.next()).await {
+                Ok(Some(Ok(stream))) => return Ok(stream),
+                Ok(Some(Err(error))) if is_no_descriptor(&error) => return Err(error),
+                Ok(Some(Err(error))) => failure = error,
+                Ok(None) => return Err(failure),
+                Err(_head_start_is_over) => {}
+            }
         }
     }
 }
@@ -115,34 +171,6 @@ fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     interleaved
 }
 
-/// Connects to whichever address answers first. They are tried in order: the next one when one fails, or alongside one
-/// that is slow.
-async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
-    let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
-    let mut next = addresses.iter().map(|address| {
-        let connecting = TcpStream::connect(SocketAddr::new(*address, port));
-        async move { timeout(limit, connecting).await? }
-    });
-    let mut under_way = FuturesUnordered::new();
-    let mut failure = io::ErrorKind::TimedOut.into();
-    loop {
-        if under_way.len() < MAX_PARALLEL {
-            under_way.extend(next.next());
-        }
-        let wait = if under_way.len() < MAX_PARALLEL && next.len() > 0 { HEAD_START } else { CONNECT_TIMEOUT };
-        match timeout(wait, under_way.next()).await {
-            Ok(Some(Ok(stream))) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Ok(Some(Err(error))) if is_no_descriptor(&error) => return Err(error),
-            Ok(Some(Err(error))) => failure = error,
-            Ok(None) => return Err(failure),
-            Err(_head_start_is_over) => {}
-        }
-    }
-}
-
 /// Whether a call failed because this process (EMFILE) or the whole system (ENFILE) has no file descriptor left.
 fn is_no_descriptor(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
@@ -152,7 +180,7 @@ fn is_no_descriptor(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
+    use std::{net::Ipv6Addr, sync::Mutex};
 
     use ipnet::IpNet;
     use tokio::net::{TcpListener, TcpSocket};
@@ -161,11 +189,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_literal_address_is_checked_where_it_is_dialled() {
-        let dialer = Dialer::new(DestinationPolicy::new(true, Vec::new()), system_lookup());
+        let dialer = Dialer::new(DestinationPolicy::new(true, Vec::new()), Network::system());
         for url in ["http://127.0.0.2:1/", "http://[::1]:1/", "https://169.254.169.254/", "http://[::ffff:10.0.0.1]/"] {
             let url = Url::parse(url).expect("a URL");
-            let refused = dialer.dial(&url.host().expect("a host"), 1).await.expect_err("it is refused");
-            assert_eq!(refused, DialError::Refused, "{url}");
+            let refused = dialer.dial(&url.host().expect("a host"), 1).await.err();
+            assert_eq!(refused, Some(DialError::Refused), "{url}");
         }
     }
 
@@ -199,7 +227,18 @@ mod tests {
             Box::pin(async { Ok((1..=50).map(|last| IpAddr::from([127, 0, 0, last])).collect()) })
         };
         let loopback: IpNet = "127.0.0.0/8".parse().expect("a range");
-        let dialer = Dialer::new(DestinationPolicy::new(true, vec![loopback]), Arc::new(lookup));
+        let connected = Arc::new(Mutex::new(Vec::new()));
+        let (system, addresses) = (Network::system(), Arc::clone(&connected));
+        let connect = move |address| -> BoxFuture<'static, _> {
+            let (connecting, addresses) = ((system.connect)(address), Arc::clone(&addresses));
+            Box::pin(async move {
+                let stream = connecting.await?;
+                addresses.lock().expect("no panic").push(address);
+                Ok(stream)
+            })
+        };
+        let network = Network { lookup: Arc::new(lookup), connect: Arc::new(connect) };
+        let dialer = Dialer::new(DestinationPolicy::new(true, vec![loopback]), network);
         // The first packet is lost. TCP sends it again after a second.
         let accept = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -208,9 +247,9 @@ mod tests {
             }
         };
         tokio::select! {
-            connected = dialer.dial(&Host::Domain("fifty.example"), port) => {
-                let address = connected.expect("a connection").peer_addr().expect("an address");
-                assert_eq!(address, SocketAddr::from(([127, 0, 0, 1], port)));
+            dialled = dialer.dial(&Host::Domain("fifty.example"), port) => {
+                assert!(dialled.is_ok(), "it is connected");
+                assert_eq!(*connected.lock().expect("no panic"), [SocketAddr::from(([127, 0, 0, 1], port))]);
             }
             () = accept => {}
         }

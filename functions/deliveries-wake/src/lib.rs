@@ -10,9 +10,9 @@
 //! past its attempt.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use common::{
@@ -99,7 +99,7 @@ impl Wake {
     /// # Errors
     /// A call failed, or the event has no time. What was done up to then stays done.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
-        let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
+        let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
         // The event may be late, but not early; only a test sends one from the future.
         let now = Timestamp::now().max(event.payload.time.parse()?);
@@ -231,8 +231,8 @@ fn is_overdue(entry: &Entry, now: Timestamp) -> bool {
 }
 
 /// The deliveries of each tenant, each once.
-fn by_tenant(due: Vec<(DueAttempt, Timestamp)>) -> HashMap<TenantId, Vec<DeliveryId>> {
-    let mut tenants: HashMap<TenantId, HashSet<DeliveryId>> = HashMap::new();
+fn by_tenant(due: Vec<(DueAttempt, Timestamp)>) -> BTreeMap<TenantId, Vec<DeliveryId>> {
+    let mut tenants: BTreeMap<TenantId, BTreeSet<DeliveryId>> = BTreeMap::new();
     for (DueAttempt { tenant, id, .. }, _) in due {
         tenants.entry(tenant).or_default().insert(id);
     }

@@ -13,7 +13,7 @@
 //! written, or that it could not be is counted, but it is never a reason to send it again.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -236,7 +236,7 @@ impl App {
     /// Notes what attempts have shown in the records of endpoints: who takes deliveries again, and who does not answer any
     /// more. It is noted again if that fails, by the next attempt.
     async fn note(&self, chunk: &[Ended], now: Timestamp) {
-        let mut news = HashMap::new();
+        let mut news = BTreeMap::new();
         for Ended { delivery, health, shown, .. } in chunk {
             let Some((id, health)) = delivery.entry.webhook_endpoint_id.zip(*health) else { continue };
             let is_new = match shown {

@@ -28,7 +28,7 @@ use common::{
     webhooks::{
         client::Client,
         destination::DestinationPolicy,
-        dialer::system_lookup,
+        dialer::Network,
         endpoints::{Endpoints, Receiver, disable_after},
         log::Log,
         queue::Queue,
@@ -82,10 +82,18 @@ struct App {
 /// # Errors
 /// A setting is missing or does not parse, or the machine trusts no certificate authority.
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
+    function_over(env, Network::system(), tls()?)
+}
+
+/// The function, with the settings in `env`, for receivers that are reached over `network`, and over `tls`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
     let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
-    let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls()?, system_lookup());
+    let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let app = App {
         endpoints: Endpoints::from_env(env, &aws)?,
         log: Log::from_env(env, &aws)?,
@@ -120,7 +128,7 @@ impl Deliver {
     /// The function's timeout leaves no time for an attempt. Then nothing of the batch has been done.
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
         let app = &self.app;
-        let left = event.context.deadline().duration_since(std::time::SystemTime::now()).unwrap_or_default();
+        let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let Some(spare) = left.checked_sub(app.client.timeout() + RESERVE) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
@@ -233,13 +241,14 @@ mod tests {
         });
         let aws = Aws::new(&env).expect("settings");
         let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
+        let network = Network { lookup: Arc::new(lookup), ..Network::system() };
         let policy = DestinationPolicy::new(true, vec!["127.0.0.0/8".parse().expect("a range")]);
         let tls = tls().expect("the machine trusts a certificate authority");
         let app = App {
             endpoints: Endpoints::from_env(&env, &aws).expect("settings"),
             log: Log::from_env(&env, &aws).expect("settings"),
             queue: Queue::from_env(&env, &aws).expect("settings"),
-            client: Client::new(policy, Duration::from_secs(2), 1, tls, Arc::new(lookup)),
+            client: Client::new(policy, Duration::from_secs(2), 1, tls, network),
             schedule: Vec::new(),
             disable_after: Duration::ZERO,
             slots: Slots::new(1),

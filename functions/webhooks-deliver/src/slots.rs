@@ -7,8 +7,8 @@
 //! comes back is not flooded.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::RandomState},
-    hash::{BuildHasher, Hash},
+    collections::{BTreeMap, HashMap, VecDeque, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
     ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -83,7 +83,8 @@ pub(crate) enum Shown {
 /// The slots of a process. Cloning is cheap, and shares them.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    hasher: RandomState,
+    /// Hashed with each destination, so that nobody can choose one that has the hash of another.
+    secret: [u8; 16],
     state: Arc<Mutex<State>>,
 }
 
@@ -116,7 +117,7 @@ struct State {
     free: usize,
     /// How many slots the receivers have that do not answer.
     probes: usize,
-    tenants: HashMap<u64, TenantState>,
+    tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<u64, LaneState>,
 }
 
@@ -143,14 +144,20 @@ struct LaneState {
 
 impl Slots {
     pub(crate) fn new(total: usize) -> Self {
-        let state = State { total, free: total, probes: 0, tenants: HashMap::new(), lanes: HashMap::new() };
-        Self { hasher: RandomState::new(), state: Arc::new(Mutex::new(state)) }
+        let state = State { total, free: total, probes: 0, tenants: BTreeMap::new(), lanes: HashMap::new() };
+        Self { secret: random::bytes(), state: Arc::new(Mutex::new(state)) }
     }
 
     /// The lane of a tenant's destination.
     pub(crate) fn lane(&self, tenant: &TenantId, destination: impl Hash) -> Lane {
-        let tenant = self.hasher.hash_one(tenant.as_str());
-        Lane { tenant, destination: self.hasher.hash_one((tenant, destination)) }
+        let tenant = self.hash(tenant.as_str());
+        Lane { tenant, destination: self.hash((tenant, destination)) }
+    }
+
+    fn hash(&self, value: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.secret, value).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Whether a receiver does not answer: the newest counts of what this process saw and what its record says. A callback

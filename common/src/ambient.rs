@@ -1,0 +1,59 @@
+//! The time and the randomness that a function takes from the machine. A simulation gives a function others.
+//!
+//! They are values of the task that runs the function, so that two functions on one thread can have clocks that differ.
+
+use std::{sync::Arc, time::SystemTime};
+
+use uuid::{Builder, Uuid};
+
+tokio::task_local! {
+    static AMBIENT: Ambient;
+}
+
+/// Says what time it is.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+/// Fills a buffer with random bytes.
+pub type Fill = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// A clock, and a source of random bytes.
+#[derive(Clone)]
+pub struct Ambient {
+    /// The clock.
+    pub now: Clock,
+    /// The random bytes.
+    pub fill: Fill,
+}
+
+impl Ambient {
+    /// Runs `future` with this clock and these random bytes. It must not spawn tasks: they would have the machine's.
+    pub async fn within<F: Future>(self, future: F) -> F::Output {
+        AMBIENT.scope(self, future).await
+    }
+}
+
+/// The current time.
+pub(crate) fn now() -> SystemTime {
+    AMBIENT.try_with(|ambient| (ambient.now)()).unwrap_or_else(|_machine| SystemTime::now())
+}
+
+/// Fills `bytes` with random ones.
+///
+/// # Panics
+/// The operating system cannot provide randomness, and nothing is safe without it.
+pub(crate) fn fill(bytes: &mut [u8]) {
+    #[expect(clippy::expect_used, reason = "no secret may be made without randomness")]
+    AMBIENT
+        .try_with(|ambient| (ambient.fill)(bytes))
+        .unwrap_or_else(|_machine| getrandom::fill(bytes).expect("the operating system gives random bytes"));
+}
+
+/// A UUID of version 7 (RFC 9562), which sorts after all earlier ones of this process.
+pub(crate) fn uuid() -> Uuid {
+    let other = AMBIENT.try_with(|ambient| {
+        let time = (ambient.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut random = [0; 10];
+        (ambient.fill)(&mut random);
+        Builder::from_unix_timestamp_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &random).into_uuid()
+    });
+    other.unwrap_or_else(|_machine| Uuid::now_v7())
+}
