@@ -15,7 +15,7 @@
 //! a fixed form.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, hash_map},
     iter,
     time::Duration,
 };
@@ -197,7 +197,7 @@ impl Log {
     /// Writes rows, in any order. Each comes with what it is for.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
         // A batch may not have the same key twice: of duplicates, the last one counts.
-        let rows: HashMap<Key, (T, Row)> = rows.into_iter().map(|(what, row)| (row.key(), (what, row))).collect();
+        let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(what, row)| (row.key(), (what, row))).collect();
         let mut rows = rows.into_iter().peekable();
         let mut calls = Vec::new();
         while rows.peek().is_some() {
@@ -219,7 +219,7 @@ impl Log {
 
     /// Writes up to 25 rows. Returns what those were for that are left.
     async fn put_batch<T: Copy>(&self, batch: Vec<(Key, (T, Row))>) -> (Vec<T>, Result<()>) {
-        let (mut left, mut requests) = (HashMap::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        let (mut left, mut requests) = (BTreeMap::new(), Vec::with_capacity(batch.len()));
         for (key, (what, Row(item))) in batch {
             left.insert(key, what);
             #[expect(clippy::expect_used, reason = "the item is given")]
@@ -249,8 +249,24 @@ impl Log {
     /// These are statements and not a batched write, since that has no conditions: an `INSERT` fails where there is an
     /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>).
     pub async fn begin(&self, states: &[(&TenantId, &Entry)], now: Timestamp) -> Vec<Result<bool>> {
-        let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
-        stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
+        // A batch may not have the same key twice. Of duplicates, it is as if the first had come before the others.
+        let (mut numbers, mut new) = (HashMap::new(), Vec::with_capacity(states.len()));
+        let places = states.iter().map(|(tenant, entry)| match numbers.entry((*tenant, entry.id)) {
+            hash_map::Entry::Occupied(known) => (*known.get(), true),
+            hash_map::Entry::Vacant(free) => {
+                new.push((*tenant, *entry));
+                (*free.insert(new.len() - 1), false)
+            }
+        });
+        let places: Vec<(usize, bool)> = places.collect();
+        let calls: Vec<_> = new.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
+        let begun: Vec<_> = stream::iter(calls).buffered(CONCURRENCY).collect().await;
+        let begun: Vec<Result<bool>> = begun.into_iter().flatten().collect();
+        let begun = places.into_iter().map(|(number, is_duplicate)| match begun.get(number) {
+            Some(Ok(is_new)) => Ok(*is_new && !is_duplicate),
+            Some(Err(_)) | None => Err(Error::Busy),
+        });
+        begun.collect()
     }
 
     async fn begin_batch(&self, batch: &[(&TenantId, &Entry)], now: Timestamp) -> Vec<Result<bool>> {
@@ -342,7 +358,7 @@ impl Log {
     ///
     /// # Errors
     /// The read failed, or an entry cannot be read.
-    pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<HashMap<DeliveryId, Entry>> {
+    pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Entry>> {
         let keys = ids.iter().map(|id| state_key(tenant, id)).collect();
         let found = self.get(keys).await?;
         let entries = ids.iter().filter_map(|id| {

@@ -27,6 +27,8 @@ use crate::{
 
 /// How long the first attempt of an event waits if its receiver has as many under way as it may have.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// An event that is older than this may be a copy that SQS hands over late, counted as received for the first time.
+const LATE: Duration = Duration::from_secs(60);
 
 impl App {
     /// Handles an event, up to the end of its first attempts.
@@ -45,7 +47,7 @@ impl App {
         };
         let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
         let mut firsts = firsts(place, &event, sent_at, interested);
-        if is_repeated {
+        if is_repeated || Timestamp::now().since(sent_at) > LATE {
             Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await?;
         }
         let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);

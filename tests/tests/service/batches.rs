@@ -133,6 +133,30 @@ async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
     assert_eq!(receiver.received().await.len(), 1);
 }
 
+/// SQS may hand over an event twice in one batch, and a producer may send it twice at the same millisecond.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_twice_in_a_batch_holds_up_nobody() {
+    let world = World::start().await;
+    let event = |tenant: &str| {
+        json!({
+            "event": "job.completed", "tenant_id": tenant, "job_id": "j", "callback_url": "http://127.0.0.1:9/",
+            "callback_secret": "s",
+        })
+        .to_string()
+    };
+    let mut batch = records(&[event("t"), event("t"), event("u")]);
+    for record in batch["Records"].as_array_mut().expect("records") {
+        record["attributes"]["SentTimestamp"] = json!(jiff::Timestamp::now().as_second().to_string() + "000");
+    }
+    let answer = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(answer["batchItemFailures"], json!([]));
+    for tenant in ["t", "u"] {
+        let logged = world.log(tenant).await;
+        assert_eq!(logged.len(), 1, "{tenant}: {logged:?}");
+        assert_eq!((logged[0].status, logged[0].attempts), (Status::Pending, 1), "{tenant}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
     // Before the response, and in the middle of it.
