@@ -82,7 +82,11 @@ impl Handler {
         }
     }
 
-    async fn call(self, event: Value, context: Context) -> Result<Value> {
+    /// Calls it with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
+    ///
+    /// # Errors
+    /// It rejects the event, or fails.
+    pub async fn call(self, event: Value, context: Context) -> Result<Value> {
         match self {
             Self::Http(function) => {
                 let payload = serde_json::from_value(event)?;

@@ -5,6 +5,7 @@ mod functions;
 mod gateway;
 mod mail;
 mod openapi;
+mod plan;
 mod poller;
 mod queues;
 mod services;
@@ -13,5 +14,7 @@ mod template;
 
 pub use functions::{Handler, function_names};
 pub use openapi::openapi;
+pub use plan::{Plan, Planned};
+pub use services::create_tables;
 pub use stack::{Data, Options, Ports, Stack, Worker};
 pub use template::evaluated as template;

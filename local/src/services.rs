@@ -61,7 +61,10 @@ pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
 }
 
 /// Creates missing tables, from their properties in the template.
-pub(crate) fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> Result<()> {
+///
+/// # Errors
+/// The properties are not those of a table.
+pub fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> Result<()> {
     for (name, properties) in tables {
         let mut request = properties.clone();
         if let Some(members) = request.as_object_mut() {

@@ -107,7 +107,7 @@ impl Stack {
         let (sqs, mail) = (services::address(&sqs_listener)?, services::address(&mail_listener)?);
 
         let lambda = lambda_variables(&dynamodb, &sqs, &services::address(&ses_listener)?);
-        let place = Place { region: REGION.into(), account: ACCOUNT.into(), api: api.clone(), sqs: sqs.clone() };
+        let place = place(&api, &sqs);
         let trusted = trusted_origins(&api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
         let template = Template::load(&parameters(&api, &trusted), place)?;
 
@@ -271,9 +271,7 @@ impl Worker {
     /// The template and the functions do not match.
     pub fn new(dynamodb: &str, sqs: &str, env: &HashMap<String, String>) -> Result<Self> {
         let lambda = lambda_variables(dynamodb, sqs, dynamodb);
-        let place =
-            Place { region: REGION.into(), account: ACCOUNT.into(), api: dynamodb.to_owned(), sqs: sqs.to_owned() };
-        let template = Template::load(&parameters(dynamodb, ""), place)?;
+        let template = Template::load(&parameters(dynamodb, ""), place(dynamodb, sqs))?;
         let (_, sqs_client) = clients(lambda.clone())?;
         let queues = template.queues.keys().map(|name| (name.clone(), format!("{sqs}/{ACCOUNT}/{name}"))).collect();
         let functions = functions(&template, env, &lambda)?;
@@ -300,7 +298,7 @@ impl Worker {
 
 /// The parameters of a deployment on this machine. Plain http and loopback destinations are allowed, because that is
 /// where a developer's receiver is.
-fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
+pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
     [
         ("BaseUrl", api),
         ("TrustedOrigins", trusted_origins),
@@ -309,6 +307,11 @@ fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a
         ("AllowHttpDestinations", "true"),
         ("AllowedDestinations", "127.0.0.0/8,::1/128"),
     ]
+}
+
+/// Where this machine has the API and the queues.
+pub(crate) fn place(api: &str, sqs: &str) -> Place {
+    Place { region: REGION.to_owned(), account: ACCOUNT.to_owned(), api: api.to_owned(), sqs: sqs.to_owned() }
 }
 
 /// The origin of the API under its other name, and those of the developer's `TRUSTED_ORIGINS`. They are passed as a
@@ -321,7 +324,7 @@ fn trusted_origins(api: &str, more: String) -> Result<String> {
 }
 
 /// The variables that Lambda itself sets, with the addresses of the services on this machine.
-fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<String, String> {
+pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<String, String> {
     let variables = [
         ("AWS_REGION", REGION),
         ("AWS_ACCESS_KEY_ID", "local"),
@@ -348,8 +351,7 @@ fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client,
 /// The functions as the template describes them, without any services behind them.
 pub(crate) fn idle_functions() -> Result<BTreeMap<String, Arc<Function>>> {
     let nowhere = "http://127.0.0.1:0";
-    let place = Place { region: REGION.into(), account: ACCOUNT.into(), api: nowhere.into(), sqs: nowhere.into() };
-    let template = Template::load(&parameters(nowhere, ""), place)?;
+    let template = Template::load(&parameters(nowhere, ""), place(nowhere, nowhere))?;
     functions(&template, &HashMap::new(), &lambda_variables(nowhere, nowhere, nowhere))
 }
 

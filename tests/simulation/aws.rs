@@ -1,0 +1,284 @@
+//! AWS, as the SDK's clients see it: DynamoDB is the embedded one, called in this process; SQS and SES are ours. Between
+//! the clients and the services is a network, on which calls take time, fail, and get lost.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use aws_smithy_runtime_api::{
+    client::{
+        http::{HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn},
+        orchestrator::{HttpRequest, HttpResponse},
+        result::ConnectorError,
+    },
+    http::StatusCode,
+};
+use aws_smithy_types::body::SdkBody;
+use dynoxide::{Database, DynoxideError};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    script::{Fault, Service},
+    world::{Mail, World},
+};
+
+/// How long a call waits for an answer that never comes. Clients give up before.
+const FOREVER: Duration = Duration::from_secs(3600);
+
+/// An HTTP client that calls this world's AWS. Without `who`, nothing goes wrong and no time passes: so the world itself
+/// looks at what is stored.
+pub(crate) fn client(world: &Arc<World>, who: Option<String>) -> SharedHttpClient {
+    let connector = SharedHttpConnector::new(Connector { world: Arc::clone(world), who });
+    http_client_fn(move |_, _| connector.clone())
+}
+
+struct Connector {
+    world: Arc<World>,
+    who: Option<String>,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+/// A call.
+struct Request {
+    service: Service,
+    operation: String,
+    body: Vec<u8>,
+}
+
+type Answer = (u16, String);
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let target = request.headers().get("x-amz-target").unwrap_or_default().to_owned();
+        let (service, operation) = match target.split_once('.') {
+            Some(("AmazonSQS", operation)) => (Service::Sqs, operation),
+            Some((_, operation)) => (Service::DynamoDb, operation),
+            None => (Service::Ses, "SendEmail"),
+        };
+        let body = request.body().bytes().unwrap_or_default().to_vec();
+        let request = Request { service, operation: operation.to_owned(), body };
+        let (world, who) = (Arc::clone(&self.world), self.who.clone());
+        HttpConnectorFuture::new(async move {
+            let (status, body) = match who {
+                None => world.serve(&request, None),
+                Some(who) => travel(&world, &who, request).await?,
+            };
+            let status = StatusCode::try_from(status).expect("a status");
+            let mut response = HttpResponse::new(status, SdkBody::from(body));
+            response.headers_mut().insert("content-type", "application/x-amz-json-1.0");
+            Ok(response)
+        })
+    }
+}
+
+/// Takes a request to its service, and the answer back. Once the request is on its way, it takes effect, even if whoever
+/// sent it dies or no longer waits.
+async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answer, ConnectorError> {
+    let fault = world.next_call(request.service);
+    let number = world.state().calls - 1;
+    let (there, back) = (world.draw(8), world.draw(8));
+    let operation = request.operation.clone();
+    if let Some(fault) = fault {
+        world.note(who, format_args!("call {number}, {operation}: {fault:?}"));
+    }
+    let (answer, answered) = oneshot::channel();
+    let lost = || ConnectorError::io("the connection was reset".into());
+    let wait = match fault {
+        Some(Fault::Refused(_)) => {
+            sleep(Duration::from_millis(there)).await;
+            return Err(lost());
+        }
+        Some(Fault::Outage(..)) => {
+            sleep(Duration::from_millis(there)).await;
+            return Ok((503, r#"{"__type":"com.amazonaws#ServiceUnavailable"}"#.to_owned()));
+        }
+        Some(Fault::Late(_, ms)) => ms,
+        _ => there,
+    };
+    let service = Arc::clone(world);
+    tokio::spawn(async move {
+        sleep(Duration::from_millis(wait)).await;
+        // Whoever waited may be gone.
+        drop(answer.send(service.serve(&request, fault)));
+    });
+    // The service always answers.
+    let Ok(Ok(answer)) = timeout_at(Instant::now() + FOREVER, answered).await else { return Err(lost()) };
+    sleep(Duration::from_millis(back)).await;
+    if matches!(fault, Some(Fault::Lost(_))) { Err(lost()) } else { Ok(answer) }
+}
+
+/// The error that a service answers.
+fn refusal(code: &str) -> Answer {
+    (400, json!({"__type": format!("com.amazonaws#{code}"), "message": code}).to_string())
+}
+
+impl World {
+    fn serve(&self, request: &Request, fault: Option<Fault>) -> Answer {
+        if matches!(fault, Some(Fault::Throttled(_))) {
+            return refusal("ThrottlingException");
+        }
+        match request.service {
+            Service::DynamoDb => self.dynamodb(&request.operation, &request.body, fault),
+            Service::Sqs => self.send_batch(&request.body, fault),
+            Service::Ses => self.mail(&request.body),
+        }
+    }
+
+    fn dynamodb(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
+        let conflict = "TransactionConflictException";
+        match (fault, operation) {
+            (Some(Fault::Conflict(_)), "PutItem" | "UpdateItem" | "DeleteItem") => return refusal(conflict),
+            (Some(Fault::Conflict(_)), "TransactWriteItems") => return cancelled(body),
+            (Some(Fault::Partial(_)), "BatchWriteItem" | "BatchGetItem" | "BatchExecuteStatement") => {
+                return self.in_part(operation, body, 2);
+            }
+            (_, "BatchWriteItem") if self.is_hot() => return self.in_part(operation, body, usize::MAX),
+            _ => {}
+        }
+        if self.is_known_to_be_empty(operation, body) {
+            return (200, r#"{"Items":[],"Count":0,"ScannedCount":0}"#.to_owned());
+        }
+        match dispatch(&self.database, operation, body) {
+            Ok(answer) => (200, answer),
+            Err(error) => (error.status_code(), error.to_json()),
+        }
+    }
+
+    /// Whether this asks for the due rows of a partition that has never had any. Nine of ten calls are such questions of
+    /// the sweep.
+    fn is_known_to_be_empty(&self, operation: &str, body: &[u8]) -> bool {
+        let text = str::from_utf8(body).unwrap_or_default();
+        let mut partitions = text.split("\"due/").skip(1).filter_map(|rest| rest.split('"').next());
+        let due = &mut self.state().due;
+        if operation == "Query" {
+            return partitions.next().is_some_and(|partition| !due.contains(partition));
+        }
+        due.extend(partitions.map(str::to_owned));
+        false
+    }
+
+    fn is_hot(&self) -> bool {
+        let now = self.now();
+        self.script.faults.iter().any(|fault| match fault {
+            Fault::Hot(from, ms) => (*from..*from + Duration::from_millis(*ms)).contains(&now),
+            _ => false,
+        })
+    }
+
+    /// Does one of so many parts of a batch, and says what is left.
+    fn in_part(&self, operation: &str, body: &[u8], parts: usize) -> Answer {
+        let mut request: Value = serde_json::from_slice(body).expect("JSON");
+        let (pointer, left_over) = match operation {
+            "BatchWriteItem" => ("/RequestItems", "UnprocessedItems"),
+            "BatchGetItem" => ("/RequestItems", "UnprocessedKeys"),
+            _ => ("", ""),
+        };
+        if pointer.is_empty() {
+            let all = request["Statements"].as_array().map_or(0, Vec::len);
+            request["Statements"].as_array_mut().expect("statements").truncate(all / parts);
+            let mut answer = if all < parts { json!({"Responses": []}) } else { self.whole(operation, &request) };
+            let responses = answer["Responses"].as_array_mut().expect("responses");
+            responses.resize(all, json!({"Error": {"Code": "ThrottlingError", "Message": "throttled"}}));
+            return (200, answer.to_string());
+        }
+        let mut left = request[pointer.trim_start_matches('/')].clone();
+        for (name, table) in left.as_object_mut().expect("tables") {
+            let now = &mut request[pointer.trim_start_matches('/')][name];
+            let (now, later) = match table.get_mut("Keys") {
+                Some(later) => (now["Keys"].as_array_mut(), later.as_array_mut()),
+                None => (now.as_array_mut(), table.as_array_mut()),
+            };
+            let (now, later) = now.zip(later).expect("lists");
+            let done = later.len() / parts;
+            now.truncate(done);
+            later.drain(..done);
+        }
+        let is_empty = |table: &Value| table.get("Keys").unwrap_or(table).as_array().is_some_and(Vec::is_empty);
+        let none = request["RequestItems"].as_object().expect("tables").values().all(is_empty);
+        let mut answer = if none { json!({"Responses": {}}) } else { self.whole(operation, &request) };
+        answer[left_over] = left;
+        (200, answer.to_string())
+    }
+
+    fn whole(&self, operation: &str, request: &Value) -> Value {
+        let done = dispatch(&self.database, operation, request.to_string().as_bytes());
+        serde_json::from_str(&done.unwrap_or_else(|error| panic!("{operation}: {error}"))).expect("JSON")
+    }
+
+    fn send_batch(&self, body: &[u8], fault: Option<Fault>) -> Answer {
+        let request: Value = serde_json::from_slice(body).expect("JSON");
+        let queue = request["QueueUrl"].as_str().and_then(|url| url.rsplit('/').next()).expect("a queue");
+        let entries = request["Entries"].as_array().expect("entries");
+        let all = if matches!(fault, Some(Fault::Partial(_))) { entries.len() / 2 } else { entries.len() };
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for (number, entry) in entries.iter().enumerate() {
+            let text = entry["MessageBody"].as_str().expect("a body").to_owned();
+            let delay = entry["DelaySeconds"].as_u64().unwrap_or(0);
+            let sent = if number < all { self.send(queue, text.clone(), delay) } else { Err("InternalError") };
+            self.note(queue, format_args!("{} in {delay} s: {text}", sent.as_deref().unwrap_or("refused")));
+            match sent {
+                Ok(id) => done.push(json!({"Id": entry["Id"], "MessageId": id, "MD5OfMessageBody": ""})),
+                Err(code) => failed.push(json!({"Id": entry["Id"], "Code": code, "SenderFault": false})),
+            }
+        }
+        (200, json!({"Successful": done, "Failed": failed}).to_string())
+    }
+
+    fn mail(&self, body: &[u8]) -> Answer {
+        let mut mail = Mail { to: String::new(), subject: String::new(), text: String::new() };
+        for (name, value) in url::form_urlencoded::parse(body) {
+            match name.as_ref() {
+                "Destination.ToAddresses.member.1" => mail.to = value.into_owned(),
+                "Message.Subject.Data" => mail.subject = value.into_owned(),
+                "Message.Body.Text.Data" => mail.text = value.into_owned(),
+                _ => {}
+            }
+        }
+        self.note("ses", format_args!("to {}: {}", mail.to, mail.subject));
+        self.state().mails.push(mail);
+        let answer = "<SendEmailResponse xmlns=\"http://ses.amazonaws.com/doc/2010-12-01/\"><SendEmailResult>\
+                      <MessageId>1</MessageId></SendEmailResult></SendEmailResponse>";
+        (200, answer.to_owned())
+    }
+}
+
+/// A transaction that met another one at its first item.
+fn cancelled(body: &[u8]) -> Answer {
+    let request: Value = serde_json::from_slice(body).expect("JSON");
+    let writes = request["TransactItems"].as_array().map_or(0, Vec::len);
+    let reasons: Vec<_> =
+        (0..writes).map(|at| json!({"Code": if at == 0 { "TransactionConflict" } else { "None" }})).collect();
+    let name = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
+    (400, json!({"__type": name, "Message": "cancelled", "CancellationReasons": reasons}).to_string())
+}
+
+fn dispatch(database: &Database, operation: &str, body: &[u8]) -> Result<String, DynoxideError> {
+    fn run<I: DeserializeOwned, O: Serialize>(
+        body: &[u8],
+        act: impl FnOnce(I) -> Result<O, DynoxideError>,
+    ) -> Result<String, DynoxideError> {
+        let input =
+            serde_json::from_slice(body).map_err(|error| DynoxideError::ValidationException(error.to_string()))?;
+        Ok(serde_json::to_string(&act(input)?).expect("JSON"))
+    }
+    match operation {
+        "GetItem" => run(body, |input| database.get_item(input)),
+        "PutItem" => run(body, |input| database.put_item(input)),
+        "UpdateItem" => run(body, |input| database.update_item(input)),
+        "DeleteItem" => run(body, |input| database.delete_item(input)),
+        "Query" => run(body, |input| database.query(input)),
+        "BatchGetItem" => run(body, |input| database.batch_get_item(input)),
+        "BatchWriteItem" => run(body, |input| database.batch_write_item(input)),
+        "BatchExecuteStatement" => run(body, |input| database.batch_execute_statement(input)),
+        "TransactWriteItems" => run(body, |input| database.transact_write_items(input)),
+        other => panic!("no function calls {other}"),
+    }
+}

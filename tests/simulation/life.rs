@@ -1,0 +1,370 @@
+//! A life: the functions live through a script, until nothing is left to do.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use dynoxide::actions::scan::ScanRequest;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    check::{self, Violation},
+    processes::{Client, Fleet, sweep},
+    receivers::url,
+    script::{Action, Audience, Call, Script, Time},
+    world::{BEGINNING, World, stamp},
+};
+
+/// What a life came to.
+pub(crate) struct Outcome {
+    /// What must not have happened.
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) history: Vec<String>,
+    /// How long it was.
+    pub(crate) span: Time,
+    pub(crate) posts: usize,
+    pub(crate) crashes: usize,
+    pub(crate) faults: usize,
+    pub(crate) calls: usize,
+}
+
+/// What the tenants know: what they have, and what they were answered.
+pub(crate) struct Known {
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) resends: Vec<Resend>,
+    pub(crate) recoveries: Vec<Recovery>,
+    pub(crate) tests: Vec<Test>,
+}
+
+pub(crate) struct Tenant {
+    pub(crate) id: String,
+    pub(crate) client: Client,
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+/// A time within which something took effect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within {
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+}
+
+pub(crate) struct Endpoint {
+    pub(crate) id: String,
+    /// Its secrets, and when each became the current one.
+    pub(crate) secrets: Vec<(String, Within)>,
+    /// When it was made active or inactive.
+    pub(crate) switches: Vec<(bool, Within)>,
+    pub(crate) deleted: Option<Within>,
+}
+
+pub(crate) struct Resend {
+    pub(crate) tenant: usize,
+    pub(crate) delivery: String,
+    pub(crate) when: Within,
+    pub(crate) is_done: bool,
+}
+
+pub(crate) struct Recovery {
+    pub(crate) tenant: usize,
+    /// What had failed before.
+    pub(crate) failed: Vec<String>,
+    pub(crate) when: Within,
+}
+
+pub(crate) struct Test {
+    pub(crate) to: (usize, usize),
+    pub(crate) delivery: String,
+    pub(crate) when: Within,
+}
+
+/// The secret of the callbacks of a tenant.
+pub(crate) fn callback_secret(tenant: usize) -> String {
+    secret(tenant, 9, 0)
+}
+
+/// A secret of which there is no other reading than its text, as base64 or otherwise.
+fn secret(tenant: usize, endpoint: usize, number: usize) -> String {
+    format!("*{tenant}*{endpoint}*{number:03}*")
+}
+
+/// Lives through a script, on a clock of its own, in a thread of its own.
+pub(crate) fn live(script: &Script) -> Outcome {
+    fastrand::seed(script.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(lives(script.clone()))
+}
+
+async fn lives(script: Script) -> Outcome {
+    let world = World::new(script);
+    let mut known = begin(&world).await;
+    let fleet = Fleet::new(&world);
+    let mut tasks = tokio::task::JoinSet::new();
+    for queue in ["job-events", "deliveries"] {
+        tasks.spawn(Arc::clone(&fleet).poll(queue.to_owned()));
+    }
+    tasks.spawn(sweep(Arc::clone(&world)));
+    let events =
+        tokio::spawn(produce(Arc::clone(&world), known.tenants.iter().map(|tenant| tenant.id.clone()).collect()));
+    act(&world, &mut known).await;
+    events.await.expect("events are sent");
+    let is_over = finish(&world).await;
+    tasks.abort_all();
+    let mut violations = Vec::new();
+    if let Err(left) = is_over {
+        violations.push(Violation::new("nothing is left waiting", left));
+    }
+    violations.extend(check::all(&world, &known).await);
+    let state = world.state();
+    Outcome {
+        violations,
+        history: state.history.clone(),
+        span: world.now(),
+        posts: state.posts.len(),
+        crashes: state.crashes,
+        faults: state.faults,
+        calls: state.calls,
+    }
+}
+
+/// Stores the tenants, with their keys and endpoints.
+async fn begin(world: &Arc<World>) -> Known {
+    // The sweep has been at it before.
+    let minute = BEGINNING.as_secs() / 60;
+    put(
+        world,
+        "deliveries",
+        json!({
+            "destination": {"S": "due"}, "delivery": {"S": "cursor"},
+            "woken": {"N": (minute - 1).to_string()}, "checked": {"N": (minute - 16).to_string()},
+        }),
+    );
+    let (mut tenants, observed) = (Vec::new(), Arc::default());
+    for (number, tenant) in world.script.tenants.iter().enumerate() {
+        let id = format!("00000000-0000-7000-8000-{number:012}");
+        let key = format!("ak_{number:043}");
+        let hash = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&key));
+        put(
+            world,
+            "api-keys",
+            json!({
+                "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
+                "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+            }),
+        );
+        put(
+            world,
+            "organizations",
+            json!({
+                "pk": {"S": format!("org#{id}")}, "organization_id": {"S": id}, "name": {"S": format!("Tenant {number}")},
+                "slug": {"S": format!("tenant-{number}")}, "debug_notification_email": {"S": format!("t{number}@example.com")},
+                "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+            }),
+        );
+        let client = Client { world: Arc::clone(world), key, is_observer: false, observed: Arc::clone(&observed) };
+        let mut endpoints = Vec::new();
+        for (place, receiver) in tenant.endpoints.iter().enumerate() {
+            let secret = secret(number, place, 0);
+            let mut fields = json!({"url": url((number, Some(place))), "signing_secret": secret});
+            if receiver.only_failures {
+                fields["events"] = json!(["job.failed"]);
+            }
+            let (status, created) = client.observer().call("webhooks-create", &fields, None).await;
+            assert_eq!(status, 200, "{created}");
+            let id = created["webhook_endpoint_id"].as_str().expect("an id").to_owned();
+            let start = Within { from: Time::ZERO, to: Time::ZERO };
+            endpoints.push(Endpoint { id, secrets: vec![(secret, start)], switches: Vec::new(), deleted: None });
+        }
+        tenants.push(Tenant { id, client, endpoints });
+    }
+    Known { tenants, resends: Vec::new(), recoveries: Vec::new(), tests: Vec::new() }
+}
+
+fn put(world: &World, table: &str, item: Value) {
+    let request = serde_json::from_value(json!({"TableName": table, "Item": item})).expect("a request");
+    world.database.put_item(request).expect("it is stored");
+}
+
+/// Sends the events of the script.
+async fn produce(world: Arc<World>, tenants: Vec<String>) {
+    let mut events = world.script.events.clone();
+    events.sort_by_key(|event| event.at);
+    for event in events {
+        sleep_until(world.instant(event.at)).await;
+        let name = if event.failed { "job.failed" } else { "job.completed" };
+        let tenant = &tenants[event.tenant];
+        let job = format!("t{}-j{}", event.tenant, event.number);
+        let mut body = json!({"event": name, "tenant_id": tenant, "job_id": job, "result": {"n": event.number}});
+        match event.audience {
+            Audience::Endpoints => {}
+            Audience::Nobody => body["skip_callbacks"] = json!(true),
+            Audience::Callback => {
+                body["callback_url"] = json!(url((event.tenant, None)));
+                body["callback_secret"] = json!(callback_secret(event.tenant));
+            }
+        }
+        let id = world.send("job-events", body.to_string(), 0).expect("it is sent");
+        world.note("producer", format_args!("sends {id}: {name} of {job} to {:?}", event.audience));
+    }
+}
+
+/// Does what the tenants do, one after the other.
+async fn act(world: &Arc<World>, known: &mut Known) {
+    let mut actions = world.script.actions.clone();
+    actions.sort_by_key(|action| action.at);
+    for (number, action) in actions.into_iter().enumerate() {
+        sleep_until(world.instant(action.at)).await;
+        let result = do_one(world, known, number, action).await;
+        world.note("tenant", format_args!("{action:?}: {result}"));
+    }
+}
+
+async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Action) -> u16 {
+    let Action { tenant: at, endpoint: place, call, .. } = action;
+    let tenant = &mut known.tenants[at];
+    let id = tenant.endpoints[place].id.clone();
+    let from = world.now();
+    let key = format!("action {number}").replace(' ', "-");
+    let within = || Within { from, to: world.now() };
+    match call {
+        Call::Rotate => {
+            let secret = secret(at, place, tenant.endpoints[place].secrets.len());
+            let fields = json!({"id": id, "signing_secret": secret});
+            let (status, _) = tenant.client.call("webhooks-update", &fields, None).await;
+            if status == 200 {
+                tenant.endpoints[place].secrets.push((secret, within()));
+            }
+            status
+        }
+        Call::Activate | Call::Deactivate => {
+            let active = call == Call::Activate;
+            let (status, _) = tenant.client.call("webhooks-update", &json!({"id": id, "active": active}), None).await;
+            if status == 200 {
+                tenant.endpoints[place].switches.push((active, within()));
+            }
+            status
+        }
+        Call::Delete => {
+            let (status, _) = tenant.client.call("webhooks-delete", &json!({"id": id}), None).await;
+            // A second try finds what the first one did.
+            tenant.endpoints[place].deleted.get_or_insert(within());
+            status
+        }
+        Call::Resend(which) => {
+            let deliveries = tenant.client.deliveries(&json!({"limit": 100})).await;
+            let Some(delivery) = deliveries.get(which % deliveries.len().max(1)) else { return 0 };
+            let delivery = delivery["delivery_id"].as_str().expect("an id").to_owned();
+            let (status, _) =
+                tenant.client.call("deliveries-resend", &json!({"delivery_id": delivery}), Some(&key)).await;
+            known.resends.push(Resend { tenant: at, delivery, when: within(), is_done: status == 200 });
+            status
+        }
+        Call::Recover => {
+            let failed = json!({"limit": 100, "webhook_endpoint_id": id, "status": "failed"});
+            let (listed, failed) = tenant.client.observer().call("deliveries-list", &failed, None).await;
+            let fields = json!({"webhook_endpoint_id": id, "since": "2026-01-31T11:00:00Z"});
+            let (status, _) = tenant.client.call("deliveries-recover", &fields, Some(&key)).await;
+            if (listed, status) == (200, 200) {
+                let failed = failed["deliveries"].as_array().into_iter().flatten();
+                let failed = failed.filter_map(|delivery| Some(delivery["delivery_id"].as_str()?.to_owned())).collect();
+                known.recoveries.push(Recovery { tenant: at, failed, when: within() });
+            }
+            status
+        }
+        Call::Test => {
+            let (status, answer) = tenant.client.call("webhooks-test", &json!({"id": id}), Some(&key)).await;
+            if let Some(delivery) = answer["delivery_id"].as_str() {
+                known.tests.push(Test { to: (at, place), delivery: delivery.to_owned(), when: within() });
+            }
+            status
+        }
+    }
+}
+
+impl Client {
+    /// The same tenant, as the world looks at its things.
+    pub(crate) fn observer(&self) -> Self {
+        let (world, observed) = (Arc::clone(&self.world), Arc::clone(&self.observed));
+        Self { world, key: self.key.clone(), is_observer: true, observed }
+    }
+
+    /// All deliveries that a filter finds, as a list has them.
+    pub(crate) async fn deliveries(&self, filter: &Value) -> Vec<Value> {
+        let (observer, mut filter, mut deliveries) = (self.observer(), filter.clone(), Vec::new());
+        loop {
+            let (status, page) = observer.call("deliveries-list", &filter, None).await;
+            assert_eq!(status, 200, "{page}");
+            deliveries.extend(page["deliveries"].as_array().expect("a list").iter().cloned());
+            match page.get("next_cursor") {
+                Some(cursor) => filter["cursor"] = cursor.clone(),
+                None => return deliveries,
+            }
+        }
+    }
+}
+
+/// Waits until nothing is left to do.
+///
+/// # Errors
+/// Something is left that nobody does.
+async fn finish(world: &Arc<World>) -> Result<(), String> {
+    let retries: u64 = world.script.schedule.iter().sum();
+    // A resend begins the schedule anew, and a receiver may ask for 90 seconds each time.
+    let rounds = 2 + world.script.actions.len() as u64;
+    let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600) + 7200);
+    let mut notices_since = None;
+    loop {
+        let (next, busy) = {
+            let state = world.state();
+            (state.queues.values().filter_map(crate::queue::Queue::next).min(), state.busy)
+        };
+        let now = world.now();
+        if now > limit {
+            let queues: Vec<_> = world.state().queues.values().flat_map(crate::queue::Queue::describe).collect();
+            return Err(format!("at {}: messages {queues:?}, pending {:?}", stamp(now), pending(world)));
+        }
+        if let Some(next) = next {
+            sleep_until(next.max(Instant::now() + Duration::from_secs(1))).await;
+            continue;
+        }
+        if busy > 0 || now < world.script.trouble {
+            sleep(Duration::from_secs(1)).await;
+            continue;
+        }
+        let (deliveries, notices) = pending(world);
+        if deliveries.is_empty() {
+            // A notice is tried again after a minute, and then more and more rarely.
+            let since = *notices_since.get_or_insert(now);
+            if notices.is_empty() || now > since + Duration::from_secs(2400) {
+                return Ok(());
+            }
+        } else {
+            notices_since = None;
+        }
+        sleep(Duration::from_secs(20)).await;
+    }
+}
+
+/// What the tables say is still to be done: deliveries and recoveries, and notices.
+pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
+    let deliveries = scan(world, "deliveries").into_iter().filter(|item| {
+        let is_open = item["destination"]["S"].as_str().is_some_and(|key| key.starts_with("recovery/"))
+            && item.get("open").is_some();
+        item["status"]["S"] == "pending" || is_open
+    });
+    let notices = scan(world, "webhook-endpoints").into_iter().filter(|item| item.get("notice").is_some());
+    (deliveries.map(|item| item.to_string()).collect(), notices.collect())
+}
+
+pub(crate) fn scan(world: &World, table: &str) -> Vec<Value> {
+    let request: ScanRequest = serde_json::from_value(json!({"TableName": table})).expect("a request");
+    let found = serde_json::to_value(world.database.scan(request).expect("a scan")).expect("JSON");
+    found["Items"].as_array().cloned().unwrap_or_default()
+}
+
+/// A moment of the API, as a time since the life began.
+pub(crate) fn time(text: &Value) -> Time {
+    let time: common::timestamp::Timestamp = text.as_str().expect("a time").parse().expect("a time");
+    Duration::from_millis(u64::try_from(time.as_millisecond()).expect("after 1970")).saturating_sub(BEGINNING)
+}

@@ -1,0 +1,200 @@
+//! The delivery protocol under virtual time: the real functions, in a world of this test's own, in which everything goes
+//! wrong that can. A seed decides all of it, so every life can be lived again, to the byte.
+//!
+//! `docs/reliability.md` says what this shows. `SEED=7 cargo test -p tests --test simulation -- --ignored one_life
+//! --nocapture` shows one life.
+
+#![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
+#![expect(clippy::print_stdout, reason = "whoever runs it reads what it says")]
+#![expect(clippy::panic, reason = "in tests, a panic is how a test fails")]
+
+mod aws;
+mod check;
+mod life;
+mod processes;
+mod queue;
+mod receivers;
+mod script;
+mod world;
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use life::{Outcome, live};
+use script::Script;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How many lives `cargo test` lives through.
+const LIVES: u64 = 150;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The first violation of each seed's life, and what all lives came to.
+#[derive(Default)]
+struct Sum {
+    lives: u64,
+    span: Duration,
+    posts: usize,
+    crashes: usize,
+    faults: usize,
+    calls: usize,
+    failed: Option<u64>,
+}
+
+/// Lives through the lives of these seeds, on all cores, until one fails.
+fn live_all(seeds: std::ops::Range<u64>) -> Sum {
+    let (next, sum) = (AtomicU64::new(seeds.start), Mutex::new(Sum::default()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let is_enough =
+                seed >= seeds.end || sum.lock().expect("no panic").failed.is_some_and(|failed| failed < seed);
+            if is_enough {
+                return;
+            }
+            let lived = std::panic::catch_unwind(|| live(&Script::of(seed)));
+            let mut sum = sum.lock().expect("no panic");
+            match lived {
+                Ok(outcome) => {
+                    sum.lives += 1;
+                    sum.span += outcome.span;
+                    sum.posts += outcome.posts;
+                    sum.crashes += outcome.crashes;
+                    sum.faults += outcome.faults;
+                    sum.calls += outcome.calls;
+                    if outcome.violations.is_empty() {
+                        continue;
+                    }
+                }
+                Err(_panic) => {}
+            }
+            sum.failed = Some(sum.failed.map_or(seed, |failed| failed.min(seed)));
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(work);
+        }
+    });
+    sum.into_inner().expect("no panic")
+}
+
+/// Makes a script that fails smaller, as long as the same goes wrong in it.
+fn shrink(script: Script, invariant: &str) -> Script {
+    let (mut script, end) = (script, Instant::now() + Duration::from_secs(60));
+    loop {
+        let smaller = script.smaller().into_iter().find(|smaller| {
+            let fails = |outcome: &Outcome| outcome.violations.iter().any(|violation| violation.invariant == invariant);
+            Instant::now() < end && fails(&live(smaller))
+        });
+        match smaller {
+            Some(smaller) => script = smaller,
+            None => return script,
+        }
+    }
+}
+
+/// Says all that is to be known about a life that failed, and fails.
+fn explain(seed: u64) -> ! {
+    let script = Script::of(seed);
+    let outcome = live(&script);
+    let Some(first) = outcome.violations.first() else { panic!("seed {seed} fails, but not when it is lived again") };
+    println!("seed {seed}");
+    println!("violated: {}", first.invariant);
+    let (size, small) = (script.size(), shrink(script, first.invariant));
+    let outcome = live(&small);
+    println!("\nWith {} of its {size} events, actions and faults, this happens:\n\n{small}", small.size());
+    outcome.history.iter().for_each(|line| println!("{line}"));
+    for violation in &outcome.violations {
+        println!("\nviolated: {}: {}", violation.invariant, violation.detail);
+    }
+    println!("\nSEED={seed} cargo test -p tests --test simulation -- --ignored one_life --nocapture");
+    panic!("seed {seed} violates: {}", first.invariant);
+}
+
+fn report(sum: &Sum, took: Duration) {
+    let years = sum.span.as_secs_f64() / (365.25 * 24.0 * 3600.0);
+    println!(
+        "{} lives in {:.1} s: {years:.3} years, {} attempts, {} calls, {} faults, {} of them crashes",
+        sum.lives,
+        took.as_secs_f64(),
+        sum.posts,
+        sum.calls,
+        sum.faults,
+        sum.crashes
+    );
+}
+
+fn simulate(seeds: std::ops::Range<u64>) {
+    let began = Instant::now();
+    let sum = live_all(seeds);
+    report(&sum, began.elapsed());
+    if let Some(seed) = sum.failed {
+        explain(seed);
+    }
+}
+
+/// Lives that have found a mistake of ours. 150: a copy of an event came minutes later, and was handled as a new one.
+/// 2741: two copies of an event were in one batch.
+const FOUND: [u64; 2] = [150, 2741];
+
+#[test]
+fn a_simulation_of_some_lives() {
+    simulate(0..LIVES);
+    FOUND.into_iter().for_each(|seed| simulate(seed..seed + 1));
+}
+
+#[test]
+#[ignore = "takes as long as SEEDS says"]
+fn a_long_simulation() {
+    let first = number("FIRST").unwrap_or(0);
+    simulate(first..first + number("SEEDS").unwrap_or(10_000));
+}
+
+/// For `mutations.py`: as the long one, but the life that fails is only named.
+#[test]
+#[ignore = "for mutations.py"]
+fn mutated() {
+    let sum = live_all(0..number("SEEDS").unwrap_or(2000));
+    let Some(seed) = sum.failed else { return };
+    let violated = std::panic::catch_unwind(|| live(&Script::of(seed)).violations.first().map(|it| it.invariant));
+    let violated = violated.unwrap_or(Some("nothing panics")).unwrap_or("the same life twice");
+    println!("seed {seed}\nviolated: {violated}");
+    panic!("seed {seed} fails");
+}
+
+#[test]
+#[ignore = "shows the life of the seed SEED"]
+fn one_life() {
+    let seed = number("SEED").expect("SEED");
+    let outcome = live(&Script::of(seed));
+    println!("{}", Script::of(seed));
+    outcome.history.iter().for_each(|line| println!("{line}"));
+    if !outcome.violations.is_empty() {
+        explain(seed);
+    }
+}
+
+#[test]
+fn a_simulation_of_the_same_life_twice_is_the_same_to_the_byte() {
+    for seed in 0..8 {
+        let here = live(&Script::of(seed)).history;
+        // Another thread has other hash maps.
+        let there = thread::spawn(move || live(&Script::of(seed)).history).join().expect("no panic");
+        for (number, (here, there)) in here.iter().zip(&there).enumerate() {
+            assert_eq!(here, there, "seed {seed}, line {number}");
+        }
+        assert_eq!(here.len(), there.len(), "seed {seed}");
+    }
+}

@@ -1,0 +1,723 @@
+#!/usr/bin/env python3
+"""Shows that the simulation would find mistakes: makes them, one at a time, and has it look for each.
+
+Each mutation is a mistake that somebody could make in the delivery protocol. It is made in a copy of the sources, in
+`target/mutations/`, never in the tree itself. The simulation then lives through the seeds from 0 on until one violates
+an invariant. First of all, the sources as they are must pass.
+
+    python3 tests/simulation/mutations.py                     all of them; prints a table
+    python3 tests/simulation/mutations.py parked notice       those with one of these in their names
+    python3 tests/simulation/mutations.py --seeds 20000       looks for longer
+    python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
+    python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
+    python3 tests/simulation/mutations.py --list              only what they are
+
+It fails if a mutation is not found, cannot be made or does not compile. A mutation quotes the line that it changes, so
+whoever changes that line changes it here, too.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPY = ROOT / "target" / "mutations"
+DOCUMENT = ROOT / "docs" / "reliability.md"
+BEGIN, END = "<!-- mutations -->", "<!-- /mutations -->"
+# In seconds.
+BUILD_TIME = 60 * 60
+RUN_TIME = 60 * 60
+
+DELIVER = "functions/webhooks-deliver/src/"
+WAKE = "functions/deliveries-wake/src/"
+WEBHOOKS = "common/src/webhooks/"
+
+
+@dataclass
+class Mutation:
+    """A mistake: `old` becomes `new`. `shows` says what has to happen for it to matter."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    shows: str
+
+
+MUTATIONS = [
+    # What the simulation found, made again.
+    Mutation(
+        "two copies of an event in one batch make its statements invalid",
+        WEBHOOKS + "log.rs",
+        "numbers.entry((*tenant, entry.id))",
+        "numbers.entry((*tenant, entry.id, new.len()))",
+        "an event comes twice in a batch, and its receiver fails",
+    ),
+    Mutation(
+        "a copy of an event that comes minutes later is handled as a new event",
+        DELIVER + "events.rs",
+        "if is_repeated || Timestamp::now().since(sent_at) > LATE {",
+        "if is_repeated || Timestamp::now().since(sent_at) > LATE * 1000 {",
+        "SQS hands over a copy late",
+    ),
+    # What is stored, and in which order.
+    Mutation(
+        "a record is acknowledged although its rows were not written",
+        DELIVER + "ledger.rs",
+        "(true, false) => Err(Error::Busy),",
+        "(true, false) => Ok(None),",
+        "the table is down when an attempt has failed",
+    ),
+    Mutation(
+        "the state of a new delivery is written before its rows",
+        DELIVER + "ledger.rs",
+        """\
+        let Unwritten { throttled, failed } = self.log.put(rows.collect()).await;
+        let mut unwritten: HashSet<usize> = failed.into_iter().collect();
+        if !throttled.is_empty() {
+            unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
+        }
+
+        let is_new =
+            |number: &usize, ended: &Ended| !ended.is_stored && !ended.is_done_at_once() && !unwritten.contains(number);
+        let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
+        let (places, states): (Vec<usize>, Vec<_>) =
+            new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
+        let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();
+""",
+        """\
+        let is_new = |ended: &Ended| !ended.is_stored && !ended.is_done_at_once();
+        let new = chunk.iter().zip(&afters).enumerate().filter(|(_, (ended, _))| is_new(ended));
+        let (places, states): (Vec<usize>, Vec<_>) =
+            new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
+        let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();
+
+        let Unwritten { throttled, failed } = self.log.put(rows.collect()).await;
+        let mut unwritten: HashSet<usize> = failed.into_iter().collect();
+        if !throttled.is_empty() {
+            unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
+        }
+""",
+        "a process dies between the two writes",
+    ),
+    Mutation(
+        "rows that DynamoDB leaves out of a batch count as written",
+        WEBHOOKS + "log.rs",
+        "Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(&self.table).unwrap_or_default(),",
+        "Ok(_) => Vec::new(),",
+        "a batched write is done in part",
+    ),
+    Mutation(
+        "a new state that was refused counts as there already",
+        WEBHOOKS + "log.rs",
+        "Some(error) if error.code == Some(BatchStatementErrorCodeEnum::DuplicateItem) => Ok(false),",
+        "Some(error) if error.code.is_some() => Ok(false),",
+        "a statement of a batch is throttled",
+    ),
+    Mutation(
+        "the lost answer to a change of state is taken for somebody else's change",
+        DELIVER + "ledger.rs",
+        """\
+            if current.attempts == after.attempts && current.last_attempt == after.last_attempt {
+                // The answer to this very write was lost.
+                return Ok(Some(current));
+            }
+""",
+        "",
+        "the answer to the write after a last attempt is lost, so its endpoint does not become failing",
+    ),
+    Mutation(
+        "an attempt that failed late overwrites a newer state",
+        WEBHOOKS + "log.rs",
+        "if after.status == Status::Delivered {",
+        "if after.status != Status::Failed {",
+        "a write takes effect long after it was made again, or two make the same attempt",
+    ),
+    Mutation(
+        "a success is not stored if another attempt came first",
+        WEBHOOKS + "log.rs",
+        """\
+        let update = if after.status == Status::Delivered {
+            update.condition_expression("attribute_exists(delivery)")
+        } else {
+""",
+        """\
+        let update = {
+""",
+        "of two that make the same attempt, the one that fails is first, and all later ones fail",
+    ),
+    Mutation(
+        "the time of an event is when it was received",
+        DELIVER + "lib.rs",
+        'let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);',
+        'let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, |_: i64| Timestamp::now());',
+        "an event comes twice",
+    ),
+    Mutation(
+        "what comes for the second time is handled as if it were new",
+        DELIVER + "lib.rs",
+        "is_some_and(|receives| receives > 1)",
+        "is_some_and(|receives| receives > 2)",
+        "a process dies between a last attempt and the note about its endpoint",
+    ),
+    Mutation(
+        "a last attempt that comes back does not note what follows for the endpoint",
+        DELIVER + "due.rs",
+        "(entry.attempts..=entry.attempts.saturating_add(1)).contains(&attempt)",
+        "attempt == entry.attempts.saturating_add(1)",
+        "a process dies between a last attempt and the note about its endpoint",
+    ),
+    Mutation(
+        "a message stays marked as under way",
+        DELIVER + "under_way.rs",
+        "PoisonError::into_inner).remove(&self.message);",
+        "PoisonError::into_inner).contains(&self.message);",
+        "a process gets a parked event for the second time",
+    ),
+    Mutation(
+        "an event whose endpoints cannot be read has none",
+        DELIVER + "lib.rs",
+        "cell.get_or_init(read).await.clone().ok_or(Error::Busy)",
+        "Ok(cell.get_or_init(read).await.clone().unwrap_or_default())",
+        "the table of endpoints is down when an event comes",
+    ),
+    # Parked events.
+    Mutation(
+        "an event is parked although its row was not written",
+        DELIVER + "ledger.rs",
+        "messages.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));",
+        "messages.into_iter().enumerate().partition(|_| true);",
+        "the table is down when an event is parked",
+    ),
+    Mutation(
+        "a parked event is acknowledged although its message was not sent",
+        DELIVER + "ledger.rs",
+        "let unsent = sent.filter_map(|(place, sent)| Some((place, sent.err()?.into())));",
+        "let unsent = sent.filter_map(|(place, sent)| Some((place, sent.err()?.into()))).take(0);",
+        "the queue is down when an event is parked",
+    ),
+    Mutation(
+        "messages that SQS refuses count as sent",
+        WEBHOOKS + "queue.rs",
+        """\
+            if let Some(sent) = place {
+                *sent = Err(Error::Busy);
+""",
+        """\
+            if let Some(sent) = place {
+                *sent = Ok(());
+""",
+        "a batch with the message of a parked event is done in part",
+    ),
+    Mutation(
+        "a parked event that cannot be read counts as expired",
+        DELIVER + "due.rs",
+        "self.log.parked(&due).await? else {",
+        "self.log.parked(&due).await.unwrap_or_default() else {",
+        "the table is down when a parked event comes back",
+    ),
+    Mutation(
+        "an event that is parked again for fewer endpoints gets no row",
+        DELIVER + "events.rs",
+        "let row = (already != Some(&message)).then_some(row);",
+        "let row = already.is_none().then_some(row);",
+        "an event is parked for two endpoints, and one of them answers again",
+    ),
+    Mutation(
+        "a parked event forgets an endpoint that is gone",
+        DELIVER + "due.rs",
+        "firsts.extend(gone.map(|id| Outgoing::first(place, &event, at, Destination::Endpoint(*id), None)));",
+        "drop(gone);",
+        "an endpoint is deleted or made inactive while an event is parked for it",
+    ),
+    Mutation(
+        "a parked event goes to all endpoints of its tenant",
+        DELIVER + "due.rs",
+        "let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));",
+        "let parked_for = receivers.iter();",
+        "another endpoint does not want the event, or was not active",
+    ),
+    Mutation(
+        "a parked event has the time at which it was parked",
+        DELIVER + "events.rs",
+        "self.log.park(event, at, &endpoints, now);",
+        "self.log.park(event, now, &endpoints, now);",
+        "an event that is parked comes twice",
+    ),
+    # The schedule.
+    Mutation(
+        "retries have no jitter",
+        WEBHOOKS + "outcome.rs",
+        "scheduled.max(asked).mul_f64(1.0 + JITTER * jitter());",
+        "scheduled.max(asked);",
+        "deliveries that failed together",
+    ),
+    Mutation(
+        "the first delay of the schedule counts twice",
+        WEBHOOKS + "outcome.rs",
+        "match (failure, schedule.get(place)) {",
+        "match (failure, schedule.get(place.saturating_sub(1))) {",
+        "a delivery fails to the end",
+    ),
+    Mutation(
+        "a delivery is given up one attempt too soon",
+        WEBHOOKS + "outcome.rs",
+        "usize::try_from(attempt.saturating_sub(1))",
+        "usize::try_from(attempt)",
+        "a delivery fails to the end",
+    ),
+    Mutation(
+        "a delay counts from the beginning of an attempt and not from its end",
+        WEBHOOKS + "delivery.rs",
+        "Step::RetryAfter(delay) => (Status::Pending, Some(now.after(delay))),",
+        "Step::RetryAfter(delay) => (Status::Pending, Some(attempt.at.after(delay))),",
+        "an attempt takes long to fail",
+    ),
+    Mutation(
+        "Retry-After is ignored with a 503",
+        WEBHOOKS + "outcome.rs",
+        "Failure::Status(429 | 503, Some(asked)) => asked.min(MAX_RETRY_AFTER),",
+        "Failure::Status(429, Some(asked)) => asked.min(MAX_RETRY_AFTER),",
+        "a receiver asks for more time than the schedule gives it",
+    ),
+    Mutation(
+        "a resend goes on with the schedule that had ended",
+        WEBHOOKS + "log.rs",
+        """\
+            tries: 0,
+            trigger,
+""",
+        """\
+            trigger,
+""",
+        "a delivery that was given up is resent, and fails again",
+    ),
+    # Resends, and the sweep.
+    Mutation(
+        "the message of a resend is taken for a stale one",
+        DELIVER + "due.rs",
+        "let is_stale = DueAttempt::next(&due.tenant, &entry) != due;",
+        "let is_stale = entry.tries.saturating_add(1) != due.attempt;",
+        "a delivery is resent",
+    ),
+    Mutation(
+        "a resend writes no due row",
+        WEBHOOKS + "log.rs",
+        "payload.into_iter().chain([self.due(tenant, &after, now)]).map(|row| ((), row)).collect();",
+        "payload.into_iter().map(|row| ((), row)).collect();",
+        "the message of a resend cannot be sent",
+    ),
+    Mutation(
+        "a delivered delivery loses its payload when it is resent",
+        WEBHOOKS + "log.rs",
+        "let payload = (before.status == Status::Delivered).then(",
+        "let payload = (before.status == Status::Failed).then(",
+        "a delivery that succeeded at once is resent",
+    ),
+    Mutation(
+        "the sweep checks only the long waits",
+        WAKE + "lib.rs",
+        "by_tenant(self.log.all_due(minute, partition).await?)",
+        "by_tenant(self.log.waits(minute, partition).await?)",
+        "the message of a resend or a test cannot be sent",
+    ),
+    Mutation(
+        "an attempt counts as overdue only after its minute was checked",
+        WAKE + "lib.rs",
+        "const OVERDUE: Duration = Duration::from_secs(10 * 60);",
+        "const OVERDUE: Duration = Duration::from_secs(20 * 60);",
+        "the message of a resend or a test cannot be sent",
+    ),
+    Mutation(
+        "due rows go to one partition more than the sweep reads",
+        WEBHOOKS + "log/due.rs",
+        "entry.webhook_id.shard(PARTITIONS)",
+        "entry.webhook_id.shard(PARTITIONS + 1)",
+        "one delivery in 17 waits for longer than a message can",
+    ),
+    Mutation(
+        "the sweep does not wake the long waits",
+        WAKE + "lib.rs",
+        "self.send(&self.log.waits(minute, partition).await?, now).await",
+        "self.log.waits(minute, partition).await.map(drop)",
+        "a delay of the schedule is longer than a message can wait, and its attempt comes a quarter of an hour late",
+    ),
+    # Endpoints, and what their tenants are told.
+    Mutation(
+        "an endpoint that is inactive still gets retries",
+        DELIVER + "due.rs",
+        "Destination::Endpoint(id) => self.endpoints.find_active(&delivery.tenant, id).await?,",
+        "Destination::Endpoint(id) => self.endpoints.find(&delivery.tenant, id).await?,",
+        "an endpoint is made inactive while a delivery to it waits",
+    ),
+    Mutation(
+        "410 disables only an endpoint that was failing before",
+        WEBHOOKS + "endpoints/health.rs",
+        """\
+        _ if attempt.status_code == Some(410) => Some(Decline::Disabled(DisabledReason::Gone)),
+        None => Some(Decline::Failing),
+""",
+        """\
+        None => Some(Decline::Failing),
+        Some(_) if attempt.status_code == Some(410) => Some(Decline::Disabled(DisabledReason::Gone)),
+""",
+        "a receiver answers 410",
+    ),
+    Mutation(
+        "an endpoint is disabled at once where it should never be",
+        WEBHOOKS + "endpoints/health.rs",
+        "let is_over = !disable_after.is_zero() && attempt.at.since(since) >= disable_after;",
+        "let is_over = attempt.at.since(since) >= disable_after;",
+        "DISABLE_AFTER is 0",
+    ),
+    Mutation(
+        "a test that fails counts against its endpoint",
+        DELIVER + "ledger.rs",
+        """\
+            .zip(health)
+            .filter(|_| entry.event.is_of_a_job())
+""",
+        """\
+            .zip(health)
+""",
+        "a test fails before any delivery was given up",
+    ),
+    Mutation(
+        "a success ends the failing of an endpoint only if it had not answered",
+        DELIVER + "ledger.rs",
+        "Some(Shown::Success) => health.is_impaired(),",
+        "Some(Shown::Success) => health.unanswered_since.is_some(),",
+        "a receiver answers with errors to the end of a schedule, and then takes a delivery",
+    ),
+    Mutation(
+        "an endpoint that is activated again is still called disabled",
+        WEBHOOKS + "endpoints.rs",
+        "            remove.extend(health::TROUBLE);\n",
+        "",
+        "an endpoint that was disabled is activated again",
+    ),
+    Mutation(
+        "a notice that could not be sent is dropped",
+        WAKE + "notices.rs",
+        """\
+                        tracing::error!(%tenant, %endpoint, ?error, "a notice was not sent, and is tried again later");
+                        Ok(())
+""",
+        """\
+                        tracing::error!(%tenant, %endpoint, ?error, "a notice was not sent");
+                        self.endpoints.settle_notice(tenant, &notice, None).await
+""",
+        "no mail can be sent when an endpoint begins to fail",
+    ),
+    Mutation(
+        "a notice that was sent stays pending",
+        WEBHOOKS + "endpoints/notice.rs",
+        '.update_expression(format!("SET mailed_at = :mailed_at {remove}"))',
+        '.update_expression("SET mailed_at = :mailed_at")',
+        "an endpoint is disabled",
+    ),
+    Mutation(
+        "a mail soon after another one is dropped, whatever it says",
+        WEBHOOKS + "endpoints/notice.rs",
+        "(_, None) if self.mailed_at.is_some_and(is_soon) => Step::Wait,",
+        "_ if self.mailed_at.is_some_and(is_soon) => Step::Drop,",
+        "an endpoint is disabled soon after it began to fail",
+    ),
+    # Secrets and ids.
+    Mutation(
+        "the previous secret signs for ever",
+        WEBHOOKS + "signing.rs",
+        "let previous = self.previous.filter(|previous| now < previous.expires_at);",
+        "let previous = self.previous;",
+        "an attempt is made after the overlap",
+    ),
+    Mutation(
+        "the previous secret is not read",
+        WEBHOOKS + "endpoints.rs",
+        "active, signing_secret, previous_secret, previous_secret_expires_at, \\",
+        "active, signing_secret, \\",
+        "an attempt is made within the overlap",
+    ),
+    Mutation(
+        "a rotation that is made twice forgets the secret before it",
+        WEBHOOKS + "endpoints.rs",
+        '            condition.push_str(" AND signing_secret <> :signing_secret");\n',
+        "",
+        "the answer to a rotation is lost",
+    ),
+    Mutation(
+        "a resend has a webhook-id of its own",
+        WEBHOOKS + "client.rs",
+        "let id = delivery.entry.webhook_id.to_string();",
+        """\
+let mut id = delivery.entry.webhook_id.to_string();
+    if delivery.entry.trigger == super::log::Trigger::Resend {
+        id.push_str("_again");
+    }""",
+        "a delivery is resent",
+    ),
+    # What goes where, and what the log says of it.
+    Mutation(
+        "the endpoints of one tenant get the events of all tenants of a batch",
+        DELIVER + "lib.rs",
+        "PoisonError::into_inner).entry(tenant.clone()).or_default(),",
+        'PoisonError::into_inner).entry("all".parse().unwrap_or_else(|_| tenant.clone())).or_default(),',
+        "events of two tenants come together",
+    ),
+    Mutation(
+        "an endpoint gets events that it does not want",
+        DELIVER + "events.rs",
+        "let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));",
+        "let interested = receivers.iter();",
+        "an endpoint wants only some events",
+    ),
+    Mutation(
+        "a job that skips its callbacks still calls back",
+        WEBHOOKS + "event.rs",
+        """\
+        (true, _, _) => Ok(Audience::Nobody),
+        (false, Some(url), Some(secret)) => callback(url, secret),
+""",
+        """\
+        (_, Some(url), Some(secret)) => callback(url, secret),
+        (true, _, _) => Ok(Audience::Nobody),
+""",
+        "an event has a callback and skips it",
+    ),
+    Mutation(
+        "a redirect counts as a success",
+        WEBHOOKS + "client.rs",
+        "if !status.is_success() {",
+        "if status.is_client_error() || status.is_server_error() {",
+        "a receiver answers 302",
+    ),
+    Mutation(
+        "a 2xx that breaks off counts as a success",
+        WEBHOOKS + "client.rs",
+        "Err(_) => return Outcome::Failed(Failure::Protocol).into(),",
+        "Err(_) => break,",
+        "a receiver closes the connection in the middle of its answer",
+    ),
+    Mutation(
+        "the numbers of one place in the log overwrite those of another",
+        WEBHOOKS + "log/search.rs",
+        "sum.total += one.total;",
+        "sum.total = one.total;",
+        "a tenant has deliveries to two endpoints",
+    ),
+    Mutation(
+        "a page of a list leaves out the delivery where it ends",
+        WEBHOOKS + "log/search.rs",
+        "end.as_ref().is_none_or(|end| at >= end)",
+        "end.as_ref().is_none_or(|end| at > end)",
+        "a list has more than one page",
+    ),
+]
+
+
+class Broken(Exception):
+    """The mutation is at fault, and not the code."""
+
+
+def listed():
+    """The files of the tree, also those that are not committed yet."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {Path(file) for file in files.split("\0") if file and (ROOT / file).is_file()}
+
+
+def copy():
+    """Brings the copy up to date. A file that is the same stays untouched, so that it need not be built again."""
+    files = listed()
+    for file in files:
+        here, there = ROOT / file, COPY / file
+        if not there.is_file() or there.read_bytes() != here.read_bytes():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(here, there)
+    for folder, folders, names in os.walk(COPY):
+        if Path(folder) == COPY and "target" in folders:
+            folders.remove("target")
+        for file in (Path(folder, name) for name in names):
+            if file.relative_to(COPY) not in files:
+                remove(file)
+
+
+def remove(file):
+    """Removes a file, and the folders that are empty without it: Cargo takes a folder for a crate."""
+    file.unlink()
+    for folder in file.parents:
+        if folder == COPY or any(folder.iterdir()):
+            return
+        folder.rmdir()
+
+
+def cargo(arguments, timeout, **variables):
+    """Runs cargo in the copy. Returns whether it succeeded, and what it printed: `None` if it took too long."""
+    variables = os.environ | {"CARGO_TARGET_DIR": str(COPY / "target"), "CARGO_TERM_COLOR": "never"} | variables
+    process = subprocess.Popen(
+        ["cargo", *arguments],
+        cwd=COPY,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+        return process.returncode == 0, output
+    except subprocess.TimeoutExpired:
+        return False, None
+    finally:
+        if process.poll() is None:
+            # Cargo, and what it has started.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def errors(output):
+    """The compiler's errors, without its warnings."""
+    found = re.findall(r"^error.*?(?=\n\n|\Z)", output or "error: it took too long", re.MULTILINE | re.DOTALL)
+    return "\n".join(found) or output
+
+
+def mutated(text, mutation):
+    """The text of a file with the mutation in it."""
+    times = text.count(mutation.old)
+    if times != 1:
+        raise Broken(f"what it replaces is {times} times in {mutation.file}, and not once:\n{mutation.old}")
+    return text.replace(mutation.old, mutation.new)
+
+
+def within(mutation, act):
+    """What `act` returns while the copy has the mutation."""
+    file = COPY / mutation.file
+    if not file.is_file():
+        raise Broken(f"there is no {mutation.file}")
+    text = file.read_text(encoding="utf-8")
+    other = mutated(text, mutation)
+    try:
+        file.write_text(other, encoding="utf-8")
+        return act()
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
+def check(mutation):
+    """Compiles what the mutation is in."""
+    parts = Path(mutation.file).parts
+    crate = parts[1] if parts[0] == "functions" else parts[0]
+    is_good, output = cargo(["check", "--locked", "--package", crate], BUILD_TIME)
+    if not is_good:
+        raise Broken(f"it does not compile:\n{errors(output)}")
+
+
+SIMULATION = ["test", "--locked", "--package", "tests", "--test", "simulation"]
+
+
+def simulate(seeds):
+    """Builds and runs the simulation. Returns the seed and the invariant that fail, or `None` if it passes."""
+    is_good, output = cargo([*SIMULATION, "--no-run"], BUILD_TIME)
+    if not is_good:
+        raise Broken(f"it does not compile:\n{errors(output)}")
+    is_good, output = cargo([*SIMULATION, "--", "--ignored", "mutated"], RUN_TIME, SEEDS=str(seeds))
+    if output is None:
+        raise Broken(f"the simulation takes longer than {RUN_TIME} s")
+    if is_good and "1 passed" not in output:
+        raise Broken(f"there is no simulation to run:\n{output}")
+    if is_good:
+        return None
+    found = re.search(r"\bseed (\d+)\W+violated: (.+)", output)
+    if not found:
+        raise Broken(f"the simulation fails, and does not say why:\n{output}")
+    return int(found[1]), found[2].strip()
+
+
+def find(mutation, seeds):
+    """Looks for a mutation."""
+    return within(mutation, lambda: simulate(seeds))
+
+
+def table(rows):
+    """What was found, in Markdown."""
+    lines = ["| mutation | found at seed | by the invariant |", "| --- | ---: | --- |"]
+    lines += [f"| {mutation.name} | {seed} | {invariant} |" for mutation, seed, invariant in rows]
+    return "\n".join(lines)
+
+
+def write(text):
+    """Puts the table into the document."""
+    document = DOCUMENT.read_text(encoding="utf-8")
+    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
+        sys.exit(f"{DOCUMENT.relative_to(ROOT)} needs {BEGIN} and, behind it, {END}, once each")
+    before, rest = document.split(BEGIN)
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="parts of names; without any, all mutations")
+    parser.add_argument("--seeds", type=int, default=2000, help="how many lives each gets (2000)")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--check", action="store_true", help="only compile each")
+    parser.add_argument("--list", action="store_true", help="only say what there are")
+    options = parser.parse_args()
+
+    names = [mutation.name for mutation in MUTATIONS]
+    assert len(set(names)) == len(names), "two mutations have the same name"
+    wanted = [it for it in MUTATIONS if not options.names or any(name in it.name for name in options.names)]
+    if not wanted:
+        sys.exit("no mutation has such a name")
+    if options.write and (options.names or options.check):
+        sys.exit("--write needs all mutations, and the simulation")
+    if options.list:
+        for number, mutation in enumerate(wanted, 1):
+            print(f"{number}. {mutation.name}\n   {mutation.file}; {mutation.shows}")
+        return
+
+    copy()
+    rows, missed, broken = [], [], []
+    if not options.check:
+        print("the sources as they are", end=": ", flush=True)
+        try:
+            found = simulate(options.seeds)
+        except Broken as reason:
+            sys.exit(str(reason))
+        if found:
+            sys.exit(f"seed {found[0]} violates: {found[1]}. Nothing can be said of mutations before that is mended.")
+        print("nothing is violated")
+    for number, mutation in enumerate(wanted, 1):
+        print(f"{number}/{len(wanted)} {mutation.name}", end=": ", flush=True)
+        try:
+            if options.check:
+                within(mutation, lambda: check(mutation))
+                print("compiles")
+                continue
+            found = find(mutation, options.seeds)
+        except Broken as reason:
+            broken.append(mutation)
+            print(reason)
+            continue
+        if found:
+            rows.append((mutation, *found))
+            print(f"seed {found[0]} violates: {found[1]}")
+        else:
+            missed.append(mutation)
+            print(f"NOT FOUND in {options.seeds} lives. To matter, it needs: {mutation.shows}")
+    if rows:
+        print(f"\n{table(rows)}")
+    if missed or broken:
+        sys.exit(f"\n{len(missed)} of {len(wanted)} mutations were not found, and {len(broken)} could not be tried")
+    if options.write:
+        write(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,389 @@
+//! Lambda: processes that run the functions, one life each; the mappings that hand them messages; the schedule; and the
+//! clients of the API.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    task::{Poll, Waker},
+    time::{Duration, SystemTime},
+};
+
+use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
+use common::{ambient::Ambient, config::Env};
+use lambda_runtime::{Context, LambdaEvent};
+use local::Handler;
+use rustls::crypto::ring;
+use serde_json::{Value, json};
+use tokio::time::{sleep, sleep_until, timeout, timeout_at};
+use webhooks_deliver::Deliver;
+
+use crate::{
+    aws,
+    queue::Received,
+    receivers,
+    script::Fault,
+    world::{BEGINNING, World},
+};
+
+const DELIVER: &str = "webhooks-deliver";
+const WAKE: &str = "deliveries-wake";
+
+/// A process. It dies when it is woken once too often: then all that it does ends where it waits.
+pub(crate) struct Life {
+    pub(crate) name: String,
+    ambient: Ambient,
+    /// How much its clock is off.
+    off: i64,
+    left: AtomicU32,
+    is_dead: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Life {
+    pub(crate) fn begin(world: &Arc<World>, what: &str) -> Arc<Self> {
+        let number = {
+            let mut state = world.state();
+            state.lives += 1;
+            state.lives - 1
+        };
+        let skew = world.script.skew;
+        let off = if skew == 0 { 0 } else { i64::try_from(world.draw(2 * skew.unsigned_abs())).unwrap_or(0) - skew };
+        let deaths = world.script.faults.iter().filter_map(|fault| match fault {
+            Fault::Crash(life, polls) if *life == number => Some(*polls),
+            _ => None,
+        });
+        Arc::new(Self {
+            name: format!("{what} {number}"),
+            ambient: world.ambient(off),
+            off,
+            left: AtomicU32::new(deaths.min().unwrap_or(u32::MAX)),
+            is_dead: AtomicBool::new(false),
+            wakers: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed)
+    }
+
+    fn die(&self, world: &World, why: &str) {
+        if !self.is_dead.swap(true, Ordering::Relaxed) {
+            world.note(&self.name, format_args!("dies: {why}"));
+            let mut state = world.state();
+            state.crashes += 1;
+            state.faults += 1;
+        }
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(Waker::wake);
+    }
+
+    /// Runs something in this process. `None` if it dies meanwhile.
+    async fn run<F: Future>(&self, world: &World, future: F) -> Option<F::Output> {
+        let mut future = pin!(self.ambient.clone().within(future));
+        poll_fn(|context| {
+            if self.is_dead() {
+                return Poll::Ready(None);
+            }
+            let left = self.left.load(Ordering::Relaxed);
+            if left == 0 {
+                self.die(world, "it is killed");
+                return Poll::Ready(None);
+            }
+            if left != u32::MAX {
+                self.left.store(left - 1, Ordering::Relaxed);
+            }
+            let polled = future.as_mut().poll(context).map(Some);
+            if polled.is_pending() {
+                let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+                wakers.retain(|waker| !waker.will_wake(context.waker()));
+                wakers.push(context.waker().clone());
+            }
+            polled
+        })
+        .await
+    }
+
+    /// The context of an invocation that begins now and may take `limit`.
+    fn context(&self, world: &World, limit: Duration) -> Context {
+        let mut context = Context::default();
+        let now = i64::try_from((BEGINNING + world.now()).as_millis()).unwrap_or(0) + self.off;
+        context.deadline = u64::try_from(now).unwrap_or(0) + u64::try_from(limit.as_millis()).unwrap_or(0);
+        context
+    }
+}
+
+/// The settings of a function, in a process.
+fn env(world: &Arc<World>, function: &str, who: Option<String>) -> Env {
+    let mut variables: HashMap<String, String> = world.plan.functions[function].variables.clone();
+    let script = &world.script;
+    let schedule: Vec<_> = script.schedule.iter().map(u64::to_string).collect();
+    for (name, value) in [
+        ("RETRY_SCHEDULE", schedule.join(",")),
+        ("MAX_CONCURRENT_ATTEMPTS", script.slots.to_string()),
+        ("DISABLE_AFTER", script.disable_after.to_string()),
+        ("ROTATION_OVERLAP", script.overlap.to_string()),
+    ] {
+        variables.entry(name.to_owned()).and_modify(|known| *known = value);
+    }
+    Env::new(move |name| variables.get(name).cloned()).over(aws::client(world, who))
+}
+
+fn tls() -> rustls::ClientConfig {
+    rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// The processes of the function that delivers. Each has a place, in which the next one begins when it has died.
+pub(crate) struct Fleet {
+    world: Arc<World>,
+    places: Mutex<Vec<Place>>,
+}
+
+#[derive(Default)]
+struct Place {
+    process: Option<(Arc<Life>, Deliver)>,
+    busy: usize,
+}
+
+impl Fleet {
+    pub(crate) fn new(world: &Arc<World>) -> Arc<Self> {
+        let places = (0..world.script.processes.0).map(|_| Place::default()).collect();
+        Arc::new(Self { world: Arc::clone(world), places: Mutex::new(places) })
+    }
+
+    /// Takes a process that has room for another invocation, once there is one.
+    async fn take(&self) -> (usize, Arc<Life>, Deliver) {
+        loop {
+            {
+                let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = self.world.script.processes.1;
+                let free: Vec<_> = (0..places.len()).filter(|at| places[*at].busy < room).collect();
+                if !free.is_empty() {
+                    let at = free[usize::try_from(self.world.draw(free.len() as u64)).unwrap_or(0)];
+                    let place = &mut places[at];
+                    if place.process.as_ref().is_none_or(|(life, _)| life.is_dead()) {
+                        place.process = Some(self.begin());
+                    }
+                    place.busy += 1;
+                    let (life, deliver) = place.process.as_ref().expect("a process");
+                    return (at, Arc::clone(life), deliver.clone());
+                }
+            }
+            self.world.changed.notified().await;
+        }
+    }
+
+    fn begin(&self) -> (Arc<Life>, Deliver) {
+        let life = Life::begin(&self.world, "process");
+        let env = env(&self.world, DELIVER, Some(life.name.clone()));
+        let network = receivers::network(&self.world);
+        let made = life.ambient.clone().within(async { webhooks_deliver::function_over(&env, network, tls()) });
+        let deliver = futures::executor::block_on(made).expect("settings");
+        (life, deliver)
+    }
+
+    fn give_back(&self, place: usize) {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)[place].busy -= 1;
+        self.world.changed.notify_waiters();
+    }
+
+    /// Hands the messages of a queue to processes, for as long as the world lasts.
+    pub(crate) async fn poll(self: Arc<Self>, queue: String) {
+        let world = &self.world;
+        let batch = usize::try_from(world.plan.functions[DELIVER].batches[&queue]).expect("a size");
+        loop {
+            let next = world.state().queues[&queue].next();
+            let is_due = next.is_some_and(|at| at <= tokio::time::Instant::now());
+            if !is_due {
+                let until = next.unwrap_or_else(|| world.instant(Duration::from_secs(1_000_000)));
+                // Either there is a message, or something has changed.
+                drop(timeout_at(until, world.changed.notified()).await);
+                continue;
+            }
+            let (place, life, deliver) = self.take().await;
+            let received = {
+                let mut state = world.state();
+                let crate::world::State { queues, rng, .. } = &mut *state;
+                queues.get_mut(&queue).expect("a queue").receive(batch, tokio::time::Instant::now(), rng)
+            };
+            if received.is_empty() {
+                self.give_back(place);
+                continue;
+            }
+            world.state().busy += 1;
+            let (fleet, queue) = (Arc::clone(&self), queue.clone());
+            tokio::spawn(async move {
+                fleet.invoke(&queue, &life, &deliver, received).await;
+                fleet.world.state().busy -= 1;
+                fleet.give_back(place);
+            });
+        }
+    }
+
+    async fn invoke(&self, queue: &str, life: &Life, deliver: &Deliver, received: Vec<Received>) {
+        let world = &self.world;
+        let number = {
+            let mut state = world.state();
+            state.invocations += 1;
+            state.invocations - 1
+        };
+        let names: Vec<_> = received.iter().map(|message| format!("{} ({})", message.id, message.receives)).collect();
+        world.note(&life.name, format_args!("invocation {number} gets {} from {queue}", names.join(", ")));
+        let limit = world.plan.functions[DELIVER].timeout;
+        let records = received.iter().map(|message| record(queue, message));
+        let mut event = SqsEvent::default();
+        event.records = records.collect();
+        let event = LambdaEvent::new(event, life.context(world, limit));
+        let Some(ended) = life.run(world, timeout(limit, deliver.handle(event))).await else { return };
+        let failed = match ended {
+            Ok(Ok(response)) => response.batch_item_failures,
+            Ok(Err(error)) => return world.note(&life.name, format_args!("invocation {number} fails: {error}")),
+            Err(_elapsed) => return life.die(world, "an invocation takes too long"),
+        };
+        let failed: Vec<_> = failed.into_iter().map(|failure| failure.item_identifier).collect();
+        world.note(&life.name, format_args!("invocation {number} is done, but for {failed:?}"));
+        if world.script.faults.iter().any(|fault| matches!(fault, Fault::Undeleted(at) if *at == number)) {
+            world.state().faults += 1;
+            return world.note(&life.name, format_args!("invocation {number}: its messages are not deleted"));
+        }
+        let done: Vec<_> =
+            received.iter().filter(|message| !failed.contains(&message.id)).map(|message| message.receipt).collect();
+        world.state().queues.get_mut(queue).expect("a queue").delete(&done);
+    }
+}
+
+fn record(queue: &str, message: &Received) -> SqsMessage {
+    let mut record = SqsMessage::default();
+    record.message_id = Some(message.id.clone());
+    record.body = Some(message.body.clone());
+    record.event_source_arn = Some(format!("arn:aws:sqs:eu-central-1:123456789012:{queue}"));
+    let attributes =
+        [("SentTimestamp", message.sent_ms.to_string()), ("ApproximateReceiveCount", message.receives.to_string())];
+    record.attributes = attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    record
+}
+
+/// Sweeps every minute, as EventBridge does it, for as long as the world lasts.
+pub(crate) async fn sweep(world: Arc<World>) {
+    let mut process: Option<(Arc<Life>, Handler)> = None;
+    let every = usize::try_from(world.script.sweep_every).expect("a number");
+    for minute in (0..).step_by(every) {
+        sleep_until(world.instant(Duration::from_secs(60 * minute))).await;
+        let faults = &world.script.faults;
+        if faults.iter().any(|fault| matches!(fault, Fault::NoSweep(at) if *at == minute)) {
+            world.note("schedule", "there is no sweep this minute");
+            continue;
+        }
+        let twice = faults.iter().any(|fault| matches!(fault, Fault::TwoSweeps(at) if *at == minute));
+        for time in 0..=usize::from(twice) {
+            let (life, wake) = match &process {
+                Some((life, wake)) if time == 0 && !life.is_dead() => (Arc::clone(life), wake.clone()),
+                _ => {
+                    let life = Life::begin(&world, "sweeper");
+                    let env = env(&world, WAKE, Some(life.name.clone()));
+                    let wake = Handler::start(WAKE, &env).expect("settings");
+                    process = Some((Arc::clone(&life), wake.clone()));
+                    (life, wake)
+                }
+            };
+            let world = Arc::clone(&world);
+            world.state().busy += 1;
+            tokio::spawn(async move {
+                let limit = world.plan.functions[WAKE].timeout;
+                let now = SystemTime::UNIX_EPOCH + BEGINNING + world.now();
+                let tick = json!({"time": humantime(now)});
+                let ended = life.run(&world, timeout(limit, wake.call(tick, life.context(&world, limit)))).await;
+                match ended {
+                    None | Some(Ok(Ok(_))) => {}
+                    Some(Ok(Err(error))) => world.note(&life.name, format_args!("a sweep fails: {error:#}")),
+                    Some(Err(_elapsed)) => life.die(&world, "a sweep takes too long"),
+                }
+                world.state().busy -= 1;
+            });
+        }
+    }
+}
+
+fn humantime(time: SystemTime) -> String {
+    let ms = time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    common::timestamp::Timestamp::from_millisecond(i64::try_from(ms).expect("soon")).to_string()
+}
+
+/// A client of the API, which acts for a tenant.
+pub(crate) struct Client {
+    pub(crate) world: Arc<World>,
+    pub(crate) key: String,
+    /// Nothing goes wrong with its calls, and they take no time.
+    pub(crate) is_observer: bool,
+    /// The functions that an observer has called.
+    pub(crate) observed: Arc<Mutex<HashMap<String, Handler>>>,
+}
+
+impl Client {
+    /// Calls a route until it gets an answer that says something. Returns the status, and what is in the envelope.
+    pub(crate) async fn call(&self, function: &str, fields: &Value, idempotency_key: Option<&str>) -> (u16, Value) {
+        let world = &self.world;
+        loop {
+            let who = if self.is_observer { None } else { Some(Life::begin(world, function)) };
+            let start = || {
+                let env = env(world, function, who.as_ref().map(|life| life.name.clone()));
+                Handler::start(function, &env).expect("settings")
+            };
+            let handler = if self.is_observer {
+                let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+                observed.entry(function.to_owned()).or_insert_with(start).clone()
+            } else {
+                start()
+            };
+            let event = self.event(function, fields, idempotency_key);
+            let limit = world.plan.functions[function].timeout;
+            let answer = match &who {
+                None => {
+                    let call = handler.call(event, Context::default());
+                    Some(Ok(world.ambient(0).within(call).await))
+                }
+                Some(life) => {
+                    let context = life.context(world, limit);
+                    life.run(world, timeout(limit, handler.call(event, context))).await
+                }
+            };
+            if let Some(Ok(Ok(answer))) = answer {
+                let status =
+                    answer["statusCode"].as_u64().and_then(|status| u16::try_from(status).ok()).expect("a status");
+                let body: Value = serde_json::from_str(answer["body"].as_str().expect("a body")).expect("JSON");
+                if status < 500 && status != 429 {
+                    return (status, body["json"].clone());
+                }
+                assert!(who.is_some(), "{function} answers {status} when nothing is wrong: {body}");
+            }
+            sleep(Duration::from_millis(500 + world.draw(1000))).await;
+        }
+    }
+
+    fn event(&self, function: &str, fields: &Value, idempotency_key: Option<&str>) -> Value {
+        let path = format!("/v1/{}", function.replace('-', "/"));
+        let mut headers = json!({"x-api-key": self.key, "host": "api.example.com", "content-type": "application/json"});
+        if let Some(key) = idempotency_key {
+            headers["idempotency-key"] = json!(key);
+        }
+        json!({
+            "version": "2.0", "routeKey": format!("POST {path}"), "rawPath": path, "rawQueryString": "",
+            "headers": headers, "isBase64Encoded": false, "body": json!({"json": fields}).to_string(),
+            "requestContext": {
+                "accountId": "1", "apiId": "a", "domainName": "api.example.com", "domainPrefix": "api",
+                "http": {
+                    "method": "POST", "path": path, "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7", "userAgent": "x",
+                },
+                "requestId": "r", "routeKey": "$default", "stage": "$default",
+                "time": "31/Jan/2026:12:00:00 +0000", "timeEpoch": 1_769_860_800_000_u64,
+            },
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! Receivers, in this process: the functions connect to them over streams in memory.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::webhooks::dialer::{Network, Stream};
+use futures::future::BoxFuture;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    time::sleep,
+};
+
+use crate::{
+    script::{Manner, Receiver, Time},
+    world::World,
+};
+
+/// An endpoint of a tenant, or where its callbacks go.
+pub(crate) type To = (usize, Option<usize>);
+
+/// A request that a receiver got.
+#[derive(Clone, Debug)]
+pub(crate) struct Post {
+    pub(crate) at: Time,
+    pub(crate) to: To,
+    pub(crate) id: String,
+    pub(crate) timestamp: i64,
+    pub(crate) event_time: String,
+    pub(crate) signatures: String,
+    pub(crate) body_signature: String,
+    pub(crate) body: String,
+    /// What it answered; 0 if it did not.
+    pub(crate) status: u16,
+    /// Whether it closed the connection and said nothing.
+    pub(crate) is_cut: bool,
+    /// Whether it answered a whole 2xx.
+    pub(crate) taken: bool,
+}
+
+/// The URL of a receiver.
+pub(crate) fn url((tenant, endpoint): To) -> String {
+    match endpoint {
+        Some(endpoint) => format!("http://t{tenant}e{endpoint}.example/hook"),
+        None => format!("http://t{tenant}c.example/callback"),
+    }
+}
+
+/// The last part of an address that nobody listens at.
+const NOBODY: u8 = 250;
+const CALLBACKS: u8 = 100;
+
+/// How functions reach the receivers.
+pub(crate) fn network(world: &Arc<World>) -> Network {
+    let (names, addresses) = (Arc::clone(world), Arc::clone(world));
+    let lookup = move |name: String| -> BoxFuture<'static, _> {
+        let found = names.look_up(&name);
+        Box::pin(async move { found })
+    };
+    let connect = move |address: SocketAddr| -> BoxFuture<'static, _> {
+        let world = Arc::clone(&addresses);
+        Box::pin(async move { connect(&world, address).await })
+    };
+    Network { lookup: Arc::new(lookup), connect: Arc::new(connect) }
+}
+
+async fn connect(world: &Arc<World>, address: SocketAddr) -> io::Result<Box<dyn Stream>> {
+    let IpAddr::V4(v4) = address.ip() else { return Err(io::ErrorKind::ConnectionRefused.into()) };
+    let [.., tenant, number] = v4.octets();
+    let to: To = (tenant.into(), (number != CALLBACKS).then_some(number.into()));
+    sleep(Duration::from_millis(world.draw(4))).await;
+    if number == NOBODY || world.manner(to) == Manner::Swallows {
+        sleep(Duration::from_secs(3600)).await;
+    }
+    if world.manner(to) == Manner::Refuses {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    let (ours, theirs) = duplex(64 * 1024);
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        // A connection ends when either side closes it.
+        drop(serve(&world, to, theirs).await);
+    });
+    Ok(Box::new(ours))
+}
+
+impl World {
+    fn receiver(&self, (tenant, endpoint): To) -> &Receiver {
+        let tenant = &self.script.tenants[tenant];
+        endpoint.map_or(&tenant.callbacks, |endpoint| &tenant.endpoints[endpoint])
+    }
+
+    /// How a receiver behaves now.
+    pub(crate) fn manner(&self, to: To) -> Manner {
+        let now = self.now();
+        let phases = &self.receiver(to).phases;
+        phases.iter().find(|(until, _)| now < *until).map_or(Manner::Closes, |(_, manner)| *manner)
+    }
+
+    fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        let digit = |at: usize| name.as_bytes().get(at).map_or(0, |digit| digit.wrapping_sub(b'0'));
+        let to = (digit(1).into(), name.contains('e').then_some(()).and((&name[2..3] == "e").then(|| digit(3).into())));
+        let number = to.1.map_or(CALLBACKS, |_| digit(3));
+        if self.manner(to) == Manner::Nameless {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let there = IpAddr::from([127, 0, digit(1), number]);
+        let nobody = IpAddr::from([127, 0, digit(1), NOBODY]);
+        Ok(if number % 2 == 1 { vec![nobody, there] } else { vec![there] })
+    }
+}
+
+async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let Some((head, body)) = request(&mut stream, &mut buffer).await? else { return Ok(()) };
+        let header = |name: &str| {
+            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+            lines
+                .find(|(found, _)| found.eq_ignore_ascii_case(name))
+                .map_or_else(String::new, |(_, value)| value.to_owned())
+        };
+        let manner = world.manner(to);
+        let place = {
+            let mut state = world.state();
+            state.posts.push(Post {
+                at: world.now(),
+                to,
+                id: header("webhook-id"),
+                timestamp: header("webhook-timestamp").parse().unwrap_or_default(),
+                event_time: header("x-event-time"),
+                signatures: header("webhook-signature"),
+                body_signature: header("x-webhook-signature"),
+                body,
+                status: 0,
+                is_cut: manner == Manner::Cuts,
+                taken: false,
+            });
+            state.posts.len() - 1
+        };
+        let id = header("webhook-id");
+        world.note(format_args!("receiver {to:?}"), format_args!("gets {id}, {manner:?}"));
+        let (status, after, wait) = match manner {
+            Manner::Answers(status, after, wait) => (status, after, wait),
+            Manner::Flaps => (if place % 2 == 0 { 200 } else { 500 }, 3, None),
+            Manner::Closes => (200, 3, None),
+            Manner::Hangs => {
+                // Until the other side has had enough.
+                stream.read_to_end(&mut buffer).await?;
+                return Ok(());
+            }
+            Manner::CutsShort => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nha").await?;
+                return Ok(());
+            }
+            Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless => return Ok(()),
+        };
+        sleep(Duration::from_millis(after)).await;
+        let wait = wait.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
+        let location = if status == 302 { format!("location: {}\r\n", url(to)) } else { String::new() };
+        let length = if status == 204 { "" } else { "content-length: 2\r\n" };
+        let body = if status == 204 { "" } else { "ok" };
+        let answer = format!("HTTP/1.1 {status} X\r\n{wait}{location}{length}\r\n{body}");
+        stream.write_all(answer.as_bytes()).await?;
+        stream.flush().await?;
+        let mut state = world.state();
+        state.posts[place].status = status;
+        state.posts[place].taken = (200..300).contains(&status);
+        drop(state);
+        if manner == Manner::Closes {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads a request: its head, and its body.
+async fn request(stream: &mut DuplexStream, buffer: &mut Vec<u8>) -> io::Result<Option<(String, String)>> {
+    loop {
+        if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let whole = end + 4 + length.unwrap_or(0_usize);
+            if buffer.len() >= whole {
+                let body = String::from_utf8_lossy(&buffer[end + 4..whole]).into_owned();
+                buffer.drain(..whole);
+                return Ok(Some((head, body)));
+            }
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+}

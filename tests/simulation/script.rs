@@ -1,0 +1,333 @@
+//! What happens in a life: everything that a seed decides before it begins. A script is a value, so that a life that went
+//! wrong can be lived again with less in it.
+
+use std::{fmt, time::Duration};
+
+use fastrand::Rng;
+
+/// Seconds and milliseconds since the life began.
+pub(crate) type Time = Duration;
+
+/// All that is decided beforehand.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// Feeds what is drawn on the way: latencies, jitter, the order in which queues hand messages over.
+    pub(crate) seed: u64,
+    /// The delays of `RETRY_SCHEDULE`, in seconds.
+    pub(crate) schedule: &'static [u64],
+    /// `DISABLE_AFTER`, in seconds.
+    pub(crate) disable_after: u64,
+    /// `ROTATION_OVERLAP`, in seconds.
+    pub(crate) overlap: u64,
+    /// How many processes deliver at most, and how many invocations each takes at a time.
+    pub(crate) processes: (usize, usize),
+    /// `MAX_CONCURRENT_ATTEMPTS`.
+    pub(crate) slots: usize,
+    /// How far the clocks of processes may be off, in milliseconds.
+    pub(crate) skew: i64,
+    /// How many minutes lie between two sweeps. One that comes late has more minutes to pass over.
+    pub(crate) sweep_every: u64,
+    /// Up to when things happen that were not asked for.
+    pub(crate) trouble: Time,
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// A tenant, with its endpoints.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant {
+    pub(crate) endpoints: Vec<Receiver>,
+    /// Where the callbacks of its jobs go.
+    pub(crate) callbacks: Receiver,
+}
+
+/// A receiver, and how it behaves until when; after that, as the last one says.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    pub(crate) phases: Vec<(Time, Manner)>,
+    /// Whether an endpoint only wants `job.failed`.
+    pub(crate) only_failures: bool,
+}
+
+/// How a receiver behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Manner {
+    /// Answers with this status after these milliseconds, and with this `Retry-After`.
+    Answers(u16, u64, Option<u64>),
+    /// Answers 200, but every second request with 500.
+    Flaps,
+    /// Answers 200, and closes the connection.
+    Closes,
+    /// Takes the request, and never answers.
+    Hangs,
+    /// Closes the connection after the request.
+    Cuts,
+    /// Closes it in the middle of the body of a 200.
+    CutsShort,
+    /// Refuses connections.
+    Refuses,
+    /// Never answers to a connection.
+    Swallows,
+    /// Its name has no address.
+    Nameless,
+}
+
+/// A job event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) at: Time,
+    pub(crate) tenant: usize,
+    pub(crate) number: usize,
+    pub(crate) failed: bool,
+    pub(crate) audience: Audience,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    Endpoints,
+    Callback,
+    Nobody,
+}
+
+/// What a tenant does, by the API. Each client tries again until it has an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Action {
+    pub(crate) at: Time,
+    pub(crate) tenant: usize,
+    pub(crate) endpoint: usize,
+    pub(crate) call: Call,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Rotate,
+    Deactivate,
+    Activate,
+    Delete,
+    /// Resends one of the deliveries that there are.
+    Resend(usize),
+    Recover,
+    Test,
+}
+
+/// Something goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// The call of this number does not reach AWS.
+    Refused(usize),
+    /// It takes effect, but its answer gets lost.
+    Lost(usize),
+    /// It is throttled.
+    Throttled(usize),
+    /// It takes effect after so many milliseconds, when the caller has long given up waiting.
+    Late(usize, u64),
+    /// A batch is done in part only.
+    Partial(usize),
+    /// A write meets a transaction.
+    Conflict(usize),
+    /// The delivery log takes no rows for so many milliseconds.
+    Hot(Time, u64),
+    /// All calls to a service fail for so many milliseconds.
+    Outage(Service, Time, u64),
+    /// A process dies the so manieth time that it is woken.
+    Crash(usize, u32),
+    /// The message of this number comes once more, so many seconds later.
+    Duplicate(usize, u64),
+    /// The mapping could not delete the messages of this invocation.
+    Undeleted(usize),
+    /// The sweep of this minute does not take place.
+    NoSweep(u64),
+    /// It takes place twice, at the same time.
+    TwoSweeps(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    DynamoDb,
+    Sqs,
+    Ses,
+}
+
+const SHORT: &[u64] = &[1, 5, 20];
+const MEDIUM: &[u64] = &[5, 60, 1000];
+/// The template's.
+const WHOLE: &[u64] = &[5, 300, 1800, 7200, 18000, 36000, 36000];
+
+impl Script {
+    /// The script of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5EED);
+        let rng = &mut rng;
+        let schedule = match rng.u32(0..2000) {
+            0..1 => WHOLE,
+            1..80 => MEDIUM,
+            _ => SHORT,
+        };
+        let span = Duration::from_secs(if rng.bool() { 30 } else { 150 });
+        let is_calm = rng.u32(0..4) == 0;
+        let tenants: Vec<_> = (0..rng.usize(1..=2)).map(|_| tenant(rng, span)).collect();
+        let most = if rng.u32(0..16) == 0 { 30 } else { 8 };
+        let events = (0..rng.usize(1..=most)).map(|number| event(rng, span, &tenants, number)).collect();
+        let actions = (0..rng.usize(0..=4)).map(|_| action(rng, span, &tenants)).collect();
+        let faults = if is_calm { Vec::new() } else { (0..rng.usize(1..=8)).map(|_| fault(rng, span)).collect() };
+        Self {
+            seed,
+            schedule,
+            disable_after: [0, 20, 432_000][rng.usize(0..3)],
+            overlap: [0, 60, 86_400][rng.usize(0..3)],
+            processes: [(1, 1), (1, 4), (2, 1), (3, 1), (2, 3)][rng.usize(0..5)],
+            slots: [100, 100, 3, 1][rng.usize(0..4)],
+            skew: if is_calm { 0 } else { [0, 0, 900, 3000][rng.usize(0..4)] },
+            sweep_every: if rng.u32(0..5) < 2 { 1 } else { rng.u64(2..=10) },
+            trouble: span + Duration::from_secs(60),
+            tenants,
+            events,
+            actions,
+            faults,
+        }
+    }
+
+    /// Scripts with less in them, those first that have the least.
+    pub(crate) fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Vec::new();
+        let lengths = [self.events.len(), self.actions.len(), self.faults.len()];
+        for (list, length) in lengths.into_iter().enumerate() {
+            let mut size = length.next_power_of_two();
+            while size > 0 {
+                for start in (0..length).step_by(size) {
+                    let mut script = self.clone();
+                    let range = start..length.min(start + size);
+                    match list {
+                        0 => drop(script.events.drain(range)),
+                        1 => drop(script.actions.drain(range)),
+                        _ => drop(script.faults.drain(range)),
+                    }
+                    smaller.push(script);
+                }
+                size /= 2;
+            }
+        }
+        smaller.extend((self.processes != (1, 1)).then(|| Self { processes: (1, 1), ..self.clone() }));
+        smaller.extend((self.skew != 0).then(|| Self { skew: 0, ..self.clone() }));
+        smaller
+    }
+
+    /// How much is in it.
+    pub(crate) fn size(&self) -> usize {
+        self.events.len() + self.actions.len() + self.faults.len()
+    }
+}
+
+fn moment(rng: &mut Rng, span: Time) -> Time {
+    Duration::from_millis(rng.u64(0..u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+}
+
+fn tenant(rng: &mut Rng, span: Time) -> Tenant {
+    Tenant { endpoints: (0..rng.usize(1..=3)).map(|_| receiver(rng, span)).collect(), callbacks: receiver(rng, span) }
+}
+
+fn receiver(rng: &mut Rng, span: Time) -> Receiver {
+    let mut phases = Vec::new();
+    // Most are well most of the time.
+    for _ in 0..rng.usize(0..=2) {
+        phases.push((moment(rng, span * 2), manner(rng)));
+    }
+    phases.sort_by_key(|(until, _)| *until);
+    let last = match rng.u32(0..6) {
+        0 => manner(rng),
+        _ => Manner::Answers(200, rng.u64(0..50), None),
+    };
+    phases.push((Duration::MAX, last));
+    Receiver { phases, only_failures: rng.u32(0..8) == 0 }
+}
+
+fn manner(rng: &mut Rng) -> Manner {
+    let after = [0, 20, 900, 3000, 14_000, 15_500][rng.usize(0..6)];
+    match rng.u32(0..16) {
+        0 => Manner::Answers(204, after, None),
+        1 | 2 => Manner::Answers(500, after, None),
+        3 => Manner::Answers(404, 5, None),
+        4 => Manner::Answers(302, 5, None),
+        5 => Manner::Answers(410, 5, None),
+        6 => Manner::Answers(429, 5, Some(rng.u64(1..90))),
+        7 => Manner::Answers(503, 5, rng.bool().then(|| rng.u64(1..20))),
+        8 => Manner::Flaps,
+        9 => Manner::Closes,
+        10 | 11 => Manner::Hangs,
+        12 => Manner::Cuts,
+        13 => Manner::CutsShort,
+        14 => Manner::Refuses,
+        _ => [Manner::Swallows, Manner::Nameless][rng.usize(0..2)],
+    }
+}
+
+fn event(rng: &mut Rng, span: Time, tenants: &[Tenant], number: usize) -> Event {
+    let audience = match rng.u32(0..10) {
+        0..2 => Audience::Callback,
+        2..3 => Audience::Nobody,
+        _ => Audience::Endpoints,
+    };
+    let within = if rng.bool() { span } else { Duration::from_secs(2) };
+    let at = moment(rng, within);
+    Event { at, tenant: rng.usize(0..tenants.len()), number, failed: rng.bool(), audience }
+}
+
+fn action(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Action {
+    let tenant = rng.usize(0..tenants.len());
+    let endpoint = rng.usize(0..tenants[tenant].endpoints.len());
+    let call = match rng.u32(0..14) {
+        0..4 => Call::Rotate,
+        4..6 => Call::Deactivate,
+        6..7 => Call::Activate,
+        7..8 => Call::Delete,
+        8..11 => Call::Resend(rng.usize(0..100)),
+        11..12 => Call::Recover,
+        _ => Call::Test,
+    };
+    Action { at: moment(rng, span * 2), tenant, endpoint, call }
+}
+
+fn fault(rng: &mut Rng, span: Time) -> Fault {
+    let (calls, polls) = (if rng.bool() { 60 } else { 400 }, if rng.bool() { 40 } else { 400 });
+    let call = rng.usize(0..calls);
+    match rng.u32(0..24) {
+        0..2 => Fault::Refused(call),
+        2..5 => Fault::Lost(call),
+        5 => Fault::Throttled(call),
+        6..8 => Fault::Late(call, rng.u64(500..9000)),
+        8 => Fault::Partial(call),
+        9 if rng.bool() => Fault::Hot(moment(rng, span), rng.u64(100..4000)),
+        9 => Fault::Conflict(call),
+        10..12 => {
+            let service = [Service::DynamoDb, Service::DynamoDb, Service::Sqs, Service::Ses][rng.usize(0..4)];
+            Fault::Outage(service, moment(rng, span), rng.u64(100..20_000))
+        }
+        12..17 => Fault::Crash(rng.usize(0..6), rng.u32(1..polls)),
+        17..20 => Fault::Duplicate(rng.usize(0..30), [0, 1, 30, 100, 300][rng.usize(0..5)]),
+        20 => Fault::Undeleted(rng.usize(0..12)),
+        21..23 => Fault::NoSweep(rng.u64(0..12)),
+        _ => Fault::TwoSweeps(rng.u64(0..12)),
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, schedule, disable_after, overlap, processes, slots, skew, sweep_every, .. } = self;
+        writeln!(
+            f,
+            "seed {seed}: retries after {schedule:?} s, disabled after {disable_after} s, rotation {overlap} s, \
+                     {processes:?} processes and invocations in each, {slots} attempts at once, a sweep every {sweep_every} min, clocks off by up to {skew} ms"
+        )?;
+        for (number, tenant) in self.tenants.iter().enumerate() {
+            for (endpoint, receiver) in tenant.endpoints.iter().enumerate() {
+                writeln!(f, "  tenant {number}, endpoint {endpoint}: {receiver:?}")?;
+            }
+            writeln!(f, "  tenant {number}, callbacks: {:?}", tenant.callbacks)?;
+        }
+        self.events.iter().try_for_each(|event| writeln!(f, "  {event:?}"))?;
+        self.actions.iter().try_for_each(|action| writeln!(f, "  {action:?}"))?;
+        self.faults.iter().try_for_each(|fault| writeln!(f, "  {fault:?}"))
+    }
+}

@@ -1,0 +1,208 @@
+//! The world around the functions: its clock, its chance, and what has happened in it.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    fmt::Display,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use common::ambient::Ambient;
+use dynoxide::Database;
+use fastrand::Rng;
+use local::Plan;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::{
+    queue::{Queue, Queues},
+    receivers::Post,
+    script::{Fault, Script, Service, Time},
+};
+
+/// When lives begin: 2026-01-31T12:00:20Z.
+pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
+
+/// A mail.
+#[derive(Clone, Debug)]
+pub(crate) struct Mail {
+    pub(crate) to: String,
+    pub(crate) subject: String,
+    pub(crate) text: String,
+}
+
+/// What has happened so far.
+pub(crate) struct State {
+    /// In words, in order.
+    pub(crate) history: Vec<String>,
+    /// Latencies and the order of queues.
+    pub(crate) rng: Rng,
+    pub(crate) queues: Queues,
+    pub(crate) posts: Vec<Post>,
+    pub(crate) mails: Vec<Mail>,
+    /// The partitions of due rows that may have one.
+    pub(crate) due: BTreeSet<String>,
+    /// How many calls there were, messages were sent, lives began, and invocations took place.
+    pub(crate) calls: usize,
+    pub(crate) sends: usize,
+    pub(crate) lives: usize,
+    pub(crate) invocations: usize,
+    /// How many invocations are under way.
+    pub(crate) busy: usize,
+    pub(crate) crashes: usize,
+    /// Faults that came into effect, crashes included.
+    pub(crate) faults: usize,
+}
+
+/// The world of one life.
+pub(crate) struct World {
+    pub(crate) script: Script,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) database: Database,
+    /// Something can be received, or a process is free.
+    pub(crate) changed: Notify,
+    began: Instant,
+    state: Mutex<State>,
+}
+
+thread_local! {
+    static PLAN: RefCell<Option<Arc<Plan>>> = const { RefCell::new(None) };
+}
+
+/// The template, read once for each thread.
+fn plan() -> Arc<Plan> {
+    PLAN.with_borrow_mut(|plan| Arc::clone(plan.get_or_insert_with(|| Arc::new(Plan::new().expect("the template")))))
+}
+
+impl World {
+    pub(crate) fn new(script: Script) -> Arc<Self> {
+        let plan = plan();
+        let queues = plan.queues.iter().filter_map(|(name, properties)| {
+            let number = |pointer| properties.pointer(pointer)?.as_u64();
+            let max = number("/RedrivePolicy/maxReceiveCount")?;
+            let visibility = Duration::from_secs(number("/VisibilityTimeout")?);
+            Some((name.clone(), Queue::new(visibility, u32::try_from(max).ok()?)))
+        });
+        let state = State {
+            history: Vec::new(),
+            rng: Rng::with_seed(script.seed ^ 0xA5A5),
+            queues: queues.collect(),
+            posts: Vec::new(),
+            mails: Vec::new(),
+            due: BTreeSet::new(),
+            calls: 0,
+            sends: 0,
+            lives: 0,
+            invocations: 0,
+            busy: 0,
+            crashes: 0,
+            faults: 0,
+        };
+        let database = Database::memory().expect("a database");
+        local::create_tables(&database, &plan.tables).expect("tables");
+        Arc::new(Self {
+            script,
+            plan,
+            database,
+            changed: Notify::new(),
+            began: Instant::now(),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time since the life began.
+    pub(crate) fn now(&self) -> Time {
+        self.began.elapsed()
+    }
+
+    pub(crate) fn instant(&self, at: Time) -> Instant {
+        self.began + at
+    }
+
+    /// The time by a clock that is right, in milliseconds since 1970.
+    pub(crate) fn ms(&self) -> i64 {
+        i64::try_from((BEGINNING + self.now()).as_millis()).expect("before the year 292,000,000")
+    }
+
+    /// Writes down what happened.
+    pub(crate) fn note(&self, who: impl Display, what: impl Display) {
+        let line = format!("{} {who}: {what}", stamp(self.now()));
+        self.state().history.push(line);
+    }
+
+    /// A number below `end`.
+    pub(crate) fn draw(&self, end: u64) -> u64 {
+        self.state().rng.u64(0..end)
+    }
+
+    /// A clock that is off by so many milliseconds, and randomness of its own.
+    pub(crate) fn ambient(&self, off: i64) -> Ambient {
+        let began = self.began;
+        let rng = Mutex::new(self.state().rng.fork());
+        let now = move || {
+            let right = SystemTime::UNIX_EPOCH + BEGINNING + began.elapsed();
+            let by = Duration::from_millis(off.unsigned_abs());
+            if off < 0 { right - by } else { right + by }
+        };
+        let fill = move |bytes: &mut [u8]| rng.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes);
+        Ambient { now: Arc::new(now), fill: Arc::new(fill) }
+    }
+
+    /// What goes wrong with the next call, to this service.
+    pub(crate) fn next_call(&self, service: Service) -> Option<Fault> {
+        let now = self.now();
+        let mut state = self.state();
+        let number = state.calls;
+        state.calls += 1;
+        let met = self.script.faults.iter().find(|fault| match fault {
+            Fault::Refused(call)
+            | Fault::Lost(call)
+            | Fault::Throttled(call)
+            | Fault::Late(call, _)
+            | Fault::Partial(call)
+            | Fault::Conflict(call) => *call == number,
+            Fault::Outage(down, from, ms) => {
+                *down == service && (*from..*from + Duration::from_millis(*ms)).contains(&now)
+            }
+            _ => false,
+        });
+        let is_hot = self.script.faults.iter().any(|fault| matches!(fault, Fault::Hot(from, _) if *from <= now));
+        state.faults += usize::from(met.is_some() || is_hot);
+        met.copied()
+    }
+
+    /// When the message that is sent next comes once more, if it does.
+    pub(crate) fn next_send(&self, state: &mut State) -> Option<Duration> {
+        let number = state.sends;
+        state.sends += 1;
+        let again = self.script.faults.iter().find_map(|fault| match fault {
+            Fault::Duplicate(send, seconds) if *send == number => Some(Duration::from_secs(*seconds)),
+            _ => None,
+        });
+        state.faults += usize::from(again.is_some());
+        again
+    }
+
+    /// Puts a message into a queue.
+    pub(crate) fn send(&self, queue: &str, body: String, delay: u64) -> Result<String, &'static str> {
+        let (now, ms) = (Instant::now(), self.ms());
+        let mut state = self.state();
+        let again = self.next_send(&mut state);
+        let State { queues, rng, .. } = &mut *state;
+        let queue = queues.get_mut(queue).ok_or("AWS.SimpleQueueService.NonExistentQueue")?;
+        let sent = queue.send((body, delay), again, (now, ms), rng);
+        drop(state);
+        self.changed.notify_waiters();
+        sent
+    }
+}
+
+/// A time as histories have it.
+pub(crate) fn stamp(at: Time) -> String {
+    let (seconds, ms) = (at.as_secs(), at.subsec_millis());
+    format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
