@@ -47,7 +47,7 @@ pub(crate) fn fill(bytes: &mut [u8]) {
         .unwrap_or_else(|_machine| getrandom::fill(bytes).expect("the operating system gives random bytes"));
 }
 
-/// A UUID of version 7 (RFC 9562), which sorts after all earlier ones of this process.
+/// A UUID of version 7 (RFC 9562). With the machine's clock, it sorts after all earlier ones of this process.
 pub(crate) fn uuid() -> Uuid {
     let other = AMBIENT.try_with(|ambient| {
         let time = (ambient.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -40,7 +40,8 @@ macro_rules! config {
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
             .retry_config(retries())
-            // Retries are rationed for each client by itself, wherever several functions run in one process.
+            // Each client has its own retry budget, with the SDK's usual costs. Otherwise all functions in one process,
+            // as in the local runner, would share one.
             .retry_partition($sdk::config::retry::RetryPartition::custom("function").build())
             // The attempt timeout also covers reading the response body, and is shorter.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())

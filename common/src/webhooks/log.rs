@@ -15,7 +15,7 @@
 //! a fixed form.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, hash_map},
+    collections::{BTreeMap, HashMap, HashSet},
     iter,
     time::Duration,
 };
@@ -247,26 +247,11 @@ impl Log {
     /// same event was handled twice at the same time, and the other one goes on.
     ///
     /// These are statements and not a batched write, since that has no conditions: an `INSERT` fails where there is an
-    /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>).
+    /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No
+    /// delivery may be among them twice: all of its batch would fail.
     pub async fn begin(&self, states: &[(&TenantId, &Entry)], now: Timestamp) -> Vec<Result<bool>> {
-        // A batch may not have the same key twice. Of duplicates, it is as if the first had come before the others.
-        let (mut numbers, mut new) = (HashMap::new(), Vec::with_capacity(states.len()));
-        let places = states.iter().map(|(tenant, entry)| match numbers.entry((*tenant, entry.id)) {
-            hash_map::Entry::Occupied(known) => (*known.get(), true),
-            hash_map::Entry::Vacant(free) => {
-                new.push((*tenant, *entry));
-                (*free.insert(new.len() - 1), false)
-            }
-        });
-        let places: Vec<(usize, bool)> = places.collect();
-        let calls: Vec<_> = new.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
-        let begun: Vec<_> = stream::iter(calls).buffered(CONCURRENCY).collect().await;
-        let begun: Vec<Result<bool>> = begun.into_iter().flatten().collect();
-        let begun = places.into_iter().map(|(number, is_duplicate)| match begun.get(number) {
-            Some(Ok(is_new)) => Ok(*is_new && !is_duplicate),
-            Some(Err(_)) | None => Err(Error::Busy),
-        });
-        begun.collect()
+        let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
+        stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
     async fn begin_batch(&self, batch: &[(&TenantId, &Entry)], now: Timestamp) -> Vec<Result<bool>> {

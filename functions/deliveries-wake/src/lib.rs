@@ -35,7 +35,7 @@ use common::{
         queue::{DueAttempt, Queue},
     },
 };
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -164,18 +164,28 @@ impl App {
     /// Wakes what was due in `minute` and is still due, and returns how much that is.
     async fn check(&self, minute: Minute, now: Timestamp) -> Result<usize> {
         let overdue = (0..PARTITIONS).map(|partition| self.check_partition(minute, partition, now));
-        Ok(try_join_all(overdue).await?.into_iter().sum())
+        join_all(overdue).await.into_iter().sum()
     }
 
     async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp) -> Result<usize> {
-        let mut overdue = 0;
+        let (mut overdue, mut checked) = (0, Ok(()));
         for (tenant, ids) in by_tenant(self.log.all_due(minute, partition).await?) {
-            let entries = self.log.known(&tenant, &ids).await?;
-            let late: Vec<Entry> = entries.into_values().filter(|entry| is_overdue(entry, now)).collect();
-            overdue += late.len();
-            self.rouse(&tenant, &late, now).await?;
+            match self.check_tenant(&tenant, &ids, now).await {
+                Ok(late) => overdue += late,
+                // It does not hold up the others.
+                Err(error) => {
+                    tracing::error!(%tenant, ?error, "what is overdue could not be woken, and is looked at again");
+                    checked = Err(error);
+                }
+            }
         }
-        Ok(overdue)
+        checked.map(|()| overdue)
+    }
+
+    async fn check_tenant(&self, tenant: &TenantId, ids: &[DeliveryId], now: Timestamp) -> Result<usize> {
+        let entries = self.log.known(tenant, ids).await?;
+        let late: Vec<Entry> = entries.into_values().filter(|entry| is_overdue(entry, now)).collect();
+        self.rouse(tenant, &late, now).await.map(|()| late.len())
     }
 
     /// Sends a message for each of these deliveries, with a due row for the case that it gets lost too.

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use common::{
+    error::Error,
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
@@ -21,13 +22,14 @@ use crate::{
     attempts::Outgoing,
     due::is_given_up_by,
     ledger::{self, Finished, Parking, Result as AttemptResult},
+    observe,
     slots::{NoSlot, put_off},
     undone::Undone,
 };
 
 /// How long the first attempt of an event waits if its receiver has as many under way as it may have.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// An event that is older than this may be a copy that SQS hands over late, counted as received for the first time.
+/// For older events, the log is asked first: SQS may hand over a copy late, and count it as received for the first time.
 const LATE: Duration = Duration::from_secs(60);
 
 impl App {
@@ -48,7 +50,11 @@ impl App {
         let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
         let mut firsts = firsts(place, &event, sent_at, interested);
         if is_repeated || Timestamp::now().since(sent_at) > LATE {
-            Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await?;
+            match Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await {
+                // Most that are late are new. Without the log, they go out all the same.
+                Err(error) if !is_repeated => observe::unasked(&event, &error),
+                asked => asked?,
+            }
         }
         let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);
         let is_silent = |first: &Outgoing<'_>| self.silence(first, now).is_some();
@@ -85,13 +91,9 @@ impl App {
         batch.finish(Finished::Parked(Parking { place: *place, row, message, until }));
     }
 
-    /// Leaves out what the log already knows of an event that came before. Those that wait get a message: it is not
+    /// Leaves out what the log already knows of an event that may have come before. Those that wait get a message: it is not
     /// known whether the one before was sent.
-    pub(crate) async fn leave_out_known(
-        &self,
-        tenant: &TenantId,
-        firsts: &mut Vec<Outgoing<'_>>,
-    ) -> Result<(), Undone> {
+    pub(crate) async fn leave_out_known(&self, tenant: &TenantId, firsts: &mut Vec<Outgoing<'_>>) -> Result<(), Error> {
         // The log may have been spread over more shards since. Nobody knows how many one had whose endpoint is gone.
         let ids = firsts.iter().flat_map(|first| {
             let id = first.delivery.entry.id;

@@ -187,7 +187,16 @@ impl App {
         let now = Timestamp::now();
         let afters: Vec<Entry> =
             chunk.iter().map(|ended| self.after(&ended.delivery.entry, &ended.result, now)).collect();
-        let rows = chunk.iter().zip(&afters).enumerate();
+        // SQS and producers may send an event twice. The record of the first copy answers for the others: if it fails, it
+        // comes back.
+        let mut known = HashSet::new();
+        let mut is_copy = |ended: &Ended| {
+            let Delivery { tenant, entry, .. } = &ended.delivery;
+            !ended.is_stored && !ended.is_done_at_once() && !known.insert((tenant.clone(), entry.id))
+        };
+        let copies: HashSet<usize> =
+            chunk.iter().enumerate().filter(|(_, ended)| is_copy(ended)).map(|(number, _)| number).collect();
+        let rows = chunk.iter().zip(&afters).enumerate().filter(|(number, _)| !copies.contains(number));
         let rows = rows.flat_map(|(number, (ended, after))| self.rows(ended, after, now).map(move |row| (number, row)));
         let Unwritten { throttled, failed } = self.log.put(rows.collect()).await;
         let mut unwritten: HashSet<usize> = failed.into_iter().collect();
@@ -195,8 +204,10 @@ impl App {
             unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
         }
 
-        let is_new =
-            |number: &usize, ended: &Ended| !ended.is_stored && !ended.is_done_at_once() && !unwritten.contains(number);
+        let is_new = |number: &usize, ended: &Ended| {
+            let is_first = !ended.is_stored && !ended.is_done_at_once() && !copies.contains(number);
+            is_first && !unwritten.contains(number)
+        };
         let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
         let (places, states): (Vec<usize>, Vec<_>) =
             new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
@@ -204,6 +215,7 @@ impl App {
 
         let stored = chunk.iter().zip(&afters).enumerate().map(async |(number, (ended, after))| {
             match (unwritten.contains(&number), ended.is_done_at_once()) {
+                _ if copies.contains(&number) => Ok(None),
                 (false, true) => Ok(None),
                 (false, false) => self.store(ended, after, begun.get(&number), now).await,
                 (true, true) => {

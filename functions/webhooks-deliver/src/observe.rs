@@ -16,7 +16,7 @@ use common::{
     webhooks::{
         delivery::Delivery,
         endpoints::Decline,
-        event::EventName,
+        event::{EventName, JobEvent},
         log::Entry,
         outcome::{Failure, Outcome},
         queue::DueEvent,
@@ -160,6 +160,11 @@ pub(crate) fn no_descriptor(delivery: &Delivery) {
 /// Logs that a tenant's endpoints could not be read.
 pub(crate) fn unread(tenant: &TenantId, error: &Error) {
     tracing::error!(%tenant, ?error, "the endpoints could not be read");
+}
+
+/// Logs that it is not known whether a late event has been handled before.
+pub(crate) fn unasked(event: &JobEvent, error: &Error) {
+    tracing::warn!(tenant = %event.tenant, job = event.job_id, ?error, "a late event goes out without asking the log");
 }
 
 /// Logs a record that stays in its queue, and counts it if it is malformed.

@@ -83,7 +83,7 @@ pub(crate) enum Shown {
 /// The slots of a process. Cloning is cheap, and shares them.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    /// Hashed with each destination, so that nobody can choose one that has the hash of another.
+    /// Hashed with each destination, so that nobody can construct collisions.
     secret: [u8; 16],
     state: Arc<Mutex<State>>,
 }
