@@ -134,16 +134,20 @@ impl World {
 
     fn dynamodb(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
         let conflict = "TransactionConflictException";
+        let is_known_to_be_empty = self.is_known_to_be_empty(operation, body);
         match (fault, operation) {
             (Some(Fault::Conflict(_)), "PutItem" | "UpdateItem" | "DeleteItem") => return refusal(conflict),
             (Some(Fault::Conflict(_)), "TransactWriteItems") => return cancelled(body),
             (Some(Fault::Partial(_)), "BatchWriteItem" | "BatchGetItem" | "BatchExecuteStatement") => {
                 return self.in_part(operation, body, 2);
             }
-            (_, "BatchWriteItem") if self.is_hot() => return self.in_part(operation, body, usize::MAX),
+            (_, "BatchWriteItem") if self.is_hot() => {
+                self.state().faults += 1;
+                return self.in_part(operation, body, usize::MAX);
+            }
             _ => {}
         }
-        if self.is_known_to_be_empty(operation, body) {
+        if is_known_to_be_empty {
             return (200, r#"{"Items":[],"Count":0,"ScannedCount":0}"#.to_owned());
         }
         match dispatch(&self.database, operation, body) {
@@ -198,8 +202,14 @@ impl World {
             };
             let (now, later) = now.zip(later).expect("lists");
             let done = later.len() / parts;
-            now.truncate(done);
-            later.drain(..done);
+            // Which ones is chance.
+            if self.draw(2) == 0 {
+                now.truncate(done);
+                later.drain(..done);
+            } else {
+                now.drain(..now.len() - done);
+                later.truncate(later.len() - done);
+            }
         }
         let is_empty = |table: &Value| table.get("Keys").unwrap_or(table).as_array().is_some_and(Vec::is_empty);
         let none = request["RequestItems"].as_object().expect("tables").values().all(is_empty);

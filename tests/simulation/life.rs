@@ -68,6 +68,7 @@ pub(crate) struct Resend {
 
 pub(crate) struct Recovery {
     pub(crate) tenant: usize,
+    pub(crate) endpoint: usize,
     /// What had failed before.
     pub(crate) failed: Vec<String>,
     pub(crate) when: Within,
@@ -198,8 +199,8 @@ async fn produce(world: Arc<World>, tenants: Vec<String>) {
         let mut body = json!({"event": name, "tenant_id": tenant, "job_id": job, "result": {"n": event.number}});
         match event.audience {
             Audience::Endpoints => {}
-            Audience::Nobody => body["skip_callbacks"] = json!(true),
-            Audience::Callback => {
+            Audience::Nobody | Audience::Callback => {
+                body["skip_callbacks"] = json!(event.audience == Audience::Nobody);
                 body["callback_url"] = json!(url((event.tenant, None)));
                 body["callback_secret"] = json!(callback_secret(event.tenant));
             }
@@ -268,7 +269,7 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
             if (listed, status) == (200, 200) {
                 let failed = failed["deliveries"].as_array().into_iter().flatten();
                 let failed = failed.filter_map(|delivery| Some(delivery["delivery_id"].as_str()?.to_owned())).collect();
-                known.recoveries.push(Recovery { tenant: at, failed, when: within() });
+                known.recoveries.push(Recovery { tenant: at, endpoint: place, failed, when: within() });
             }
             status
         }

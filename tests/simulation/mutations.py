@@ -54,9 +54,9 @@ MUTATIONS = [
     # What the simulation found, made again.
     Mutation(
         "two copies of an event in one batch make its statements invalid",
-        WEBHOOKS + "log.rs",
-        "numbers.entry((*tenant, entry.id))",
-        "numbers.entry((*tenant, entry.id, new.len()))",
+        DELIVER + "ledger.rs",
+        "!known.insert((tenant.clone(), entry.id))",
+        "!known.insert((tenant.clone(), entry.id)) && false",
         "an event comes twice in a batch, and its receiver fails",
     ),
     Mutation(

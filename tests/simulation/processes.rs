@@ -107,6 +107,13 @@ impl Life {
         .await
     }
 
+    /// Starts a function in this process.
+    fn start(&self, world: &Arc<World>, function: &str) -> Handler {
+        let env = env(world, function, Some(self.name.clone()));
+        let started = self.ambient.clone().within(async { Handler::start(function, &env) });
+        futures::executor::block_on(started).expect("settings")
+    }
+
     /// The context of an invocation that begins now and may take `limit`.
     fn context(&self, world: &World, limit: Duration) -> Context {
         let mut context = Context::default();
@@ -244,11 +251,19 @@ impl Fleet {
         let Some(ended) = life.run(world, timeout(limit, deliver.handle(event))).await else { return };
         let failed = match ended {
             Ok(Ok(response)) => response.batch_item_failures,
-            Ok(Err(error)) => return world.note(&life.name, format_args!("invocation {number} fails: {error}")),
-            Err(_elapsed) => return life.die(world, "an invocation takes too long"),
+            Ok(Err(error)) => return world.fail(&life.name, format_args!("invocation {number} fails: {error}")),
+            Err(_elapsed) => {
+                world.fail(&life.name, format_args!("invocation {number} takes too long"));
+                return life.die(world, "an invocation takes too long");
+            }
         };
         let failed: Vec<_> = failed.into_iter().map(|failure| failure.item_identifier).collect();
-        world.note(&life.name, format_args!("invocation {number} is done, but for {failed:?}"));
+        let done = format!("invocation {number} is done, but for {failed:?}");
+        if failed.is_empty() {
+            world.note(&life.name, done);
+        } else {
+            world.fail(&life.name, done);
+        }
         if world.script.faults.iter().any(|fault| matches!(fault, Fault::Undeleted(at) if *at == number)) {
             world.state().faults += 1;
             return world.note(&life.name, format_args!("invocation {number}: its messages are not deleted"));
@@ -287,8 +302,7 @@ pub(crate) async fn sweep(world: Arc<World>) {
                 Some((life, wake)) if time == 0 && !life.is_dead() => (Arc::clone(life), wake.clone()),
                 _ => {
                     let life = Life::begin(&world, "sweeper");
-                    let env = env(&world, WAKE, Some(life.name.clone()));
-                    let wake = Handler::start(WAKE, &env).expect("settings");
+                    let wake = life.start(&world, WAKE);
                     process = Some((Arc::clone(&life), wake.clone()));
                     (life, wake)
                 }
@@ -302,8 +316,11 @@ pub(crate) async fn sweep(world: Arc<World>) {
                 let ended = life.run(&world, timeout(limit, wake.call(tick, life.context(&world, limit)))).await;
                 match ended {
                     None | Some(Ok(Ok(_))) => {}
-                    Some(Ok(Err(error))) => world.note(&life.name, format_args!("a sweep fails: {error:#}")),
-                    Some(Err(_elapsed)) => life.die(&world, "a sweep takes too long"),
+                    Some(Ok(Err(error))) => world.fail(&life.name, format_args!("a sweep fails: {error:#}")),
+                    Some(Err(_elapsed)) => {
+                        world.fail(&life.name, "a sweep takes too long");
+                        life.die(&world, "a sweep takes too long");
+                    }
                 }
                 world.state().busy -= 1;
             });
@@ -332,15 +349,13 @@ impl Client {
         let world = &self.world;
         loop {
             let who = if self.is_observer { None } else { Some(Life::begin(world, function)) };
-            let start = || {
-                let env = env(world, function, who.as_ref().map(|life| life.name.clone()));
-                Handler::start(function, &env).expect("settings")
-            };
-            let handler = if self.is_observer {
-                let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
-                observed.entry(function.to_owned()).or_insert_with(start).clone()
-            } else {
-                start()
+            let handler = match &who {
+                Some(life) => life.start(world, function),
+                None => {
+                    let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+                    let start = || Handler::start(function, &env(world, function, None)).expect("settings");
+                    observed.entry(function.to_owned()).or_insert_with(start).clone()
+                }
             };
             let event = self.event(function, fields, idempotency_key);
             let limit = world.plan.functions[function].timeout;

@@ -27,7 +27,7 @@ pub(crate) struct Script {
     pub(crate) skew: i64,
     /// How many minutes lie between two sweeps. One that comes late has more minutes to pass over.
     pub(crate) sweep_every: u64,
-    /// Up to when things happen that were not asked for.
+    /// Until when faults happen.
     pub(crate) trouble: Time,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) events: Vec<Event>,
@@ -131,7 +131,7 @@ pub(crate) enum Fault {
     Hot(Time, u64),
     /// All calls to a service fail for so many milliseconds.
     Outage(Service, Time, u64),
-    /// A process dies the so manieth time that it is woken.
+    /// The process of this number dies the n-th time that it is woken.
     Crash(usize, u32),
     /// The message of this number comes once more, so many seconds later.
     Duplicate(usize, u64),

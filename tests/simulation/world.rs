@@ -42,7 +42,7 @@ pub(crate) struct State {
     pub(crate) mails: Vec<Mail>,
     /// The partitions of due rows that may have one.
     pub(crate) due: BTreeSet<String>,
-    /// How many calls there were, messages were sent, lives began, and invocations took place.
+    /// How many calls, sent messages, processes and invocations there were.
     pub(crate) calls: usize,
     pub(crate) sends: usize,
     pub(crate) lives: usize,
@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub(crate) crashes: usize,
     /// Faults that came into effect, crashes included.
     pub(crate) faults: usize,
+    /// What failed: records, invocations, sweeps.
+    pub(crate) failures: Vec<String>,
 }
 
 /// The world of one life.
@@ -97,6 +99,7 @@ impl World {
             busy: 0,
             crashes: 0,
             faults: 0,
+            failures: Vec::new(),
         };
         let database = Database::memory().expect("a database");
         local::create_tables(&database, &plan.tables).expect("tables");
@@ -132,6 +135,13 @@ impl World {
     pub(crate) fn note(&self, who: impl Display, what: impl Display) {
         let line = format!("{} {who}: {what}", stamp(self.now()));
         self.state().history.push(line);
+    }
+
+    /// Writes down what should only happen where something goes wrong on our side.
+    pub(crate) fn fail(&self, who: impl Display, what: impl Display) {
+        let failure = format!("{who}: {what}");
+        self.note("failure of", &failure);
+        self.state().failures.push(failure);
     }
 
     /// A number below `end`.
@@ -170,8 +180,7 @@ impl World {
             }
             _ => false,
         });
-        let is_hot = self.script.faults.iter().any(|fault| matches!(fault, Fault::Hot(from, _) if *from <= now));
-        state.faults += usize::from(met.is_some() || is_hot);
+        state.faults += usize::from(met.is_some());
         met.copied()
     }
 
