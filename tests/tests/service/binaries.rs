@@ -61,7 +61,8 @@ async fn every_binary_starts_answers_and_ends() {
         assert!(status.signal() == Some(SIGTERM) || status.success(), "{name}: {status}");
         assert!(!log.is_empty() && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
     }
-    assert_eq!(receiver.received().await.len(), 2);
+    // The sample event is long past, so the second one is a late copy, which the log knows.
+    assert_eq!(receiver.received().await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
