@@ -288,10 +288,12 @@ impl Check<'_> {
                         wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
                     }
                 }
-                // An attempt that was under way during a resend counts as the first of the new schedule.
+                // An attempt that was under way during a resend, or waited for its turn, counts as the first of the new
+                // schedule.
                 let (began, ended) = (time(&attempt["at"]), ends(attempt));
                 let slack = EARLY + self.skew * 2;
-                let is_restart = self.resent(logged).any(|when| began <= when.to + slack && when.from <= ended + slack);
+                let is_restart =
+                    self.resent(logged).any(|when| began <= when.to + READ + slack && when.from <= ended + slack);
                 tries = if is_retry && !is_restart { tries + 1 } else { 1 };
                 let most =
                     if logged.is_test() && self.resent(logged).next().is_none() { 1 } else { schedule.len() + 1 };
