@@ -84,16 +84,20 @@ MUTATIONS = [
             unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
         }
 
-        let is_new =
-            |number: &usize, ended: &Ended| !ended.is_stored && !ended.is_done_at_once() && !unwritten.contains(number);
+        let is_new = |number: &usize, ended: &Ended| {
+            let is_first = !ended.is_stored && !ended.is_done_at_once() && !copies.contains(number);
+            is_first && !unwritten.contains(number)
+        };
         let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
         let (places, states): (Vec<usize>, Vec<_>) =
             new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
         let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();
 """,
         """\
-        let is_new = |ended: &Ended| !ended.is_stored && !ended.is_done_at_once();
-        let new = chunk.iter().zip(&afters).enumerate().filter(|(_, (ended, _))| is_new(ended));
+        let is_new = |number: &usize, ended: &Ended| {
+            !ended.is_stored && !ended.is_done_at_once() && !copies.contains(number)
+        };
+        let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
         let (places, states): (Vec<usize>, Vec<_>) =
             new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
         let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();

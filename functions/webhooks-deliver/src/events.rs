@@ -52,7 +52,7 @@ impl App {
         if is_repeated || Timestamp::now().since(sent_at) > LATE {
             match Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await {
                 // Most that are late are new. Without the log, they go out all the same.
-                Err(error) if !is_repeated => observe::unasked(&event, &error),
+                Err(error) if !is_repeated => observe::unasked(&event.tenant, &error),
                 asked => asked?,
             }
         }

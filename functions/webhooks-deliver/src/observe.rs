@@ -16,7 +16,7 @@ use common::{
     webhooks::{
         delivery::Delivery,
         endpoints::Decline,
-        event::{EventName, JobEvent},
+        event::EventName,
         log::Entry,
         outcome::{Failure, Outcome},
         queue::DueEvent,
@@ -163,8 +163,8 @@ pub(crate) fn unread(tenant: &TenantId, error: &Error) {
 }
 
 /// Logs that it is not known whether a late event has been handled before.
-pub(crate) fn unasked(event: &JobEvent, error: &Error) {
-    tracing::warn!(tenant = %event.tenant, job = event.job_id, ?error, "a late event goes out without asking the log");
+pub(crate) fn unasked(tenant: &TenantId, error: &Error) {
+    tracing::warn!(%tenant, ?error, "a late event goes out without asking the log");
 }
 
 /// Logs a record that stays in its queue, and counts it if it is malformed.
