@@ -82,8 +82,7 @@ impl HttpConnector for Connector {
 /// Takes a request to its service, and the answer back. Once the request is on its way, it takes effect, even if whoever
 /// sent it dies or no longer waits.
 async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answer, ConnectorError> {
-    let fault = world.next_call(request.service);
-    let number = world.state().calls - 1;
+    let (number, fault) = world.next_call(request.service, &request.operation);
     let (there, back) = (world.draw(8), world.draw(8));
     let operation = request.operation.clone();
     if let Some(fault) = fault {
@@ -96,7 +95,7 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
             sleep(Duration::from_millis(there)).await;
             return Err(lost());
         }
-        Some(Fault::Outage(..)) => {
+        Some(Fault::Outage(..) | Fault::OutageFrom(..)) => {
             sleep(Duration::from_millis(there)).await;
             return Ok((503, r#"{"__type":"com.amazonaws#ServiceUnavailable"}"#.to_owned()));
         }
@@ -150,9 +149,27 @@ impl World {
         if is_known_to_be_empty {
             return (200, r#"{"Items":[],"Count":0,"ScannedCount":0}"#.to_owned());
         }
-        match dispatch(&self.database, operation, body) {
+        let state = (operation == "UpdateItem").then(|| State::of(body)).flatten();
+        let before = state.as_ref().and_then(|state| state.read(&self.database));
+        let answer = match dispatch(&self.database, operation, body) {
             Ok(answer) => (200, answer),
             Err(error) => (error.status_code(), error.to_json()),
+        };
+        let after = state.and_then(|state| state.read(&self.database));
+        if let Some((before, after)) = before.zip(after) {
+            self.goes_on(&before, &after);
+        }
+        answer
+    }
+
+    /// A delivery's state never forgets attempts, and only a resend or a recovery takes back a success.
+    fn goes_on(&self, before: &Value, after: &Value) {
+        let number = |item: &Value, name: &str| item[name]["N"].as_str().and_then(|text| text.parse::<u64>().ok());
+        let is_done = |item: &Value| item["status"]["S"] == "delivered";
+        let forgets = number(before, "attempts") > number(after, "attempts");
+        let is_taken_back = is_done(before) && !is_done(after) && number(after, "tries") != Some(0);
+        if forgets || is_taken_back {
+            self.state().misled.push(format!("{before} became {after}"));
         }
     }
 
@@ -257,6 +274,24 @@ impl World {
         let answer = "<SendEmailResponse xmlns=\"http://ses.amazonaws.com/doc/2010-12-01/\"><SendEmailResult>\
                       <MessageId>1</MessageId></SendEmailResult></SendEmailResponse>";
         (200, answer.to_owned())
+    }
+}
+
+/// The state of a delivery in the log, by its key.
+struct State(Value);
+
+impl State {
+    /// What an update changes, if it is a state.
+    fn of(body: &[u8]) -> Option<Self> {
+        let request: Value = serde_json::from_slice(body).ok()?;
+        (request["TableName"] == "deliveries").then(|| Self(request["Key"].clone()))
+    }
+
+    fn read(&self, database: &Database) -> Option<Value> {
+        let request = json!({"TableName": "deliveries", "Key": self.0, "ConsistentRead": true});
+        let answer = dispatch(database, "GetItem", request.to_string().as_bytes()).ok()?;
+        let item = serde_json::from_str::<Value>(&answer).ok()?["Item"].clone();
+        item.get("status").is_some().then_some(item)
     }
 }
 

@@ -15,11 +15,13 @@ use crate::{
     life::{Endpoint, Known, Within, callback_secret, pending, time},
     receivers::Post,
     script::{Audience, Fault, Time},
-    world::{World, stamp},
+    world::{NEW, World, stamp},
 };
 
 /// What a process has read of an endpoint may be as old as an invocation can be.
 const READ: Duration = Duration::from_secs(33);
+/// How long an attempt waits at most for a process, if nothing goes wrong: a batch may have to wait for a whole one.
+const PROMPT: Duration = Duration::from_secs(300);
 /// How much too early an attempt may be.
 const EARLY: Duration = Duration::from_secs(1);
 
@@ -67,6 +69,8 @@ struct Check<'a> {
     logged: Vec<Logged>,
     /// How many things went wrong on our side.
     faults: usize,
+    /// How many of them can make something happen twice.
+    repeating: usize,
     skew: Duration,
     violations: Vec<Violation>,
 }
@@ -89,16 +93,19 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
             logged.push(Logged { tenant: number, endpoint, entry, attempts });
         }
     }
-    let (posts, faults) = {
+    let (posts, faults, harmless) = {
         let state = world.state();
-        (state.posts.clone(), state.faults)
+        (state.posts.clone(), state.faults, state.harmless)
     };
     let skew = Duration::from_millis(world.script.skew.unsigned_abs());
-    let mut check = Check { world, known, posts, logged, faults, skew, violations: Vec::new() };
+    let repeating = faults - harmless;
+    let mut check = Check { world, known, posts, logged, faults, repeating, skew, violations: Vec::new() };
     check.tenants_never_meet();
     check.each_destination_has_its_delivery();
     check.the_log_tells_the_truth();
+    check.the_log_goes_on();
     check.attempts_keep_the_schedule();
+    check.attempts_are_prompt();
     check.retries_are_spread();
     check.ids_and_times_stay();
     check.signatures_verify();
@@ -124,7 +131,7 @@ impl Check<'_> {
 
     /// Whether messages came twice soon after one another: then an event is handled as if it was new.
     fn has_duplicates(&self) -> bool {
-        self.world.script.faults.iter().any(|fault| matches!(fault, Fault::Duplicate(_, seconds) if *seconds <= 60))
+        self.world.script.faults.iter().any(|fault| matches!(fault, Fault::Duplicate(_, seconds) if Duration::from_secs(*seconds) <= NEW))
     }
 
     fn tenants_never_meet(&mut self) {
@@ -147,6 +154,7 @@ impl Check<'_> {
 
     fn each_destination_has_its_delivery(&mut self) {
         let mut wrong = Vec::new();
+        let handled = self.world.state().handled.clone();
         for event in &self.world.script.events {
             let job = format!("t{}-j{}", event.tenant, event.number);
             let rows: Vec<_> = self.logged.iter().filter(|logged| logged.text("job_id") == job).collect();
@@ -170,9 +178,10 @@ impl Check<'_> {
                 if !is_for_it && (found > 0 || posts.iter().any(|post| post.to == to)) {
                     wrong.push(format!("{job} goes to endpoint {place}, which it is not for"));
                 }
-                let is_steady = endpoint.switches.is_empty() && endpoint.deleted.is_none();
-                let was_disabled = self.was_disabled(event.tenant, place);
-                let is_missing = found == 0 && is_steady && !was_disabled && !unlogged(to);
+                let is_its_receiver = handled.get(&job).is_some_and(|handled| {
+                    is_on(endpoint, *handled) && !self.was_disabled(event.tenant, place, handled.to)
+                });
+                let is_missing = found == 0 && is_its_receiver && !unlogged(to);
                 if is_for_it && (found > 1 || is_missing) {
                     wrong.push(format!("{job} has {found} deliveries to endpoint {place}"));
                 }
@@ -186,12 +195,14 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("each destination has its delivery, and it ends", wrong));
     }
 
-    /// Whether an endpoint may have been disabled at some time.
-    fn was_disabled(&self, tenant: usize, place: usize) -> bool {
-        let was_gone = self.posts.iter().any(|post| post.to == (tenant, Some(place)) && post.status == 410);
+    /// Whether an endpoint may have been disabled before some time.
+    fn was_disabled(&self, tenant: usize, place: usize, before: Time) -> bool {
+        let (here, before) = ((tenant, Some(place)), before + self.skew * 2);
+        let was_gone = self.posts.iter().any(|post| post.to == here && post.status == 410 && post.at <= before);
         let was_failing = self.logged.iter().any(|logged| {
-            let failed = logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered");
-            (logged.tenant, logged.endpoint) == (tenant, Some(place)) && failed && !logged.is_test()
+            let failed =
+                logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered" && time(&attempt["at"]) <= before);
+            (logged.tenant, logged.endpoint) == here && failed && !logged.is_test()
         });
         was_gone || was_failing && (1..86_400).contains(&self.world.script.disable_after)
     }
@@ -232,9 +243,9 @@ impl Check<'_> {
             // A request that an idle connection does not answer is sent once more, over a new one: perhaps the receiver had
             // closed it before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            if posts.len() > count + self.faults + resends + cut {
+            if posts.len() > count + self.repeating + resends + cut {
                 let detail =
-                    format!("{id}: {} posts, {count} attempts, {resends} resends, {} faults", posts.len(), self.faults);
+                    format!("{id}: {} posts, {count} attempts, {resends} resends, {} faults", posts.len(), self.repeating);
                 wrong.push(("only a fault repeats an attempt", detail));
             }
         }
@@ -249,6 +260,19 @@ impl Check<'_> {
                 wrong.push(("a delivery has one destination", format!("{} goes to {:?} and {to:?}", post.id, post.to)));
             }
         }
+        let mut answered: Vec<_> = Vec::new();
+        for logged in self.logged.iter().filter(|_| self.faults == 0) {
+            let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
+            let mut seen: Vec<_> = posts.map(|post| u64::from(post.status)).filter(|status| *status > 0).collect();
+            let mut told: Vec<_> =
+                logged.attempts.iter().filter_map(|attempt| attempt["status_code"].as_u64()).collect();
+            seen.sort_unstable();
+            told.sort_unstable();
+            answered.push((logged.text("webhook_id"), seen, told));
+        }
+        for (id, seen, told) in answered.into_iter().filter(|(_, seen, told)| seen != told) {
+            wrong.push(("the log has what was answered", format!("{id}: {told:?}, and receivers answered {seen:?}")));
+        }
         let failures = self.world.state().failures.clone();
         for failure in failures.into_iter().filter(|_| self.world.script.faults.is_empty()) {
             wrong.push(("nothing fails where nothing goes wrong", failure));
@@ -259,6 +283,52 @@ impl Check<'_> {
             }
         }
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
+    }
+
+    fn the_log_goes_on(&mut self) {
+        let misled = std::mem::take(&mut self.world.state().misled);
+        misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
+    }
+
+    /// Where nothing goes wrong, and there is room for every attempt, none is late.
+    fn attempts_are_prompt(&mut self) {
+        let script = &self.world.script;
+        if !script.faults.is_empty() || script.slots < 100 || script.sweep_every > 2 {
+            return;
+        }
+        let mut wrong = Vec::new();
+        let is_silent = |attempt: &Value| attempt.get("status_code").is_none();
+        for logged in &self.logged {
+            let mut own =
+                self.logged.iter().filter(|other| (other.tenant, other.endpoint) == (logged.tenant, logged.endpoint));
+            // One that does not answer makes others wait.
+            if own.any(|other| other.attempts.iter().any(is_silent)) {
+                continue;
+            }
+            let id = logged.text("webhook_id");
+            let longest = script.schedule.iter().max().copied().unwrap_or_default();
+            let mut before = None;
+            for attempt in &logged.attempts {
+                let at = time(&attempt["at"]);
+                if let Some(before) = before {
+                    let is_retry = attempt["trigger"] == "schedule";
+                    let waited = at.saturating_sub(before);
+                    // The longest delay, with its jitter, or what a receiver asked for; and the wait for a process.
+                    let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + PROMPT;
+                    if is_retry && waited > most {
+                        wrong.push(format!("{id} is tried again after {waited:?}"));
+                    }
+                }
+                before = Some(ends(attempt));
+            }
+            if let Some(first) = logged.attempts.first().filter(|_| !logged.is_test()) {
+                let waited = time(&first["at"]).saturating_sub(time(&logged.entry["created_at"]));
+                if waited > PROMPT {
+                    wrong.push(format!("{id} is tried after {waited:?}"));
+                }
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("attempts are prompt where nothing goes wrong", wrong));
     }
 
     /// When a delivery was resent.
@@ -569,6 +639,17 @@ impl Check<'_> {
         if (after == 0 || after > lived) && row["disabled_reason"]["S"] == "failing" {
             wrong.push(format!("endpoint {place} of {tenant} was disabled"));
         }
+        if is_active && (row.get("disabled_at").is_some() || row.get("disabled_reason").is_some()) {
+            wrong.push(format!("endpoint {place} of {tenant} is active, and called disabled"));
+        }
+        let was_refused = own().filter(|logged| !logged.is_test()).any(|logged| {
+            let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
+            posts.into_iter().any(|post| !post.taken)
+                || logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered")
+        });
+        if is_failing && !was_refused && self.faults == 0 {
+            wrong.push(format!("endpoint {place} of {tenant} is failing, and took every delivery"));
+        }
         let is_switched = endpoint.switches.last().is_some_and(|(active, _)| !active);
         if !is_active && !is_switched && row.get("disabled_at").is_none() {
             wrong.push(format!("endpoint {place} of {tenant} is inactive, and nobody did it"));
@@ -598,7 +679,7 @@ impl Check<'_> {
             }
             // One of them at a time: the answers to all would take longer than many a life.
             for status in [["delivered", "failed", "ended"][usize::try_from(self.world.script.seed % 3).unwrap_or(0)]] {
-                let some = tenant.client.deliveries(&json!({"limit": 100, "status": status})).await.len();
+                let some = tenant.client.deliveries(&json!({"limit": 3, "status": status})).await.len();
                 let all =
                     self.logged.iter().filter(|logged| logged.tenant == number && logged.text("status") == status);
                 if some != all.count() {
@@ -627,6 +708,16 @@ fn is_off(endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
             .iter()
             .enumerate()
             .any(|(place, (active, when))| !active && when.to + READ < at && next(place).is_none_or(|next| at < next))
+}
+
+/// Whether an endpoint was certainly on, all that time.
+fn is_on(endpoint: &Endpoint, when: Within) -> bool {
+    if endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to) {
+        return false;
+    }
+    // The last switch that began before the end decides, and no other may lie within.
+    let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
+    last.is_none_or(|(active, switch)| *active && switch.to < when.from)
 }
 
 fn hmac(secret: &str, bytes: &[u8]) -> Vec<u8> {

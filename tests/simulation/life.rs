@@ -6,6 +6,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use dynoxide::actions::scan::ScanRequest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use common::webhooks::outcome::MAX_AGE;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
@@ -182,7 +183,7 @@ async fn begin(world: &Arc<World>) -> Known {
     Known { tenants, resends: Vec::new(), recoveries: Vec::new(), tests: Vec::new() }
 }
 
-fn put(world: &World, table: &str, item: Value) {
+pub(crate) fn put(world: &World, table: &str, item: Value) {
     let request = serde_json::from_value(json!({"TableName": table, "Item": item})).expect("a request");
     world.database.put_item(request).expect("it is stored");
 }
@@ -311,9 +312,10 @@ impl Client {
 /// Something is left that nobody does.
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
-    // A resend begins the schedule anew, and a receiver may ask for 90 seconds each time.
+    // A resend begins the schedule anew, and a receiver may ask for 90 seconds each time. For one that answers to nobody,
+    // deliveries are put off for longer and longer, until they are given up.
     let rounds = 2 + world.script.actions.len() as u64;
-    let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600) + 7200);
+    let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600)) + MAX_AGE;
     let mut notices_since = None;
     loop {
         let (next, busy) = {

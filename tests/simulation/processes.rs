@@ -14,7 +14,7 @@ use std::{
 };
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
-use common::{ambient::Ambient, config::Env};
+use common::{ambient::Ambient, config::Env, webhooks::log::due::CHECK_AFTER};
 use lambda_runtime::{Context, LambdaEvent};
 use local::Handler;
 use rustls::crypto::ring;
@@ -24,14 +24,28 @@ use webhooks_deliver::Deliver;
 
 use crate::{
     aws,
+    life::{Within, put, scan},
     queue::Received,
     receivers,
-    script::Fault,
+    script::{Fault, Who},
     world::{BEGINNING, World},
 };
 
 const DELIVER: &str = "webhooks-deliver";
 const WAKE: &str = "deliveries-wake";
+
+/// The kinds of processes: those that deliver, those that sweep, and those that answer to tenants.
+const PROCESS: &str = "process";
+const SWEEPER: &str = "sweeper";
+const API: &str = "api";
+
+fn kind(what: &str) -> &'static str {
+    match what {
+        PROCESS => PROCESS,
+        SWEEPER => SWEEPER,
+        _ => API,
+    }
+}
 
 /// A process. It dies when it is woken once too often: then all that it does ends where it waits.
 pub(crate) struct Life {
@@ -46,15 +60,25 @@ pub(crate) struct Life {
 
 impl Life {
     pub(crate) fn begin(world: &Arc<World>, what: &str) -> Arc<Self> {
-        let number = {
+        let (number, place) = {
             let mut state = world.state();
             state.lives += 1;
-            state.lives - 1
+            let number = state.lives - 1;
+            let of_its_kind = state.lives_of.entry(kind(what)).or_default();
+            *of_its_kind += 1;
+            (number, *of_its_kind - 1)
         };
         let skew = world.script.skew;
         let off = if skew == 0 { 0 } else { i64::try_from(world.draw(2 * skew.unsigned_abs())).unwrap_or(0) - skew };
         let deaths = world.script.faults.iter().filter_map(|fault| match fault {
-            Fault::Crash(life, polls) if *life == number => Some(*polls),
+            Fault::Crash(who, polls) => {
+                let is_it = match *who {
+                    Who::Any(it) => it == number,
+                    Who::Sweeper(it) => kind(what) == SWEEPER && it == place,
+                    Who::Api(it) => kind(what) == API && it == place,
+                };
+                is_it.then_some(*polls)
+            }
             _ => None,
         });
         Arc::new(Self {
@@ -188,7 +212,7 @@ impl Fleet {
     }
 
     fn begin(&self) -> (Arc<Life>, Deliver) {
-        let life = Life::begin(&self.world, "process");
+        let life = Life::begin(&self.world, PROCESS);
         let env = env(&self.world, DELIVER, Some(life.name.clone()));
         let network = receivers::network(&self.world);
         let made = life.ambient.clone().within(async { webhooks_deliver::function_over(&env, network, tls()) });
@@ -227,8 +251,15 @@ impl Fleet {
             world.state().busy += 1;
             let (fleet, queue) = (Arc::clone(&self), queue.clone());
             tokio::spawn(async move {
+                let (from, jobs) = (fleet.world.now(), jobs(&received));
                 fleet.invoke(&queue, &life, &deliver, received).await;
-                fleet.world.state().busy -= 1;
+                let to = fleet.world.now();
+                let mut state = fleet.world.state();
+                for job in jobs {
+                    state.handled.entry(job).or_insert(Within { from, to }).to = to;
+                }
+                state.busy -= 1;
+                drop(state);
                 fleet.give_back(place);
             });
         }
@@ -265,13 +296,22 @@ impl Fleet {
             world.fail(&life.name, done);
         }
         if world.script.faults.iter().any(|fault| matches!(fault, Fault::Undeleted(at) if *at == number)) {
-            world.state().faults += 1;
+            let mut state = world.state();
+            state.faults += 1;
+            state.harmless += 1;
+            drop(state);
             return world.note(&life.name, format_args!("invocation {number}: its messages are not deleted"));
         }
         let done: Vec<_> =
             received.iter().filter(|message| !failed.contains(&message.id)).map(|message| message.receipt).collect();
         world.state().queues.get_mut(queue).expect("a queue").delete(&done);
     }
+}
+
+/// The jobs of the events among these messages.
+fn jobs(received: &[Received]) -> Vec<String> {
+    let body = |message: &Received| serde_json::from_str::<Value>(&message.body).unwrap_or_default();
+    received.iter().filter_map(|message| Some(body(message)["job_id"].as_str()?.to_owned())).collect()
 }
 
 fn record(queue: &str, message: &Received) -> SqsMessage {
@@ -296,12 +336,15 @@ pub(crate) async fn sweep(world: Arc<World>) {
             world.note("schedule", "there is no sweep this minute");
             continue;
         }
+        if !world.script.sweeps_idly && has_nothing_to_sweep(&world) {
+            continue;
+        }
         let twice = faults.iter().any(|fault| matches!(fault, Fault::TwoSweeps(at) if *at == minute));
         for time in 0..=usize::from(twice) {
             let (life, wake) = match &process {
                 Some((life, wake)) if time == 0 && !life.is_dead() => (Arc::clone(life), wake.clone()),
                 _ => {
-                    let life = Life::begin(&world, "sweeper");
+                    let life = Life::begin(&world, SWEEPER);
                     let wake = life.start(&world, WAKE);
                     process = Some((Arc::clone(&life), wake.clone()));
                     (life, wake)
@@ -326,6 +369,36 @@ pub(crate) async fn sweep(world: Arc<World>) {
             });
         }
     }
+}
+
+/// Whether a sweep would have nothing to do now. If nothing is due, its cursor is moved to where it would be, since most of
+/// what a life costs is questions about minutes that have nothing.
+fn has_nothing_to_sweep(world: &World) -> bool {
+    let rows = scan(world, "deliveries");
+    let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();
+    let Some(mut cursor) = rows.iter().find(|row| text(row, "destination") == "due").cloned() else { return false };
+    let number = |name: &str| cursor[name]["N"].as_str().and_then(|number| number.parse::<i64>().ok());
+    let (Some(woken), Some(checked)) = (number("woken"), number("checked")) else { return false };
+    let last = world.ms() / 60_000;
+    let last_checked = last - i64::try_from(CHECK_AFTER.as_secs() / 60).unwrap_or(0);
+    let is_due = |row: &Value| {
+        let destination = text(row, "destination");
+        let minute = destination.strip_prefix("due/").and_then(|rest| rest.split('.').next()?.parse::<i64>().ok());
+        minute.is_some_and(|minute| {
+            let is_wait = text(row, "delivery").starts_with("wake/");
+            is_wait && (woken + 1..=last).contains(&minute) || (checked + 1..=last_checked).contains(&minute)
+        })
+    };
+    let is_taken = number("taken_until").is_some_and(|until| until > 0);
+    if is_taken || rows.iter().any(is_due) {
+        return false;
+    }
+    cursor["woken"]["N"] = json!(last.max(woken).to_string());
+    cursor["checked"]["N"] = json!(last_checked.max(checked).to_string());
+    put(world, "deliveries", cursor);
+    let is_recovery = |row: &Value| text(row, "destination").starts_with("recovery/") && row.get("open").is_some();
+    let has_notice = || scan(world, "webhook-endpoints").iter().any(|row| row.get("notice").is_some());
+    !rows.iter().any(is_recovery) && !has_notice()
 }
 
 fn humantime(time: SystemTime) -> String {

@@ -27,6 +27,9 @@ pub(crate) struct Script {
     pub(crate) skew: i64,
     /// How many minutes lie between two sweeps. One that comes late has more minutes to pass over.
     pub(crate) sweep_every: u64,
+    /// Whether the sweep also takes place in minutes in which it has nothing to do. That costs nine tenths of a life, and
+    /// shows the same each time.
+    pub(crate) sweeps_idly: bool,
     /// Until when faults happen.
     pub(crate) trouble: Time,
     pub(crate) tenants: Vec<Tenant>,
@@ -112,27 +115,48 @@ pub(crate) enum Call {
     Test,
 }
 
+/// A call to AWS, counted from 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// The call of this number.
+    Any(usize),
+    /// The call of this number among those of its operation.
+    Of(&'static str, usize),
+}
+
+/// A process, counted from 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Who {
+    Any(usize),
+    /// The sweeper of this number.
+    Sweeper(usize),
+    /// The process of this number that answers to a tenant.
+    Api(usize),
+}
+
 /// Something goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The call of this number does not reach AWS.
-    Refused(usize),
+    /// A call does not reach AWS.
+    Refused(Which),
     /// It takes effect, but its answer gets lost.
-    Lost(usize),
+    Lost(Which),
     /// It is throttled.
-    Throttled(usize),
+    Throttled(Which),
     /// It takes effect after so many milliseconds, when the caller has long given up waiting.
-    Late(usize, u64),
+    Late(Which, u64),
     /// A batch is done in part only.
-    Partial(usize),
+    Partial(Which),
     /// A write meets a transaction.
-    Conflict(usize),
+    Conflict(Which),
     /// The delivery log takes no rows for so many milliseconds.
     Hot(Time, u64),
     /// All calls to a service fail for so many milliseconds.
     Outage(Service, Time, u64),
-    /// The process of this number dies the n-th time that it is woken.
-    Crash(usize, u32),
+    /// A call fails, and for so many milliseconds all others to its service.
+    OutageFrom(Which, u64),
+    /// A process dies the n-th time that it is woken.
+    Crash(Who, u32),
     /// The message of this number comes once more, so many seconds later.
     Duplicate(usize, u64),
     /// The mapping could not delete the messages of this invocation.
@@ -161,8 +185,8 @@ impl Script {
         let mut rng = Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5EED);
         let rng = &mut rng;
         let schedule = match rng.u32(0..2000) {
-            0..1 => WHOLE,
-            1..80 => MEDIUM,
+            0..4 => WHOLE,
+            4..160 => MEDIUM,
             _ => SHORT,
         };
         let span = Duration::from_secs(if rng.bool() { 30 } else { 150 });
@@ -181,6 +205,7 @@ impl Script {
             slots: [100, 100, 3, 1][rng.usize(0..4)],
             skew: if is_calm { 0 } else { [0, 0, 900, 3000][rng.usize(0..4)] },
             sweep_every: if rng.u32(0..5) < 2 { 1 } else { rng.u64(2..=10) },
+            sweeps_idly: schedule.len() < WHOLE.len() && rng.u32(0..8) == 0,
             trouble: span + Duration::from_secs(60),
             tenants,
             events,
@@ -289,25 +314,62 @@ fn action(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Action {
     Action { at: moment(rng, span * 2), tenant, endpoint, call }
 }
 
+/// The operations that the functions call while they deliver.
+const OPERATIONS: [&str; 10] = [
+    "BatchWriteItem",
+    "BatchExecuteStatement",
+    "UpdateItem",
+    "UpdateItem",
+    "SendMessageBatch",
+    "SendMessageBatch",
+    "GetItem",
+    "BatchGetItem",
+    "Query",
+    "SendEmail",
+];
+
+fn which(rng: &mut Rng) -> Which {
+    let any = if rng.bool() { 60 } else { 400 };
+    match rng.u32(0..3) {
+        0 => Which::Any(rng.usize(0..any)),
+        _ => {
+            let operation = OPERATIONS[rng.usize(0..OPERATIONS.len())];
+            let first = if rng.bool() { 3 } else { 16 };
+            Which::Of(operation, rng.usize(0..first))
+        }
+    }
+}
+
+fn who(rng: &mut Rng) -> Who {
+    match rng.u32(0..8) {
+        0 => Who::Sweeper(rng.usize(0..2)),
+        1..3 => Who::Api(rng.usize(0..3)),
+        _ => Who::Any(rng.usize(0..6)),
+    }
+}
+
 fn fault(rng: &mut Rng, span: Time) -> Fault {
-    let (calls, polls) = (if rng.bool() { 60 } else { 400 }, if rng.bool() { 40 } else { 400 });
-    let call = rng.usize(0..calls);
-    match rng.u32(0..24) {
-        0..2 => Fault::Refused(call),
-        2..5 => Fault::Lost(call),
-        5 => Fault::Throttled(call),
-        6..8 => Fault::Late(call, rng.u64(500..9000)),
-        8 => Fault::Partial(call),
+    let polls = [40, 150, 400][rng.usize(0..3)];
+    match rng.u32(0..28) {
+        0 => Fault::Refused(which(rng)),
+        1..4 => Fault::Lost(which(rng)),
+        4 => Fault::Throttled(which(rng)),
+        5..7 => Fault::Late(which(rng), rng.u64(500..9000)),
+        7..9 => Fault::Partial(which(rng)),
         9 if rng.bool() => Fault::Hot(moment(rng, span), rng.u64(100..4000)),
-        9 => Fault::Conflict(call),
+        9 => Fault::Conflict(which(rng)),
         10..12 => {
             let service = [Service::DynamoDb, Service::DynamoDb, Service::Sqs, Service::Ses][rng.usize(0..4)];
             Fault::Outage(service, moment(rng, span), rng.u64(100..20_000))
         }
-        12..17 => Fault::Crash(rng.usize(0..6), rng.u32(1..polls)),
-        17..20 => Fault::Duplicate(rng.usize(0..30), [0, 1, 30, 100, 300][rng.usize(0..5)]),
-        20 => Fault::Undeleted(rng.usize(0..12)),
-        21..23 => Fault::NoSweep(rng.u64(0..12)),
+        12..15 => Fault::OutageFrom(which(rng), rng.u64(100..20_000)),
+        15..20 => Fault::Crash(who(rng), rng.u32(1..polls)),
+        20..24 => {
+            let most = if rng.bool() { 8 } else { 30 };
+            Fault::Duplicate(rng.usize(0..most), [0, 0, 1, 30, 100, 300][rng.usize(0..6)])
+        }
+        24 => Fault::Undeleted(rng.usize(0..12)),
+        25..27 => Fault::NoSweep(rng.u64(0..12)),
         _ => Fault::TwoSweeps(rng.u64(0..12)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Display,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
@@ -15,13 +15,17 @@ use local::Plan;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
+    life::Within,
     queue::{Queue, Queues},
     receivers::Post,
-    script::{Fault, Script, Service, Time},
+    script::{Fault, Script, Service, Time, Which},
 };
 
 /// When lives begin: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
+
+/// How long after an event a copy of it is handled as if it was new.
+pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 /// A mail.
 #[derive(Clone, Debug)]
@@ -44,14 +48,24 @@ pub(crate) struct State {
     pub(crate) due: BTreeSet<String>,
     /// How many calls, sent messages, processes and invocations there were.
     pub(crate) calls: usize,
+    pub(crate) calls_of: BTreeMap<String, usize>,
+    /// The services that are down because a call met an outage, and until when.
+    pub(crate) outages: Vec<(Service, Time)>,
     pub(crate) sends: usize,
     pub(crate) lives: usize,
+    pub(crate) lives_of: BTreeMap<&'static str, usize>,
     pub(crate) invocations: usize,
     /// How many invocations are under way.
     pub(crate) busy: usize,
     pub(crate) crashes: usize,
     /// Faults that came into effect, crashes included.
     pub(crate) faults: usize,
+    /// Those of them after which nothing may happen twice that would not have happened without them.
+    pub(crate) harmless: usize,
+    /// Between when and when the event of a job was handled, each time that it came.
+    pub(crate) handled: BTreeMap<String, Within>,
+    /// States in the log that became what they must not.
+    pub(crate) misled: Vec<String>,
     /// What failed: records, invocations, sweeps.
     pub(crate) failures: Vec<String>,
 }
@@ -93,12 +107,18 @@ impl World {
             mails: Vec::new(),
             due: BTreeSet::new(),
             calls: 0,
+            calls_of: BTreeMap::new(),
+            outages: Vec::new(),
             sends: 0,
             lives: 0,
+            lives_of: BTreeMap::new(),
             invocations: 0,
             busy: 0,
             crashes: 0,
             faults: 0,
+            harmless: 0,
+            handled: BTreeMap::new(),
+            misled: Vec::new(),
             failures: Vec::new(),
         };
         let database = Database::memory().expect("a database");
@@ -162,26 +182,40 @@ impl World {
         Ambient { now: Arc::new(now), fill: Arc::new(fill) }
     }
 
-    /// What goes wrong with the next call, to this service.
-    pub(crate) fn next_call(&self, service: Service) -> Option<Fault> {
+    /// What goes wrong with the next call, and its number.
+    pub(crate) fn next_call(&self, service: Service, operation: &str) -> (usize, Option<Fault>) {
         let now = self.now();
         let mut state = self.state();
         let number = state.calls;
         state.calls += 1;
+        let of_its_kind = state.calls_of.entry(operation.to_owned()).or_default();
+        let place = *of_its_kind;
+        *of_its_kind += 1;
+        let is_it = |which: Which| match which {
+            Which::Any(call) => call == number,
+            Which::Of(name, call) => (name, call) == (operation, place),
+        };
+        let began = self.script.faults.iter().find_map(|fault| match fault {
+            Fault::OutageFrom(which, ms) if is_it(*which) => Some(now + Duration::from_millis(*ms)),
+            _ => None,
+        });
+        state.outages.extend(began.map(|end| (service, end)));
+        let is_down = state.outages.iter().any(|(down, end)| *down == service && now <= *end);
         let met = self.script.faults.iter().find(|fault| match fault {
-            Fault::Refused(call)
-            | Fault::Lost(call)
-            | Fault::Throttled(call)
-            | Fault::Late(call, _)
-            | Fault::Partial(call)
-            | Fault::Conflict(call) => *call == number,
+            Fault::Refused(which)
+            | Fault::Lost(which)
+            | Fault::Throttled(which)
+            | Fault::Late(which, _)
+            | Fault::Partial(which)
+            | Fault::Conflict(which) => is_it(*which),
             Fault::Outage(down, from, ms) => {
                 *down == service && (*from..*from + Duration::from_millis(*ms)).contains(&now)
             }
+            Fault::OutageFrom(..) => is_down,
             _ => false,
         });
         state.faults += usize::from(met.is_some());
-        met.copied()
+        (number, met.copied())
     }
 
     /// When the message that is sent next comes once more, if it does.
@@ -193,6 +227,9 @@ impl World {
             _ => None,
         });
         state.faults += usize::from(again.is_some());
+        // A copy that is late is known to be one, unless its event is parked.
+        let is_late = again.is_some_and(|again| again > NEW) && self.script.slots >= 100;
+        state.harmless += usize::from(is_late);
         again
     }
 
