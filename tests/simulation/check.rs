@@ -131,7 +131,11 @@ impl Check<'_> {
 
     /// Whether messages came twice soon after one another: then an event is handled as if it was new.
     fn has_duplicates(&self) -> bool {
-        self.world.script.faults.iter().any(|fault| matches!(fault, Fault::Duplicate(_, seconds) if Duration::from_secs(*seconds) <= NEW))
+        self.world
+            .script
+            .faults
+            .iter()
+            .any(|fault| matches!(fault, Fault::Duplicate(_, seconds) if Duration::from_secs(*seconds) <= NEW))
     }
 
     fn tenants_never_meet(&mut self) {
@@ -200,8 +204,10 @@ impl Check<'_> {
         let (here, before) = ((tenant, Some(place)), before + self.skew * 2);
         let was_gone = self.posts.iter().any(|post| post.to == here && post.status == 410 && post.at <= before);
         let was_failing = self.logged.iter().any(|logged| {
-            let failed =
-                logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered" && time(&attempt["at"]) <= before);
+            let failed = logged
+                .attempts
+                .iter()
+                .any(|attempt| attempt["outcome"] != "delivered" && time(&attempt["at"]) <= before);
             (logged.tenant, logged.endpoint) == here && failed && !logged.is_test()
         });
         was_gone || was_failing && (1..86_400).contains(&self.world.script.disable_after)
@@ -244,8 +250,11 @@ impl Check<'_> {
             // closed it before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
             if posts.len() > count + self.repeating + resends + cut {
-                let detail =
-                    format!("{id}: {} posts, {count} attempts, {resends} resends, {} faults", posts.len(), self.repeating);
+                let detail = format!(
+                    "{id}: {} posts, {count} attempts, {resends} resends, {} faults",
+                    posts.len(),
+                    self.repeating
+                );
                 wrong.push(("only a fault repeats an attempt", detail));
             }
         }
@@ -261,7 +270,7 @@ impl Check<'_> {
             }
         }
         let mut answered: Vec<_> = Vec::new();
-        for logged in self.logged.iter().filter(|_| self.faults == 0) {
+        for logged in self.logged.iter().filter(|logged| self.faults == 0 && self.resent(logged).next().is_none()) {
             let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
             let mut seen: Vec<_> = posts.map(|post| u64::from(post.status)).filter(|status| *status > 0).collect();
             let mut told: Vec<_> =
