@@ -132,6 +132,9 @@ impl World {
     }
 
     fn dynamodb(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
+        if !["GetItem", "BatchGetItem", "Query"].contains(&operation) {
+            self.state().stored = None;
+        }
         let conflict = "TransactionConflictException";
         let is_known_to_be_empty = self.is_known_to_be_empty(operation, body);
         match (fault, operation) {

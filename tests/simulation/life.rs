@@ -186,6 +186,7 @@ async fn begin(world: &Arc<World>) -> Known {
 pub(crate) fn put(world: &World, table: &str, item: Value) {
     let request = serde_json::from_value(json!({"TableName": table, "Item": item})).expect("a request");
     world.database.put_item(request).expect("it is stored");
+    world.state().stored = None;
 }
 
 /// Sends the events of the script.
@@ -351,16 +352,34 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
 
 /// What the tables say is still to be done: deliveries and recoveries, and notices.
 pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
-    let deliveries = scan(world, "deliveries").into_iter().filter(|item| {
+    let stored = world.stored();
+    let deliveries = stored.deliveries.iter().filter(|item| {
         let is_open = item["destination"]["S"].as_str().is_some_and(|key| key.starts_with("recovery/"))
             && item.get("open").is_some();
         item["status"]["S"] == "pending" || is_open
     });
-    let notices = scan(world, "webhook-endpoints").into_iter().filter(|item| item.get("notice").is_some());
-    (deliveries.map(|item| item.to_string()).collect(), notices.collect())
+    let notices = stored.endpoints.iter().filter(|item| item.get("notice").is_some());
+    (deliveries.map(Value::to_string).collect(), notices.cloned().collect())
 }
 
-pub(crate) fn scan(world: &World, table: &str) -> Vec<Value> {
+/// What the tables have.
+pub(crate) struct Stored {
+    pub(crate) deliveries: Vec<Value>,
+    pub(crate) endpoints: Vec<Value>,
+}
+
+impl World {
+    /// What the tables have. Read once for each write.
+    pub(crate) fn stored(&self) -> Arc<Stored> {
+        if let Some(stored) = &self.state().stored {
+            return Arc::clone(stored);
+        }
+        let stored = Stored { deliveries: scan(self, "deliveries"), endpoints: scan(self, "webhook-endpoints") };
+        Arc::clone(self.state().stored.insert(Arc::new(stored)))
+    }
+}
+
+fn scan(world: &World, table: &str) -> Vec<Value> {
     let request: ScanRequest = serde_json::from_value(json!({"TableName": table})).expect("a request");
     let found = serde_json::to_value(world.database.scan(request).expect("a scan")).expect("JSON");
     found["Items"].as_array().cloned().unwrap_or_default()

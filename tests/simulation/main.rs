@@ -33,7 +33,7 @@ use script::Script;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How many lives `cargo test` lives through.
-const LIVES: u64 = 150;
+const LIVES: u64 = 200;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

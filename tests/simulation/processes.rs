@@ -24,7 +24,7 @@ use webhooks_deliver::Deliver;
 
 use crate::{
     aws,
-    life::{Within, put, scan},
+    life::{Within, put},
     queue::Received,
     receivers,
     script::{Fault, Who},
@@ -371,34 +371,40 @@ pub(crate) async fn sweep(world: Arc<World>) {
     }
 }
 
-/// Whether a sweep would have nothing to do now. If nothing is due, its cursor is moved to where it would be, since most of
-/// what a life costs is questions about minutes that have nothing.
+/// Whether a sweep would have nothing to do now. If it has, its cursor is moved to where it would be by now: most of what a
+/// life costs would be questions about minutes in which nothing is due.
 fn has_nothing_to_sweep(world: &World) -> bool {
-    let rows = scan(world, "deliveries");
+    let stored = world.stored();
     let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();
-    let Some(mut cursor) = rows.iter().find(|row| text(row, "destination") == "due").cloned() else { return false };
+    let cursor = stored.deliveries.iter().find(|row| row["destination"]["S"] == "due");
+    let Some(mut cursor) = cursor.cloned() else { return false };
     let number = |name: &str| cursor[name]["N"].as_str().and_then(|number| number.parse::<i64>().ok());
     let (Some(woken), Some(checked)) = (number("woken"), number("checked")) else { return false };
-    let last = world.ms() / 60_000;
-    let last_checked = last - i64::try_from(CHECK_AFTER.as_secs() / 60).unwrap_or(0);
-    let is_due = |row: &Value| {
-        let destination = text(row, "destination");
-        let minute = destination.strip_prefix("due/").and_then(|rest| rest.split('.').next()?.parse::<i64>().ok());
-        minute.is_some_and(|minute| {
-            let is_wait = text(row, "delivery").starts_with("wake/");
-            is_wait && (woken + 1..=last).contains(&minute) || (checked + 1..=last_checked).contains(&minute)
-        })
-    };
-    let is_taken = number("taken_until").is_some_and(|until| until > 0);
-    if is_taken || rows.iter().any(is_due) {
+    if number("taken_until").is_some_and(|until| until > 0) {
         return false;
     }
-    cursor["woken"]["N"] = json!(last.max(woken).to_string());
-    cursor["checked"]["N"] = json!(last_checked.max(checked).to_string());
-    put(world, "deliveries", cursor);
+    let due = |row: &Value| {
+        let minute = text(row, "destination").strip_prefix("due/")?.split('.').next()?.parse::<i64>().ok()?;
+        Some((minute, text(row, "delivery").starts_with("wake/")))
+    };
+    let due: Vec<_> = stored.deliveries.iter().filter_map(due).collect();
+    let first_wait =
+        due.iter().filter(|(minute, is_wait)| *is_wait && *minute > woken).map(|(minute, _)| *minute).min();
+    let first = due.iter().map(|(minute, _)| *minute).filter(|minute| *minute > checked).min();
+    let last = world.ms() / 60_000;
+    let last_checked = last - i64::try_from(CHECK_AFTER.as_secs() / 60).unwrap_or(0);
+    let is_due = first_wait.is_some_and(|minute| minute <= last) || first.is_some_and(|minute| minute <= last_checked);
     let is_recovery = |row: &Value| text(row, "destination").starts_with("recovery/") && row.get("open").is_some();
-    let has_notice = || scan(world, "webhook-endpoints").iter().any(|row| row.get("notice").is_some());
-    !rows.iter().any(is_recovery) && !has_notice()
+    let has_notice = stored.endpoints.iter().any(|row| row.get("notice").is_some());
+    if !is_due && !has_notice && !stored.deliveries.iter().any(is_recovery) {
+        return true;
+    }
+    let (woken_to, checked_to) =
+        (first_wait.map_or(last, |it| last.min(it - 1)), first.map_or(last_checked, |it| last_checked.min(it - 1)));
+    cursor["woken"]["N"] = json!(woken_to.max(woken).to_string());
+    cursor["checked"]["N"] = json!(checked_to.max(checked).to_string());
+    put(world, "deliveries", cursor);
+    false
 }
 
 fn humantime(time: SystemTime) -> String {

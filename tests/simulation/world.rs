@@ -15,7 +15,7 @@ use local::Plan;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    life::Within,
+    life::{Stored, Within},
     queue::{Queue, Queues},
     receivers::Post,
     script::{Fault, Script, Service, Time, Which},
@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) queues: Queues,
     pub(crate) posts: Vec<Post>,
     pub(crate) mails: Vec<Mail>,
+    /// What the tables have, if it has been read since the last write.
+    pub(crate) stored: Option<Arc<Stored>>,
     /// The partitions of due rows that may have one.
     pub(crate) due: BTreeSet<String>,
     /// How many calls, sent messages, processes and invocations there were.
@@ -105,6 +107,7 @@ impl World {
             queues: queues.collect(),
             posts: Vec::new(),
             mails: Vec::new(),
+            stored: None,
             due: BTreeSet::new(),
             calls: 0,
             calls_of: BTreeMap::new(),
