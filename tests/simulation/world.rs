@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) faults: usize,
     /// Those of them after which nothing may happen twice that would not have happened without them.
     pub(crate) harmless: usize,
+    /// How many messages came twice.
+    pub(crate) copies: usize,
     /// Between when and when the event of a job was handled, each time that it came.
     pub(crate) handled: BTreeMap<String, Within>,
     /// States in the log that became what they must not.
@@ -120,6 +122,7 @@ impl World {
             crashes: 0,
             faults: 0,
             harmless: 0,
+            copies: 0,
             handled: BTreeMap::new(),
             misled: Vec::new(),
             failures: Vec::new(),
@@ -233,6 +236,7 @@ impl World {
         // A copy that is late is known to be one, unless its event is parked.
         let is_late = again.is_some_and(|again| again > NEW) && self.script.slots >= 100;
         state.harmless += usize::from(is_late);
+        state.copies += usize::from(again.is_some() && !is_late);
         again
     }
 
