@@ -1,4 +1,4 @@
-//! Lambda: processes that run the functions, one life each; the mappings that hand them messages; the schedule; and the
+//! Lambda: processes that run the functions; the mappings that hand them messages; the schedule; and the
 //! clients of the API.
 
 use std::{
@@ -48,7 +48,7 @@ fn kind(what: &str) -> &'static str {
 }
 
 /// A process. It dies when it is woken once too often: then all that it does ends where it waits.
-pub(crate) struct Life {
+pub(crate) struct Process {
     pub(crate) name: String,
     ambient: Ambient,
     /// How much its clock is off.
@@ -58,13 +58,13 @@ pub(crate) struct Life {
     wakers: Mutex<Vec<Waker>>,
 }
 
-impl Life {
+impl Process {
     pub(crate) fn begin(world: &Arc<World>, what: &str) -> Arc<Self> {
         let (number, place) = {
             let mut state = world.state();
-            state.lives += 1;
-            let number = state.lives - 1;
-            let of_its_kind = state.lives_of.entry(kind(what)).or_default();
+            state.processes += 1;
+            let number = state.processes - 1;
+            let of_its_kind = state.processes_of.entry(kind(what)).or_default();
             *of_its_kind += 1;
             (number, *of_its_kind - 1)
         };
@@ -179,7 +179,7 @@ pub(crate) struct Fleet {
 
 #[derive(Default)]
 struct Place {
-    process: Option<(Arc<Life>, Deliver)>,
+    process: Option<(Arc<Process>, Deliver)>,
     busy: usize,
 }
 
@@ -190,7 +190,7 @@ impl Fleet {
     }
 
     /// Takes a process that has room for another invocation, once there is one.
-    async fn take(&self) -> (usize, Arc<Life>, Deliver) {
+    async fn take(&self) -> (usize, Arc<Process>, Deliver) {
         loop {
             {
                 let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,25 +199,25 @@ impl Fleet {
                 if !free.is_empty() {
                     let at = free[usize::try_from(self.world.draw(free.len() as u64)).unwrap_or(0)];
                     let place = &mut places[at];
-                    if place.process.as_ref().is_none_or(|(life, _)| life.is_dead()) {
+                    if place.process.as_ref().is_none_or(|(process, _)| process.is_dead()) {
                         place.process = Some(self.begin());
                     }
                     place.busy += 1;
-                    let (life, deliver) = place.process.as_ref().expect("a process");
-                    return (at, Arc::clone(life), deliver.clone());
+                    let (process, deliver) = place.process.as_ref().expect("a process");
+                    return (at, Arc::clone(process), deliver.clone());
                 }
             }
             self.world.changed.notified().await;
         }
     }
 
-    fn begin(&self) -> (Arc<Life>, Deliver) {
-        let life = Life::begin(&self.world, PROCESS);
-        let env = env(&self.world, DELIVER, Some(life.name.clone()));
+    fn begin(&self) -> (Arc<Process>, Deliver) {
+        let process = Process::begin(&self.world, PROCESS);
+        let env = env(&self.world, DELIVER, Some(process.name.clone()));
         let network = receivers::network(&self.world);
-        let made = life.ambient.clone().within(async { webhooks_deliver::function_over(&env, network, tls()) });
+        let made = process.ambient.clone().within(async { webhooks_deliver::function_over(&env, network, tls()) });
         let deliver = futures::executor::block_on(made).expect("settings");
-        (life, deliver)
+        (process, deliver)
     }
 
     fn give_back(&self, place: usize) {
@@ -238,7 +238,7 @@ impl Fleet {
                 drop(timeout_at(until, world.changed.notified()).await);
                 continue;
             }
-            let (place, life, deliver) = self.take().await;
+            let (place, process, deliver) = self.take().await;
             let received = {
                 let mut state = world.state();
                 let crate::world::State { queues, rng, .. } = &mut *state;
@@ -252,7 +252,7 @@ impl Fleet {
             let (fleet, queue) = (Arc::clone(&self), queue.clone());
             tokio::spawn(async move {
                 let (from, jobs) = (fleet.world.now(), jobs(&received));
-                fleet.invoke(&queue, &life, &deliver, received).await;
+                fleet.invoke(&queue, &process, &deliver, received).await;
                 let to = fleet.world.now();
                 let mut state = fleet.world.state();
                 for job in jobs {
@@ -265,7 +265,7 @@ impl Fleet {
         }
     }
 
-    async fn invoke(&self, queue: &str, life: &Life, deliver: &Deliver, received: Vec<Received>) {
+    async fn invoke(&self, queue: &str, process: &Process, deliver: &Deliver, received: Vec<Received>) {
         let world = &self.world;
         let number = {
             let mut state = world.state();
@@ -273,34 +273,34 @@ impl Fleet {
             state.invocations - 1
         };
         let names: Vec<_> = received.iter().map(|message| format!("{} ({})", message.id, message.receives)).collect();
-        world.note(&life.name, format_args!("invocation {number} gets {} from {queue}", names.join(", ")));
+        world.note(&process.name, format_args!("invocation {number} gets {} from {queue}", names.join(", ")));
         let limit = world.plan.functions[DELIVER].timeout;
         let records = received.iter().map(|message| record(queue, message));
         let mut event = SqsEvent::default();
         event.records = records.collect();
-        let event = LambdaEvent::new(event, life.context(world, limit));
-        let Some(ended) = life.run(world, timeout(limit, deliver.handle(event))).await else { return };
+        let event = LambdaEvent::new(event, process.context(world, limit));
+        let Some(ended) = process.run(world, timeout(limit, deliver.handle(event))).await else { return };
         let failed = match ended {
             Ok(Ok(response)) => response.batch_item_failures,
-            Ok(Err(error)) => return world.fail(&life.name, format_args!("invocation {number} fails: {error}")),
+            Ok(Err(error)) => return world.fail(&process.name, format_args!("invocation {number} fails: {error}")),
             Err(_elapsed) => {
-                world.fail(&life.name, format_args!("invocation {number} takes too long"));
-                return life.die(world, "an invocation takes too long");
+                world.fail(&process.name, format_args!("invocation {number} takes too long"));
+                return process.die(world, "an invocation takes too long");
             }
         };
         let failed: Vec<_> = failed.into_iter().map(|failure| failure.item_identifier).collect();
         let done = format!("invocation {number} is done, but for {failed:?}");
         if failed.is_empty() {
-            world.note(&life.name, done);
+            world.note(&process.name, done);
         } else {
-            world.fail(&life.name, done);
+            world.fail(&process.name, done);
         }
         if world.script.faults.iter().any(|fault| matches!(fault, Fault::Undeleted(at) if *at == number)) {
             let mut state = world.state();
             state.faults += 1;
             state.harmless += 1;
             drop(state);
-            return world.note(&life.name, format_args!("invocation {number}: its messages are not deleted"));
+            return world.note(&process.name, format_args!("invocation {number}: its messages are not deleted"));
         }
         let done: Vec<_> =
             received.iter().filter(|message| !failed.contains(&message.id)).map(|message| message.receipt).collect();
@@ -327,7 +327,7 @@ fn record(queue: &str, message: &Received) -> SqsMessage {
 
 /// Sweeps every minute, as EventBridge does it, for as long as the world lasts.
 pub(crate) async fn sweep(world: Arc<World>) {
-    let mut process: Option<(Arc<Life>, Handler)> = None;
+    let mut last: Option<(Arc<Process>, Handler)> = None;
     let every = usize::try_from(world.script.sweep_every).expect("a number");
     for minute in (0..).step_by(every) {
         sleep_until(world.instant(Duration::from_secs(60 * minute))).await;
@@ -341,13 +341,13 @@ pub(crate) async fn sweep(world: Arc<World>) {
         }
         let twice = faults.iter().any(|fault| matches!(fault, Fault::TwoSweeps(at) if *at == minute));
         for time in 0..=usize::from(twice) {
-            let (life, wake) = match &process {
-                Some((life, wake)) if time == 0 && !life.is_dead() => (Arc::clone(life), wake.clone()),
+            let (process, wake) = match &last {
+                Some((process, wake)) if time == 0 && !process.is_dead() => (Arc::clone(process), wake.clone()),
                 _ => {
-                    let life = Life::begin(&world, SWEEPER);
-                    let wake = life.start(&world, WAKE);
-                    process = Some((Arc::clone(&life), wake.clone()));
-                    (life, wake)
+                    let process = Process::begin(&world, SWEEPER);
+                    let wake = process.start(&world, WAKE);
+                    last = Some((Arc::clone(&process), wake.clone()));
+                    (process, wake)
                 }
             };
             let world = Arc::clone(&world);
@@ -356,13 +356,13 @@ pub(crate) async fn sweep(world: Arc<World>) {
                 let limit = world.plan.functions[WAKE].timeout;
                 let now = SystemTime::UNIX_EPOCH + BEGINNING + world.now();
                 let tick = json!({"time": humantime(now)});
-                let ended = life.run(&world, timeout(limit, wake.call(tick, life.context(&world, limit)))).await;
+                let ended = process.run(&world, timeout(limit, wake.call(tick, process.context(&world, limit)))).await;
                 match ended {
                     None | Some(Ok(Ok(_))) => {}
-                    Some(Ok(Err(error))) => world.fail(&life.name, format_args!("a sweep fails: {error:#}")),
+                    Some(Ok(Err(error))) => world.fail(&process.name, format_args!("a sweep fails: {error:#}")),
                     Some(Err(_elapsed)) => {
-                        world.fail(&life.name, "a sweep takes too long");
-                        life.die(&world, "a sweep takes too long");
+                        world.fail(&process.name, "a sweep takes too long");
+                        process.die(&world, "a sweep takes too long");
                     }
                 }
                 world.state().busy -= 1;
@@ -427,9 +427,9 @@ impl Client {
     pub(crate) async fn call(&self, function: &str, fields: &Value, idempotency_key: Option<&str>) -> (u16, Value) {
         let world = &self.world;
         loop {
-            let who = if self.is_observer { None } else { Some(Life::begin(world, function)) };
+            let who = if self.is_observer { None } else { Some(Process::begin(world, function)) };
             let handler = match &who {
-                Some(life) => life.start(world, function),
+                Some(process) => process.start(world, function),
                 None => {
                     let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
                     let start = || Handler::start(function, &env(world, function, None)).expect("settings");
@@ -443,9 +443,9 @@ impl Client {
                     let call = handler.call(event, Context::default());
                     Some(Ok(world.ambient(0).within(call).await))
                 }
-                Some(life) => {
-                    let context = life.context(world, limit);
-                    life.run(world, timeout(limit, handler.call(event, context))).await
+                Some(process) => {
+                    let context = process.context(world, limit);
+                    process.run(world, timeout(limit, handler.call(event, context))).await
                 }
             };
             if let Some(Ok(Ok(answer))) = answer {

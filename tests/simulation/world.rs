@@ -54,8 +54,8 @@ pub(crate) struct State {
     /// The services that are down because a call met an outage, and until when.
     pub(crate) outages: Vec<(Service, Time)>,
     pub(crate) sends: usize,
-    pub(crate) lives: usize,
-    pub(crate) lives_of: BTreeMap<&'static str, usize>,
+    pub(crate) processes: usize,
+    pub(crate) processes_of: BTreeMap<&'static str, usize>,
     pub(crate) invocations: usize,
     /// How many invocations are under way.
     pub(crate) busy: usize,
@@ -115,8 +115,8 @@ impl World {
             calls_of: BTreeMap::new(),
             outages: Vec::new(),
             sends: 0,
-            lives: 0,
-            lives_of: BTreeMap::new(),
+            processes: 0,
+            processes_of: BTreeMap::new(),
             invocations: 0,
             busy: 0,
             crashes: 0,

@@ -1,0 +1,242 @@
+//! The log: that each delivery is in it and ends, and that it tells the truth.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::{Check, EARLY, Logged, Violation, ends};
+use crate::{
+    life::{Endpoint, Within, time},
+    script::{Audience, Time},
+    world::stamp,
+};
+
+impl Check<'_> {
+    pub(super) fn each_destination_has_its_delivery(&mut self) {
+        let mut wrong = Vec::new();
+        let handled = self.world.state().handled.clone();
+        for event in &self.world.script.events {
+            let job = format!("t{}-j{}", event.tenant, event.number);
+            let rows: Vec<_> = self.logged.iter().filter(|logged| logged.text("job_id") == job).collect();
+            let posts: Vec<_> = self.posts.iter().filter(|post| post.body.contains(&format!("\"{job}\""))).collect();
+            let callbacks = rows.iter().filter(|row| row.entry.get("webhook_endpoint_id").is_none()).count();
+            let is_callback = event.audience == Audience::Callback;
+            // A success whose row could not be written is not sent again for that.
+            let unlogged = |to| self.faults > 0 && posts.iter().any(|post| post.to == to && post.taken);
+            if is_callback && callbacks != 1 && !(callbacks == 0 && unlogged((event.tenant, None))) {
+                wrong.push(format!("{job} has {callbacks} deliveries to its callback"));
+            }
+            if !is_callback && (callbacks > 0 || posts.iter().any(|post| post.to.1.is_none())) {
+                wrong.push(format!("{job} goes to a callback"));
+            }
+            let endpoints = self.known.tenants[event.tenant].endpoints.iter();
+            for (place, endpoint) in endpoints.enumerate() {
+                let found = rows.iter().filter(|row| row.endpoint == Some(place)).count();
+                let wants = !self.world.script.tenants[event.tenant].endpoints[place].only_failures || event.failed;
+                let to = (event.tenant, Some(place));
+                let is_for_it = wants && event.audience == Audience::Endpoints;
+                if !is_for_it && (found > 0 || posts.iter().any(|post| post.to == to)) {
+                    wrong.push(format!("{job} goes to endpoint {place}, which it is not for"));
+                }
+                let is_its_receiver = handled.get(&job).is_some_and(|handled| {
+                    is_on(endpoint, *handled) && !self.was_disabled(event.tenant, place, handled.to)
+                });
+                let is_missing = found == 0 && is_its_receiver && !unlogged(to);
+                if is_for_it && (found > 1 || is_missing) {
+                    wrong.push(format!("{job} has {found} deliveries to endpoint {place}"));
+                }
+            }
+        }
+        for logged in &self.logged {
+            if logged.text("status") == "pending" {
+                wrong.push(format!("{} is still pending", logged.text("delivery_id")));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("each destination has its delivery, and it ends", wrong));
+    }
+
+    /// Whether an endpoint may have been disabled before some time.
+    fn was_disabled(&self, tenant: usize, place: usize, before: Time) -> bool {
+        let (here, before) = ((tenant, Some(place)), before + self.skew * 2);
+        let was_gone = self.posts.iter().any(|post| post.to == here && post.status == 410 && post.at <= before);
+        let was_failing = self.logged.iter().any(|logged| {
+            let failed = logged
+                .attempts
+                .iter()
+                .any(|attempt| attempt["outcome"] != "delivered" && time(&attempt["at"]) <= before);
+            (logged.tenant, logged.endpoint) == here && failed && !logged.is_test()
+        });
+        was_gone || was_failing && (1..86_400).contains(&self.world.script.disable_after)
+    }
+
+    pub(super) fn the_log_tells_the_truth(&mut self) {
+        let mut wrong = Vec::new();
+        for logged in &self.logged {
+            let (id, status) = (logged.text("webhook_id"), logged.text("status"));
+            let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
+            if status == "delivered" && !posts.iter().any(|post| post.taken) {
+                wrong.push(("what is delivered was taken", format!("{id} was taken by nobody")));
+            }
+            let resent = self.resent(logged).map(|when| when.from).max().unwrap_or_default();
+            let taken = posts.iter().find(|post| post.taken && post.at >= resent);
+            if let Some(post) = taken.filter(|_| status != "delivered" && self.is_sound()) {
+                let detail = format!("{id} is {status}, and was taken at {}", stamp(post.at));
+                wrong.push(("what was taken is delivered", detail));
+            }
+            let answered = logged.attempts.iter().filter(|attempt| attempt.get("status_code").is_some()).count();
+            if answered > posts.len() {
+                wrong.push((
+                    "what the log has took place",
+                    format!("{id}: {answered} answers to {} posts", posts.len()),
+                ));
+            }
+            let count = logged.attempts.len();
+            if count != usize::try_from(logged.entry["attempts"].as_u64().unwrap_or(0)).unwrap_or(0)
+                && self.is_sound()
+                && !self.has_duplicates()
+            {
+                wrong.push(("the log has all attempts", format!("{id}: {count} of {}", logged.entry["attempts"])));
+            }
+            // While an attempt is due, a resend asks for the same one: two processes may make it at the same time.
+            let resends = self.resent(logged).count();
+            // A copy of an event's message that succeeds at once takes the place of what was there.
+            let count =
+                if self.has_duplicates() { (resends + 1) * (self.world.script.schedule.len() + 1) } else { count };
+            // A request that an idle connection does not answer is sent once more, over a new one: perhaps the receiver had
+            // closed it before.
+            let cut = posts.iter().filter(|post| post.is_cut).count();
+            if posts.len() > count + self.repeating + resends + cut {
+                let detail = format!(
+                    "{id}: {} posts, {count} attempts, {resends} resends, {} faults",
+                    posts.len(),
+                    self.repeating
+                );
+                wrong.push(("only a fault repeats an attempt", detail));
+            }
+        }
+        let mut bodies = BTreeMap::new();
+        for post in &self.posts {
+            if *bodies.entry(&post.id).or_insert(&post.body) != &post.body {
+                wrong.push(("a delivery has one body", format!("{} has two", post.id)));
+            }
+            let logged = self.logged.iter().find(|logged| logged.text("webhook_id") == post.id);
+            let to = logged.map(|logged| (logged.tenant, logged.endpoint));
+            if to.is_some_and(|to| to != post.to) {
+                wrong.push(("a delivery has one destination", format!("{} goes to {:?} and {to:?}", post.id, post.to)));
+            }
+        }
+        let mut answered: Vec<_> = Vec::new();
+        for logged in self.logged.iter().filter(|logged| self.faults == 0 && self.resent(logged).next().is_none()) {
+            let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
+            let mut seen: Vec<_> = posts.map(|post| u64::from(post.status)).filter(|status| *status > 0).collect();
+            let mut told: Vec<_> =
+                logged.attempts.iter().filter_map(|attempt| attempt["status_code"].as_u64()).collect();
+            seen.sort_unstable();
+            told.sort_unstable();
+            answered.push((logged.text("webhook_id"), seen, told));
+        }
+        for (id, seen, told) in answered.into_iter().filter(|(_, seen, told)| seen != told) {
+            wrong.push(("the log has what was answered", format!("{id}: {told:?}, and receivers answered {seen:?}")));
+        }
+        let failures = self.world.state().failures.clone();
+        for failure in failures.into_iter().filter(|_| self.world.script.faults.is_empty()) {
+            wrong.push(("nothing fails where nothing goes wrong", failure));
+        }
+        for post in self.posts.iter().filter(|_| self.faults == 0) {
+            if !self.logged.iter().any(|logged| logged.text("webhook_id") == post.id) {
+                wrong.push(("what took place is in the log", format!("{} is not", post.id)));
+            }
+        }
+        wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
+    }
+
+    pub(super) fn the_log_goes_on(&mut self) {
+        let misled = std::mem::take(&mut self.world.state().misled);
+        misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
+    }
+
+    pub(super) fn what_was_asked_for_is_done(&mut self) {
+        let mut wrong = Vec::new();
+        let find = |tenant: usize, id: &str| {
+            self.logged.iter().find(|logged| logged.tenant == tenant && logged.text("delivery_id") == id)
+        };
+        let attempted = |logged: &Logged, when: Within| {
+            // One that is under way meanwhile counts.
+            logged.attempts.iter().any(|attempt| ends(attempt) + self.skew * 2 + EARLY >= when.from)
+        };
+        for resend in self.known.resends.iter().filter(|resend| resend.is_done) {
+            match find(resend.tenant, &resend.delivery) {
+                Some(logged) if logged.text("status") == "ended" || attempted(logged, resend.when) => {}
+                Some(_) if self.has_duplicates() => {}
+                _ => wrong.push(format!("{} was not resent", resend.delivery)),
+            }
+        }
+        for recovery in &self.known.recoveries {
+            for id in &recovery.failed {
+                match find(recovery.tenant, id) {
+                    Some(logged) if logged.text("status") == "ended" || attempted(logged, recovery.when) => {}
+                    Some(_) if self.has_duplicates() => {}
+                    _ => wrong.push(format!("{id} was not recovered")),
+                }
+            }
+        }
+        let tests: BTreeSet<_> = self.known.tests.iter().map(|test| (test.to.0, test.delivery.as_str())).collect();
+        for logged in self.logged.iter().filter(|logged| logged.is_test()) {
+            if !tests.contains(&(logged.tenant, logged.text("delivery_id"))) {
+                wrong.push(format!("nobody asked for {}", logged.text("delivery_id")));
+            }
+        }
+        for test in &self.known.tests {
+            let endpoint = &self.known.tenants[test.to.0].endpoints[test.to.1];
+            match find(test.to.0, &test.delivery) {
+                Some(logged) if logged.attempts.is_empty() && endpoint.deleted.is_none() => {
+                    wrong.push(format!("the test {} was not made at {}", test.delivery, stamp(test.when.to)));
+                }
+                Some(_) => {}
+                None => wrong.push(format!("the test {} is gone", test.delivery)),
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("what was asked for is done", wrong));
+    }
+
+    pub(super) async fn counts_agree(&mut self) {
+        for (number, tenant) in self.known.tenants.iter().enumerate() {
+            let fields = json!({"since": "2026-01-31T11:00:00Z"});
+            let (status, stats) = tenant.client.observer().call("deliveries-stats", &fields, None).await;
+            assert_eq!(status, 200, "{stats}");
+            for state in ["pending", "delivered", "failed", "ended"] {
+                let listed =
+                    self.logged.iter().filter(|logged| logged.tenant == number && logged.text("status") == state);
+                let (listed, counted) = (listed.count() as u64, stats["total"][state].as_u64());
+                let hours: u64 =
+                    stats["hours"].as_array().into_iter().flatten().filter_map(|hour| hour[state].as_u64()).sum();
+                if counted != Some(listed) || hours != listed {
+                    let detail = format!("{state} of {number}: {listed} listed, {counted:?} counted, {hours} by hours");
+                    self.violations.push(Violation::new("counts agree with lists", detail));
+                }
+            }
+            // One of them at a time, and rarely in short pages: the answers to all would take longer than many a life.
+            let seed = self.world.script.seed;
+            let limit = if seed.is_multiple_of(8) { 3 } else { 100 };
+            for status in [["delivered", "failed", "ended"][usize::try_from(seed % 3).unwrap_or(0)]] {
+                let some = tenant.client.deliveries(&json!({"limit": limit, "status": status})).await.len();
+                let all =
+                    self.logged.iter().filter(|logged| logged.tenant == number && logged.text("status") == status);
+                if some != all.count() {
+                    let detail = format!("{status} of {number}: {some} by the filter");
+                    self.violations.push(Violation::new("counts agree with lists", detail));
+                }
+            }
+        }
+    }
+}
+
+/// Whether an endpoint was certainly on, all that time.
+fn is_on(endpoint: &Endpoint, when: Within) -> bool {
+    if endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to) {
+        return false;
+    }
+    // The last switch that began before the end decides, and no other may lie within.
+    let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
+    last.is_none_or(|(active, switch)| *active && switch.to < when.from)
+}

@@ -1,0 +1,127 @@
+//! What receivers saw: ids, times and signatures, and that nothing came that must not.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use sha2::Sha256;
+
+use super::{Check, READ};
+use crate::{
+    life::{Endpoint, Within, callback_secret},
+    receivers::Post,
+    script::Time,
+    world::stamp,
+};
+
+impl Check<'_> {
+    pub(super) fn ids_and_times_stay(&mut self) {
+        let mut wrong = Vec::new();
+        let (mut ids, mut times) = (BTreeMap::new(), BTreeMap::new());
+        for post in &self.posts {
+            let body: Value = serde_json::from_str(&post.body).unwrap_or_default();
+            if body["job_id"] != "test" {
+                let known = ids.entry((post.to, body["job_id"].to_string())).or_insert_with(|| post.id.clone());
+                if *known != post.id {
+                    wrong.push(format!("{} and {} are the same delivery", known, post.id));
+                }
+            }
+            let known = times.entry(&post.id).or_insert_with(|| post.event_time.clone());
+            if *known != post.event_time {
+                wrong.push(format!("{} has the times {known} and {}", post.id, post.event_time));
+            }
+            let logged = self.logged.iter().find(|logged| logged.text("webhook_id") == post.id);
+            if logged.is_some_and(|logged| logged.text("created_at") != post.event_time) {
+                wrong.push(format!("{} has another time in the log than {}", post.id, post.event_time));
+            }
+            let right = i64::try_from((crate::world::BEGINNING + post.at).as_secs()).unwrap_or(0);
+            let off = post.timestamp.abs_diff(right);
+            if off > 7 + self.skew.as_secs() {
+                wrong.push(format!("{}: its signature is {off} s off", post.id));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("ids and times stay", wrong));
+    }
+
+    pub(super) fn signatures_verify(&mut self) {
+        let mut wrong = Vec::new();
+        for post in &self.posts {
+            let start = Within { from: Time::ZERO, to: Time::ZERO };
+            let callback = [(callback_secret(post.to.0), start)];
+            let secrets = match post.to.1 {
+                Some(endpoint) => self.known.tenants[post.to.0].endpoints[endpoint].secrets.as_slice(),
+                None => &callback,
+            };
+            if let Err(problem) = self.verify(post, secrets) {
+                wrong.push(format!("{} at {}: {problem}", post.id, stamp(post.at)));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("signatures verify", wrong));
+    }
+
+    fn verify(&self, post: &Post, secrets: &[(String, Within)]) -> Result<(), String> {
+        let signed = format!("{}.{}.{}", post.id, post.timestamp, post.body);
+        let by = |signature: &str| {
+            secrets.iter().position(|(secret, _)| {
+                format!("v1,{}", BASE64_STANDARD.encode(hmac(secret, signed.as_bytes()))) == signature
+            })
+        };
+        let found: Vec<_> = post.signatures.split(' ').map(by).collect();
+        let Some(current) = found.first().copied().flatten() else { return Err("the secret is unknown".to_owned()) };
+        let (secret, since) = &secrets[current];
+        if hex::encode(hmac(secret, post.body.as_bytes())) != post.body_signature {
+            return Err("the body's signature is of another secret".to_owned());
+        }
+        let slack = READ + self.skew * 2;
+        // A rotation whose answer the life did not live to see is not known.
+        let replaced = secrets.get(current + 1).map(|(_, when)| when.to);
+        if since.from > post.at + self.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
+            return Err(format!("secret {current} is not current"));
+        }
+        if found.len() > 2 {
+            return Err("there are too many signatures".to_owned());
+        }
+        let overlap = Duration::from_secs(self.world.script.overlap);
+        let ends = (since.from + overlap, since.to + overlap);
+        match found.get(1) {
+            Some(Some(previous)) if *previous + 1 == current && post.at <= ends.1 + slack => Ok(()),
+            Some(_) => Err("a signature is of a secret that ended".to_owned()),
+            None if current > 0 && post.at + slack < ends.0 => Err("the previous secret does not sign".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn nothing_goes_where_it_must_not(&mut self) {
+        let mut wrong = Vec::new();
+        for post in &self.posts {
+            let (tenant, Some(place)) = post.to else { continue };
+            let endpoint = &self.known.tenants[tenant].endpoints[place];
+            let is_test = post.body.contains("\"webhook.test\"");
+            if is_off(endpoint, post.at, is_test) {
+                wrong.push(format!("{} went to endpoint {place} of {tenant} at {}", post.id, stamp(post.at)));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("nothing goes to an endpoint that is off", wrong));
+    }
+}
+
+/// Whether an endpoint was certainly off for so long that nothing may go to it any more.
+fn is_off(endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
+    if endpoint.deleted.is_some_and(|when| when.to + READ < at) {
+        return true;
+    }
+    let next = |place: usize| endpoint.switches.get(place + 1).map(|(_, when)| when.from);
+    !is_test
+        && endpoint
+            .switches
+            .iter()
+            .enumerate()
+            .any(|(place, (active, when))| !active && when.to + READ < at && next(place).is_none_or(|next| at < next))
+}
+
+fn hmac(secret: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut hmac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
+    hmac.update(bytes);
+    hmac.finalize().into_bytes().to_vec()
+}

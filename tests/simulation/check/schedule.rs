@@ -1,0 +1,137 @@
+//! When attempts are made.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Check, EARLY, READ, ends};
+use crate::{life::time, script::Manner};
+
+/// How long an attempt waits at most for a process, if nothing goes wrong: a batch may have to wait for a whole one.
+const PROMPT: Duration = Duration::from_secs(300);
+
+impl Check<'_> {
+    pub(super) fn attempts_keep_the_schedule(&mut self) {
+        let mut wrong = Vec::new();
+        let schedule = self.world.script.schedule;
+        for logged in &self.logged {
+            let id = logged.text("webhook_id");
+            let mut tries = 0;
+            let mut before: Option<&Value> = None;
+            for attempt in &logged.attempts {
+                let trigger = attempt["trigger"].as_str().unwrap_or_default();
+                let is_retry = trigger == "schedule";
+                if let Some(before) = before.filter(|_| is_retry) {
+                    let waited = time(&attempt["at"]).saturating_sub(ends(before));
+                    let least = schedule.get(tries - 1).copied().map_or(Duration::ZERO, Duration::from_secs);
+                    if waited + EARLY + self.skew * 2 < least {
+                        wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
+                    }
+                }
+                // An attempt that was under way during a resend, or waited for its turn, counts as the first of the new
+                // schedule.
+                let (began, ended) = (time(&attempt["at"]), ends(attempt));
+                let slack = EARLY + self.skew * 2;
+                let is_restart =
+                    self.resent(logged).any(|when| began <= when.to + READ + slack && when.from <= ended + slack);
+                tries = if is_retry && !is_restart { tries + 1 } else { 1 };
+                let most =
+                    if logged.is_test() && self.resent(logged).next().is_none() { 1 } else { schedule.len() + 1 };
+                if tries > most {
+                    wrong.push(format!("{id}: {tries} attempts in a row"));
+                }
+                before = Some(attempt);
+            }
+            let last = logged.entry["last_attempt"]["outcome"].as_str().unwrap_or_default();
+            let is_resent = self.resent(logged).next().is_some();
+            let may_end_early = last == "gone" || logged.is_test() || is_resent || !self.is_sound();
+            if logged.text("status") == "failed" && tries < schedule.len() + 1 && !may_end_early {
+                wrong.push(format!("{id} is given up after {tries} attempts: {last}"));
+            }
+        }
+        self.too_early(&mut wrong);
+        wrong.into_iter().for_each(|wrong| self.fail("attempts keep the schedule", wrong));
+    }
+
+    /// A receiver that asked for time gets it.
+    fn too_early(&self, wrong: &mut Vec<String>) {
+        if !self.is_sound() {
+            return;
+        }
+        for (number, post) in self.posts.iter().enumerate() {
+            let receiver = &self.world.script.tenants[post.to.0];
+            let receiver = post.to.1.map_or(&receiver.callbacks, |endpoint| &receiver.endpoints[endpoint]);
+            let phase = receiver.phases.iter().find(|(until, _)| post.at < *until);
+            let Some((_, Manner::Answers(429 | 503, _, Some(asked)))) = phase else { continue };
+            let again = self.posts[number + 1..].iter().find(|later| later.id == post.id);
+            let Some(again) = again.filter(|_| post.status != 0) else { continue };
+            let logged = self.logged.iter().find(|logged| logged.text("webhook_id") == post.id);
+            let is_resent = logged.is_none_or(|logged| self.resent(logged).next().is_some());
+            let waited = again.at.saturating_sub(post.at) + EARLY + self.skew * 2;
+            if waited < Duration::from_secs(*asked) && !is_resent && !self.has_duplicates() {
+                wrong.push(format!("{} comes again after {waited:?} and not {asked} s", post.id));
+            }
+        }
+    }
+
+    /// Where nothing goes wrong, and there is room for every attempt, none is late.
+    pub(super) fn attempts_are_prompt(&mut self) {
+        let script = &self.world.script;
+        if !script.faults.is_empty() || script.slots < 100 || script.sweep_every > 2 {
+            return;
+        }
+        let mut wrong = Vec::new();
+        let is_silent = |attempt: &Value| attempt.get("status_code").is_none();
+        for logged in &self.logged {
+            let mut own =
+                self.logged.iter().filter(|other| (other.tenant, other.endpoint) == (logged.tenant, logged.endpoint));
+            // One that does not answer makes others wait.
+            if own.any(|other| other.attempts.iter().any(is_silent)) {
+                continue;
+            }
+            let id = logged.text("webhook_id");
+            let longest = script.schedule.iter().max().copied().unwrap_or_default();
+            let mut before = None;
+            for attempt in &logged.attempts {
+                let at = time(&attempt["at"]);
+                if let Some(before) = before {
+                    let is_retry = attempt["trigger"] == "schedule";
+                    let waited = at.saturating_sub(before);
+                    // The longest delay, with its jitter, or what a receiver asked for; and the wait for a process.
+                    let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + PROMPT;
+                    if is_retry && waited > most {
+                        wrong.push(format!("{id} is tried again after {waited:?}"));
+                    }
+                }
+                before = Some(ends(attempt));
+            }
+            if let Some(first) = logged.attempts.first().filter(|_| !logged.is_test()) {
+                let waited = time(&first["at"]).saturating_sub(time(&logged.entry["created_at"]));
+                if waited > PROMPT {
+                    wrong.push(format!("{id} is tried after {waited:?}"));
+                }
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("attempts are prompt where nothing goes wrong", wrong));
+    }
+
+    /// Retries have jitter: what failed together does not come back together.
+    pub(super) fn retries_are_spread(&mut self) {
+        let mut extra = Vec::new();
+        for logged in &self.logged {
+            for pair in logged.attempts.windows(2) {
+                let [before, after] = pair else { continue };
+                let waited = time(&after["at"]).saturating_sub(ends(before)).as_secs_f64();
+                let mut base =
+                    self.world.script.schedule.iter().filter(|delay| **delay >= 20).map(|delay| *delay as f64);
+                if let Some(base) = base.rfind(|base| (0.95..1.3).contains(&(waited / base))) {
+                    extra.push(waited / base - 1.0);
+                }
+            }
+        }
+        let (most, least) = (extra.iter().copied().fold(0.0, f64::max), extra.iter().copied().fold(1.0, f64::min));
+        if extra.len() >= 8 && most - least < 0.02 {
+            self.fail("retries are spread", format!("{} retries are all {least} to {most} too late", extra.len()));
+        }
+    }
+}
