@@ -9,6 +9,8 @@ use crate::{life::time, script::Manner};
 
 /// How long an attempt waits at most for a process, if nothing goes wrong: a batch may have to wait for a whole one.
 const PROMPT: Duration = Duration::from_secs(300);
+/// Attempts at a receiver that takes so many milliseconds may be put off, so that others need not wait for it.
+const SLOW: u64 = 2000;
 
 impl Check<'_> {
     pub(super) fn attempts_keep_the_schedule(&mut self) {
@@ -81,12 +83,14 @@ impl Check<'_> {
             return;
         }
         let mut wrong = Vec::new();
-        let is_silent = |attempt: &Value| attempt.get("status_code").is_none();
+        let is_slow = |attempt: &Value| {
+            attempt.get("status_code").is_none() || attempt["duration_ms"].as_u64().is_none_or(|ms| ms >= SLOW)
+        };
         for logged in &self.logged {
             let mut own =
                 self.logged.iter().filter(|other| (other.tenant, other.endpoint) == (logged.tenant, logged.endpoint));
-            // One that does not answer makes others wait.
-            if own.any(|other| other.attempts.iter().any(is_silent)) {
+            // For one that does not answer, or takes its time, others wait.
+            if own.any(|other| other.attempts.iter().any(is_slow)) {
                 continue;
             }
             let id = logged.text("webhook_id");
