@@ -157,6 +157,30 @@ async fn an_event_that_is_twice_in_a_batch_holds_up_nobody() {
     }
 }
 
+/// An event that is over a minute old may be a copy. If nobody can say whether it is, it had better go out twice than never.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_late_goes_out_although_the_log_cannot_be_asked() {
+    let tables = Interceptor::start(|operation, call| {
+        let is_log = call["RequestItems"].get("deliveries").is_some();
+        (operation == "BatchGetItem" && is_log).then(|| (500, json!({})))
+    });
+    let tables = tables.await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let receiver = Receiver::start().await;
+    let event = json!({
+        "event": "job.completed", "tenant_id": "t", "job_id": "j", "callback_url": receiver.url("/"),
+        "callback_secret": "s",
+    });
+    let mut batch = records(&[event.to_string()]);
+    let sent = jiff::Timestamp::now().as_millisecond() - 120_000;
+    batch["Records"][0]["attributes"]["SentTimestamp"] = json!(sent.to_string());
+    let answer = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(answer["batchItemFailures"], json!([]));
+    assert_eq!(receiver.count().await, 1);
+    assert_eq!(world.only_logged("t").await.status, Status::Delivered);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
     // Before the response, and in the middle of it.

@@ -1,11 +1,14 @@
 //! The sweep wakes what waits for long, and what lost its message.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::log::Status};
 use serde_json::json;
-use tests::{Receiver, Tenant, World, world::due_message};
+use tests::{Interceptor, Receiver, Tenant, World, world::due_message};
 
 const MINUTE: i64 = 60_000;
 
@@ -127,4 +130,54 @@ async fn one_sweep_runs_at_a_time() {
     assert!(world.drain("deliveries").await.is_empty(), "another one is sweeping");
     sweep(&world, now() + 23 * MINUTE).await;
     assert_eq!(world.drain("deliveries").await.len(), 1, "one that died is followed");
+}
+
+/// What is due in a minute is in partitions, in which the tenants are mixed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_whose_deliveries_cannot_be_read_does_not_hold_up_those_in_the_same_partition() {
+    let broken = Arc::new(Mutex::new(None));
+    let whose = Arc::clone(&broken);
+    let tables = Interceptor::start(move |operation, call| {
+        let whose = whose.lock().expect("no panic");
+        let is_theirs = whose.as_ref().is_some_and(|tenant: &String| call.to_string().contains(&format!("{tenant}/")));
+        (operation == "BatchGetItem" && is_theirs).then(|| (500, json!({})))
+    });
+    let tables = tables.await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address()), ("RETRY_SCHEDULE", "0")]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    // Tenants are looked at in the order of their ids, which is that of their sign-ups.
+    let (first, second) = (world.tenant("first").await, world.tenant("second").await);
+    for tenant in [&first, &second] {
+        world.endpoint(tenant, &receiver.url("/"), "s").await;
+        let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
+        world.enqueue("job-events", event.to_string()).await;
+        world.stack.poll("job-events").await.expect("a step");
+        lose_message(&world).await;
+    }
+    bring_together(&world).await;
+
+    *broken.lock().expect("no panic") = Some(first.id.clone());
+    let tick = json!({"time": Timestamp::from_millisecond(now() + 16 * MINUTE)});
+    assert!(world.stack.invoke("deliveries-wake", tick.clone()).await.is_err(), "the minute is not done");
+    attempt(&world).await;
+    assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
+    assert_eq!(world.only_logged(&first.id).await.status, Status::Pending);
+
+    *broken.lock().expect("no panic") = None;
+    world.stack.invoke("deliveries-wake", tick).await.expect("a sweep");
+    attempt(&world).await;
+    assert_eq!(world.only_logged(&first.id).await.status, Status::Delivered);
+}
+
+/// Puts all due rows into the partition of the first.
+async fn bring_together(world: &World) {
+    let dynamodb = world.stack.dynamodb_client();
+    let rows = world.items("deliveries").await.into_iter();
+    let rows: Vec<_> = rows.filter(|row| row["destination"].as_s().is_ok_and(|key| key.starts_with("due/"))).collect();
+    let Some(place) = rows.first().map(|row| row["destination"].clone()) else { return };
+    for mut row in rows {
+        row.insert("destination".to_owned(), place.clone());
+        dynamodb.put_item().table_name("deliveries").set_item(Some(row)).send().await.expect("it is stored");
+    }
 }
