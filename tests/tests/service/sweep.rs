@@ -177,6 +177,8 @@ async fn bring_together(world: &World) {
     let rows: Vec<_> = rows.filter(|row| row["destination"].as_s().is_ok_and(|key| key.starts_with("due/"))).collect();
     let Some(place) = rows.first().map(|row| row["destination"].clone()) else { return };
     for mut row in rows {
+        let away = dynamodb.delete_item().table_name("deliveries").key("delivery", row["delivery"].clone());
+        away.key("destination", row["destination"].clone()).send().await.expect("it is deleted");
         row.insert("destination".to_owned(), place.clone());
         dynamodb.put_item().table_name("deliveries").set_item(Some(row)).send().await.expect("it is stored");
     }
