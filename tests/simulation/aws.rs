@@ -165,11 +165,12 @@ impl World {
         answer
     }
 
-    /// A delivery's state never forgets attempts, and only a resend or a recovery takes back a success.
+    /// A delivery's state never forgets attempts, except for a success, which counts whatever came first; and only a resend
+    /// or a recovery takes back a success.
     fn goes_on(&self, before: &Value, after: &Value) {
         let number = |item: &Value, name: &str| item[name]["N"].as_str().and_then(|text| text.parse::<u64>().ok());
         let is_done = |item: &Value| item["status"]["S"] == "delivered";
-        let forgets = number(before, "attempts") > number(after, "attempts");
+        let forgets = number(before, "attempts") > number(after, "attempts") && !is_done(after);
         let is_taken_back = is_done(before) && !is_done(after) && number(after, "tries") != Some(0);
         if forgets || is_taken_back {
             self.state().misled.push(format!("{before} became {after}"));

@@ -67,6 +67,8 @@ struct Check<'a> {
     faults: usize,
     /// How often they can make something happen once more.
     repeating: usize,
+    /// How many can only do so where an attempt is still to come.
+    harmless: usize,
     skew: Duration,
     violations: Vec<Violation>,
 }
@@ -96,7 +98,7 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     let skew = Duration::from_millis(world.script.skew.unsigned_abs());
     // A copy of an event also sends another message for its next attempt, which two processes can get at the same moment.
     let repeating = faults - harmless + copies;
-    let mut check = Check { world, known, posts, logged, faults, repeating, skew, violations: Vec::new() };
+    let mut check = Check { world, known, posts, logged, faults, repeating, harmless, skew, violations: Vec::new() };
     check.tenants_never_meet();
     check.each_destination_has_its_delivery();
     check.the_log_tells_the_truth();
@@ -143,6 +145,11 @@ impl Check<'_> {
         let many = self.known.recoveries.iter();
         let many = many.filter(move |recovery| (recovery.tenant, Some(recovery.endpoint)) == (tenant, endpoint));
         one.chain(many.map(|recovery| recovery.when))
+    }
+
+    /// Whether a write took effect long after it was made again: then it undoes what came meanwhile.
+    fn has_late_writes(&self) -> bool {
+        self.world.script.faults.iter().any(|fault| matches!(fault, Fault::Late(..)))
     }
 
     fn tenants_never_meet(&mut self) {
