@@ -5,6 +5,7 @@ pub mod attempts;
 pub mod email;
 pub mod invitations;
 pub mod mail;
+pub mod members;
 pub mod organizations;
 pub mod password;
 pub mod sessions;

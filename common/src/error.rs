@@ -48,6 +48,8 @@ pub enum Conflict {
     InvitationExpired,
     /// The invitation was already accepted or cancelled.
     InvitationUsed,
+    /// The organization would have no owner.
+    LastOwner,
     /// The tenant has reached its limit of webhook endpoints.
     EndpointLimit(u32),
     /// The organization has the maximum number of API keys.

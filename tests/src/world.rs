@@ -196,6 +196,22 @@ impl World {
         Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
     }
 
+    /// Adds a verified user to the organization of `owner`, and issues a key of theirs.
+    pub async fn member(&self, owner: &Tenant, email: &str, role: &str) -> Tenant {
+        let fields = json!({"email": email, "role": role, "organizationId": owner.id});
+        let invited = self.cli(&owner.cookie, "organization/invite-member", fields).await.body;
+        let fields = json!({
+            "invitationId": invited["id"], "tenantSlug": owner.slug, "name": "Al", "password": "correct horse battery",
+        });
+        let account = self.rpc("", "auth/acceptInviteAndSignup", fields).await.ok().clone();
+        let cookie = cookie(&account);
+        assert_eq!(self.confirm(&link(&self.mail_to(email).await)).await.status, 200);
+        let issued = self.cli(&cookie, "api-key/create", json!({"name": "a member's"})).await;
+        let key = issued.body["key"].as_str().expect("a key").to_owned();
+        let user = account["userId"].as_str().expect("an id").to_owned();
+        Tenant { user, email: email.to_owned(), cookie, key, ..owner.clone() }
+    }
+
     /// Posts JSON to `/api/auth/{route}` like the command-line client; `null` sends no body.
     pub async fn cli(&self, cookie: &str, route: &str, body: Value) -> Answer {
         let request = self.http.post(self.url(&format!("/api/auth/{route}"))).header("origin", self.stack.api());

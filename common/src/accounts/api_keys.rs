@@ -234,6 +234,20 @@ impl ApiKeys {
             .await
     }
 
+    /// Deletes what the index has of the keys of a user who is gone. They are refused without this; it only cleans up.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub async fn delete_all_of(&self, organization: &TenantId, user: UserId) -> Result<()> {
+        for key in self.list(organization).await?.iter().filter(|key| key.user == user) {
+            match self.delete(key).await {
+                Ok(()) | Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Counts the keys of an organization, in an item of its own: DynamoDB checks conditions on items, not on how many
     /// there are.
     fn counter(&self, organization: &TenantId, by: i64) -> UpdateBuilder {

@@ -43,7 +43,7 @@ pub struct User {
 pub enum Role {
     /// May do everything.
     Owner,
-    /// May not invite people or manage other users' keys.
+    /// May not invite people, or manage other members or their keys.
     Member,
 }
 
@@ -53,7 +53,12 @@ impl Role {
     /// # Errors
     /// The text is not a role.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        text.parse().map_err(|problem: NotARole| vec![Problem::format(problem.to_string())])
+        // Others have a role between the two, so their clients offer it.
+        let unknown = |problem: NotARole| match text {
+            "admin" => "There is no role admin. Must be owner or member".to_owned(),
+            _ => problem.to_string(),
+        };
+        text.parse().map_err(|problem| vec![Problem::format(unknown(problem))])
     }
 
     /// The name under which it is stored and sent.

@@ -167,6 +167,30 @@ pub(crate) async fn batch_get(
     Ok(wanted.map(|(table, _)| items.get_mut(table).and_then(Vec::pop)))
 }
 
+/// The most items that one call reads.
+const BATCH: usize = 100;
+
+/// Reads the items of a table that have these keys, strongly consistently, in any order.
+pub(crate) async fn batch_get_all(
+    dynamodb: &Client,
+    table: &str,
+    keys: Vec<Item>,
+    doing: &'static str,
+) -> Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for keys in keys.chunks(BATCH) {
+        let keys = KeysAndAttributes::builder().set_keys(Some(keys.to_vec())).consistent_read(true).build();
+        let request = dynamodb.batch_get_item().request_items(table, keys.map_err(Error::internal(doing))?);
+        let answer = request.send().await.map_err(failure(doing))?;
+        // So many small items are only left unprocessed if the table is throttled.
+        if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
+            return Err(Error::Busy);
+        }
+        items.extend(answer.responses.into_iter().flat_map(HashMap::into_values).flatten());
+    }
+    Ok(items)
+}
+
 /// Reads all pages of `query`. The SDK's paginator sends each item through two channels, which adds 26,000 instructions
 /// to a call.
 pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) -> Result<Vec<Item>> {

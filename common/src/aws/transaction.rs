@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{
     operation::{transact_write_items::TransactWriteItemsError, update_item::builders::UpdateItemFluentBuilder},
     types::{
         Delete, Put, TransactWriteItem, Update,
-        builders::{DeleteBuilder, PutBuilder, UpdateBuilder},
+        builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
     },
 };
 
@@ -76,6 +76,13 @@ impl Transaction {
         #[expect(clippy::expect_used, reason = "table and key are always given")]
         let delete = delete.build().expect("a complete Delete");
         self.write(TransactWriteItem::builder().delete(delete).build())
+    }
+
+    /// Checks an item that it does not write.
+    pub(crate) fn check(self, check: ConditionCheckBuilder) -> Self {
+        #[expect(clippy::expect_used, reason = "table, key and condition are always given")]
+        let check = check.build().expect("a complete ConditionCheck");
+        self.write(TransactWriteItem::builder().condition_check(check).build())
     }
 
     fn write(mut self, write: TransactWriteItem) -> Self {

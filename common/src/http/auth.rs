@@ -96,8 +96,8 @@ impl<A: Sync> Access<A> for Public {
     }
 }
 
-/// Whoever acts for a tenant: with one of its keys, or as a signed-in user of it whose email is verified. A missing,
-/// malformed, unknown or ended credential all give the same answer.
+/// Whoever acts for a tenant: a user of it whose email is verified, with a key or a session. A missing, malformed, unknown
+/// or ended credential all give the same answer, and so does one whose user is gone.
 pub struct Tenant;
 
 impl<A: AsRef<Callers> + Sync> Access<A> for Tenant {
@@ -105,12 +105,7 @@ impl<A: AsRef<Callers> + Sync> Access<A> for Tenant {
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
 
     async fn identify(app: &A, call: &Call<()>) -> Result<TenantId> {
-        // One read is enough: a key names its tenant, and was issued to a user whose email was verified.
-        if let Some(key) = call.header("x-api-key") {
-            let holder = app.as_ref().holder(key).await?;
-            return holder.map(|holder| holder.tenant).ok_or(Error::Unauthorized);
-        }
-        let user = Session::identify(app, call).await?;
+        let Caller { user, .. } = KeyOrSession::identify(app, call).await?;
         if user.email_verified { Ok(user.organization) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
     }
 
@@ -135,6 +130,16 @@ pub enum By {
     Key(KeyHolder),
 }
 
+impl By {
+    /// Whether it is still a credential of `user`.
+    fn is_of(&self, user: &User) -> bool {
+        match self {
+            Self::Session(_) => true,
+            Self::Key(holder) => holder.tenant == user.organization,
+        }
+    }
+}
+
 /// A user with a key or a session, or an anonymous caller.
 pub struct AnyCaller;
 
@@ -154,7 +159,8 @@ impl<A: AsRef<Callers> + Sync> Access<A> for AnyCaller {
             By::Session(session) => session.user,
             By::Key(holder) => holder.user,
         };
-        let user = callers.users.find(id).await?;
+        // A user who is gone, or not of the key's organization, has no working credential, whatever is left of it.
+        let user = callers.users.find(id).await?.filter(|user| by.is_of(user));
         Ok(user.map(|user| Caller { user, by }))
     }
 

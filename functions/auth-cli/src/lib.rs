@@ -3,18 +3,21 @@
 
 use common::{
     accounts::{
-        attempts::Attempts, invitations::Invitations, mail::Mailer, organizations::Organizations, password::Hasher,
-        verification::Verifications,
+        attempts::Attempts, invitations::Invitations, mail::Mailer, members::Members, organizations::Organizations,
+        password::Hasher, verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
+    error::Result,
     http::{Callers, Function, Origins, Wire},
+    telemetry::metrics,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
 mod api_key;
 mod email;
+mod member;
 mod organization;
 mod session;
 
@@ -25,6 +28,7 @@ pub struct App {
     hasher: Hasher,
     invitations: Invitations,
     mailer: Mailer,
+    members: Members,
     organizations: Organizations,
     verifications: Verifications,
 }
@@ -41,6 +45,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         invitations: Invitations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
+        members: Members::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         verifications: Verifications::from_env(env, &aws)?,
     };
@@ -54,6 +59,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         organization::list(),
         organization::invite(),
         organization::show_invitation(),
+        member::list(),
+        member::update_role(),
+        member::remove(),
+        member::leave(),
         api_key::create(),
         api_key::list(),
         api_key::delete(),
@@ -70,6 +79,14 @@ struct Success {
 
 impl Success {
     const DONE: Self = Self { success: true };
+}
+
+/// Reports a failure in what only tidies up after a call that succeeds all the same.
+fn upkeep(after: &'static str, outcome: Result<()>) {
+    if let Err(error) = outcome {
+        tracing::error!(?error, after, "upkeep failed");
+        metrics::count("UpkeepFailed");
+    }
 }
 
 impl AsRef<Callers> for App {

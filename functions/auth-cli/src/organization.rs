@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{email::Email, mail::invitation_mail, users::Role},
+    accounts::{
+        email::Email,
+        mail::invitation_mail,
+        users::{Role, User},
+    },
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, Page, Public, Rejected, Route},
     id::{InvitationId, TenantId},
@@ -60,6 +64,23 @@ async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[View; 1]> {
     }])
 }
 
+/// Checks that `organization` is that of `user`, if a request names one.
+pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> {
+    if organization.is_none_or(|organization| *organization == user.organization) {
+        return Ok(());
+    }
+    Err(Error::NotFound("Organization not found"))
+}
+
+/// Checks that `user` may manage who belongs to `organization`: as an owner of it, with a verified email.
+pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
+    check(user, organization)?;
+    if user.role != Role::Owner {
+        return Err(Error::Forbidden(Refusal::OwnersOnly));
+    }
+    if user.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+}
+
 struct Invite {
     email: Email,
     role: Role,
@@ -89,15 +110,7 @@ struct Invited {
 
 async fn send(app: Arc<App>, call: Call<Caller>, input: Invite) -> Result<Invited> {
     let (inviter, Invite { email, role, organization }) = (&call.caller.user, input);
-    if organization != inviter.organization {
-        return Err(Error::NotFound("Organization not found"));
-    }
-    if inviter.role != Role::Owner {
-        return Err(Error::Forbidden(Refusal::OwnersOnly));
-    }
-    if !inviter.email_verified {
-        return Err(Error::Forbidden(Refusal::EmailNotVerified));
-    }
+    check_manages(inviter, Some(&organization))?;
     let now = Timestamp::now();
     app.attempts.count_invitation(inviter.id, &email, now).await?;
     let invited = app.invitations.invite(inviter, &email, role, now).await?;

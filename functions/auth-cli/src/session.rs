@@ -17,13 +17,12 @@ use common::{
     },
     id::UserId,
     name::Name,
-    telemetry::metrics,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{App, Success};
+use crate::{App, Success, upkeep};
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
@@ -119,17 +118,9 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
         app.attempts.remember_client(subject, call.client, now),
     );
     stored?;
-    [rehashed, forgotten, remembered].into_iter().for_each(optional);
+    [rehashed, forgotten, remembered].into_iter().for_each(|outcome| upkeep("signing in", outcome));
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: SignedIn { token: token.reveal().to_owned(), user: user.into() }, cookies })
-}
-
-/// Reports a failure in the upkeep at sign-in. The sign-in itself still succeeds.
-fn optional(outcome: Result<()>) {
-    if let Err(error) = outcome {
-        tracing::error!(?error, "upkeep at sign-in failed");
-        metrics::count("UpkeepFailed");
-    }
 }
 
 async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {

@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 18] = [
+const ROUTES: [(&str, &str, &str, &str); 22] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -123,6 +123,20 @@ const ROUTES: [(&str, &str, &str, &str); 18] = [
         r#"{"email": "someone@example.com", "role": "member", "organizationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
     ),
     ("auth-cli", "GET", "/api/auth/organization/invitation", ""),
+    ("auth-cli", "GET", "/api/auth/organization/list-members", ""),
+    (
+        "auth-cli",
+        "POST",
+        "/api/auth/organization/update-member-role",
+        r#"{"memberId": "01890f3e-7b5a-7cc0-8000-000000000000", "role": "owner"}"#,
+    ),
+    ("auth-cli", "POST", "/api/auth/organization/remove-member", r#"{"memberIdOrEmail": "someone@example.com"}"#),
+    (
+        "auth-cli",
+        "POST",
+        "/api/auth/organization/leave",
+        r#"{"organizationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
+    ),
     ("auth-cli", "POST", "/api/auth/api-key/create", r#"{"name": "test"}"#),
     ("auth-cli", "GET", "/api/auth/api-key/list", ""),
     ("auth-cli", "POST", "/api/auth/api-key/delete", r#"{"keyId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),

@@ -240,8 +240,8 @@ async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
     };
     let (_world, _tables, proxy, ..) = start(u64::MAX..u64::MAX, false).await;
     let before = proxy.calls();
-    // The caller, the record, and what else each reads and writes first.
-    let transactions = ROUTES.into_iter().zip([2, 4, 4, 3]);
+    // The key and its user, the record, and what else each reads and writes first.
+    let transactions = ROUTES.into_iter().zip([3, 5, 5, 4]);
     let lives = transactions.flat_map(|(route, call)| [(route, call, false), (route, call, true)]);
     join_all(lives.map(async |(route, call, takes_effect)| {
         let fails = before + call..before + call + 6;

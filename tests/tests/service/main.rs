@@ -29,6 +29,7 @@ mod invitations;
 mod isolation;
 mod layers;
 mod local;
+mod members;
 mod notices;
 mod openapi;
 mod queues;

@@ -237,7 +237,7 @@ async fn a_process_may_die_at_any_of_its_writes() {
     };
     let (_world, _tables, proxy, ..) = start(u64::MAX..u64::MAX, false).await;
     let before = proxy.calls();
-    let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
+    let lives = (0..5).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
         let fails = before + call..before + call + 3;
         let (world, _tables, _proxy, tenant, receiver, endpoint) = start(fails, takes_effect).await;
         let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
@@ -253,10 +253,10 @@ async fn a_process_may_die_at_any_of_its_writes() {
         while world.stack.poll("deliveries").await.expect("a step") > 0 {}
         (answer.status, begun, times, receiver.count().await)
     });
-    let mut expected = [(500, 0, 0, 0); 8];
+    let mut expected = [(500, 0, 0, 0); 10];
     // Writes that are batched may be tried again later.
-    expected[4..6].fill((503, 0, 0, 0));
+    expected[6..8].fill((503, 0, 0, 0));
     // The last write, the transaction, took effect.
-    expected[7] = (500, 1, 1, 1);
+    expected[9] = (500, 1, 1, 1);
     assert_eq!(join_all(lives).await, expected);
 }

@@ -73,8 +73,8 @@ async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
     let _before = interceptor.counted();
     let first = world.rpc(&tenant.key, "deliveries/list", json!({})).await;
     assert_eq!(ids(first.ok()), newest_first(&entries)[..20]);
-    // The key; the endpoints, and the deleted ones; each endpoint, and each shard of the callbacks.
+    // The key and its user; the endpoints, and the deleted ones; each endpoint, and each shard of the callbacks.
     let (calls, items) = interceptor.counted();
-    assert_eq!(calls, 1 + 2 + 100 + usize::from(SHARDS));
-    assert!(items <= 1 + 100 + 200, "{items}");
+    assert_eq!(calls, 2 + 2 + 100 + usize::from(SHARDS));
+    assert!(items <= 2 + 100 + 200, "{items}");
 }

@@ -175,7 +175,7 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     let pending = invited.iter().find(pending);
     let id = pending.expect("a pending invitation")["invitation_id"].as_s().expect("a text");
     let accepting = json!({"invitationId": id, "tenantSlug": "acme", "name": "New", "password": "correct horse"});
-    world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok();
+    let account = world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok().clone();
 
     let receiver = Receiver::scripted(&[(500, &[]), (200, &[]), (500, &[]), (500, &[])]).await;
     let fields = json!({"url": receiver.url("/"), "signing_secret": "s"});
@@ -210,6 +210,11 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     while world.stack.poll("job-events").await.expect("a step") > 0 {}
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
 
+    let role = json!({"memberId": account["userId"], "role": "owner"});
+    assert_eq!(world.cli(&tenant.cookie, "organization/update-member-role", role).await.status, 200);
+    assert_eq!(get("/api/auth/organization/list-members").await.body["total"], 2);
+    let member = json!({"memberIdOrEmail": "new@example.com"});
+    assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", member).await.status, 200);
     let keys = get("/api/auth/api-key/list").await.body;
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);

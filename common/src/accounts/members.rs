@@ -1,0 +1,244 @@
+//! The members of an organization. A user belongs to exactly one, so the account of whoever leaves or is removed is
+//! deleted. Their sessions and keys end with it, because every call looks for the user behind its credential.
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{ConditionCheck, Delete, Update, builders::ConditionCheckBuilder},
+};
+
+use crate::{
+    accounts::{
+        email::Email,
+        users::{Role, User, email_key, user_key},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, batch_get_all, item, query_all, text},
+        failure,
+        transaction::Transaction,
+    },
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Refusal, Result},
+    id::{TenantId, UserId},
+    issue::Problem,
+    timestamp::Timestamp,
+};
+
+/// A member of an organization.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The user.
+    pub user: User,
+    /// When they joined, which is when they signed up.
+    pub joined_at: Timestamp,
+}
+
+/// How a request names a member: by id, or by email.
+#[derive(Debug)]
+pub enum MemberIdOrEmail {
+    /// The user's id.
+    Id(UserId),
+    /// The user's email.
+    Email(Email),
+}
+
+impl MemberIdOrEmail {
+    /// Parses either: only an email has an `@`.
+    ///
+    /// # Errors
+    /// The text is neither.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        if text.contains('@') { Email::parse(text).map(Self::Email) } else { UserId::parse(text).map(Self::Id) }
+    }
+}
+
+/// What becomes of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Role(Role),
+    Removal,
+}
+
+/// The table of users, with its index.
+#[derive(Clone)]
+pub struct Members {
+    dynamodb: Client,
+    users: String,
+}
+
+/// The index of users by organization. It has only keys, and it is eventually consistent: it says who may be a member, and
+/// the table says who is.
+const BY_ORGANIZATION: &str = "by-organization";
+/// How often a change is started over when others change the same member at the same time.
+const ATTEMPTS: usize = 5;
+const NOT_FOUND: Error = Error::NotFound("Member not found");
+
+impl Members {
+    /// The store over the table that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), users: env.required("USERS_TABLE")? })
+    }
+
+    /// Lists `limit` members from the one at `offset` on, in the order in which they joined, and says how many there are.
+    /// Somebody who joined a moment ago may not show yet.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn list(&self, organization: &TenantId, offset: usize, limit: usize) -> Result<(Vec<Member>, usize)> {
+        let keys = self.keys(organization).await?;
+        let total = keys.len();
+        Ok((self.read(organization, keys.into_iter().skip(offset).take(limit)).await?, total))
+    }
+
+    /// Finds a member of `organization`.
+    ///
+    /// # Errors
+    /// There is no such member; or a read fails.
+    pub async fn find(&self, organization: &TenantId, named: &MemberIdOrEmail) -> Result<Member> {
+        let key = match named {
+            MemberIdOrEmail::Id(id) => user_key(*id),
+            MemberIdOrEmail::Email(email) => {
+                let guard = self.get(email_key(email)).await?.ok_or(NOT_FOUND)?;
+                user_key(Record::new("email", &guard).parsed("user_id")?)
+            }
+        };
+        let member = Member::from_item(&self.get(key).await?.ok_or(NOT_FOUND)?)?;
+        if member.user.organization == *organization { Ok(member) } else { Err(NOT_FOUND) }
+    }
+
+    /// Changes the role of a member of the organization of `by`, who is an owner of it.
+    ///
+    /// # Errors
+    /// There is no such member; `by` is no longer an owner; no owner would be left; or a call fails.
+    pub async fn change_role(&self, by: &User, named: &MemberIdOrEmail, role: Role) -> Result<Member> {
+        let mut member = self.change(by, named, Change::Role(role)).await?;
+        member.user.role = role;
+        Ok(member)
+    }
+
+    /// Removes a member of the organization of `by`, who is an owner of it, or that member. The address is free again.
+    ///
+    /// # Errors
+    /// There is no such member; `by` is somebody else and no longer an owner; no owner would be left; or a call fails.
+    pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
+        self.change(by, named, Change::Removal).await
+    }
+
+    /// Changes a member on condition that an owner stays: whoever does it or, if that is the member, any other. Every change
+    /// to an owner is checked against another one in its own transaction. So of changes at the same time, the last always
+    /// finds the owner that it leaves behind, and no count can go wrong.
+    async fn change(&self, by: &User, named: &MemberIdOrEmail, change: Change) -> Result<Member> {
+        for _ in 0..ATTEMPTS {
+            let member = self.find(&by.organization, named).await?;
+            if member.user.id != by.id {
+                match self.writes(&member.user, change).check(self.is_owner(by)).first_refused(&self.dynamodb).await? {
+                    None => return Ok(member),
+                    Some(0) => continue,
+                    Some(_) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
+                }
+            }
+            let is_owner = member.user.role == Role::Owner;
+            if !is_owner && change != Change::Removal {
+                return Err(Error::Forbidden(Refusal::OwnersOnly));
+            }
+            if change == Change::Role(member.user.role) {
+                return Ok(member);
+            }
+            if !is_owner && self.writes(&member.user, change).try_commit(&self.dynamodb).await? {
+                return Ok(member);
+            }
+            if is_owner && self.change_beside_an_owner(&member.user, change).await? {
+                return Ok(member);
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Changes an owner beside whom there is another one. Returns `false` if anything changed meanwhile.
+    async fn change_beside_an_owner(&self, user: &User, change: Change) -> Result<bool> {
+        let members = self.read(&user.organization, self.keys(&user.organization).await?.into_iter()).await?;
+        let mut others = members.into_iter().filter(|other| other.user.role == Role::Owner && other.user.id != user.id);
+        let other = others.next().ok_or(Error::Conflict(Conflict::LastOwner))?;
+        self.writes(user, change).check(self.is_owner(&other.user)).try_commit(&self.dynamodb).await
+    }
+
+    /// The writes that change `user`. The first is refused if they have another role by now, or are gone.
+    fn writes(&self, user: &User, change: Change) -> Transaction {
+        let organization = text(&user.organization);
+        match change {
+            Change::Role(role) => {
+                let update = Update::builder()
+                    .table_name(&self.users)
+                    .key("pk", text(user_key(user.id)))
+                    .update_expression("SET #role = :new")
+                    .condition_expression(AS_READ)
+                    .expression_attribute_names("#role", "role")
+                    .expression_attribute_values(":organization", organization)
+                    .expression_attribute_values(":role", text(user.role.as_str()));
+                Transaction::new("changing a role")
+                    .update(update.expression_attribute_values(":new", text(role.as_str())))
+            }
+            Change::Removal => {
+                let delete = Delete::builder()
+                    .table_name(&self.users)
+                    .key("pk", text(user_key(user.id)))
+                    .condition_expression(AS_READ)
+                    .expression_attribute_names("#role", "role")
+                    .expression_attribute_values(":organization", organization)
+                    .expression_attribute_values(":role", text(user.role.as_str()));
+                let guard = Delete::builder().table_name(&self.users).key("pk", text(email_key(&user.email)));
+                Transaction::new("removing a member").delete(delete).delete(guard)
+            }
+        }
+    }
+
+    /// The condition that `user` is an owner of their organization.
+    fn is_owner(&self, user: &User) -> ConditionCheckBuilder {
+        ConditionCheck::builder()
+            .table_name(&self.users)
+            .key("pk", text(user_key(user.id)))
+            .condition_expression(AS_READ)
+            .expression_attribute_names("#role", "role")
+            .expression_attribute_values(":organization", text(&user.organization))
+            .expression_attribute_values(":role", text(Role::Owner.as_str()))
+    }
+
+    /// The keys of all who may be members, in the order in which they joined.
+    async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
+        let query = self
+            .dynamodb
+            .query()
+            .table_name(&self.users)
+            .index_name(BY_ORGANIZATION)
+            .key_condition_expression("organization_id = :organization")
+            .expression_attribute_values(":organization", text(organization));
+        let found = query_all(query, "listing members").await?;
+        found.iter().map(|found| Ok(item([("pk", text(Record::new("member", found).text("pk")?))]))).collect()
+    }
+
+    /// Those of `keys` who are members, in the same order.
+    async fn read(&self, organization: &TenantId, keys: impl Iterator<Item = Item>) -> Result<Vec<Member>> {
+        let found = batch_get_all(&self.dynamodb, &self.users, keys.collect(), "reading members").await?;
+        let mut members = found.iter().map(Member::from_item).collect::<Result<Vec<_>>>()?;
+        members.retain(|member| member.user.organization == *organization);
+        members.sort_by_key(|member| member.user.id);
+        Ok(members)
+    }
+
+    async fn get(&self, key: String) -> Result<Option<Item>> {
+        let found = self.dynamodb.get_item().table_name(&self.users).key("pk", text(key));
+        Ok(found.consistent_read(true).send().await.map_err(failure("reading a member"))?.item)
+    }
+}
+
+/// Whether a user is what they were when they were read.
+const AS_READ: &str = "organization_id = :organization AND #role = :role";
+
+impl Member {
+    fn from_item(item: &Item) -> Result<Self> {
+        Ok(Self { user: User::from_item(item)?, joined_at: Record::new("user", item).parsed("created_at")? })
+    }
+}

@@ -1,0 +1,189 @@
+//! The members of the caller's organization. Every member sees them, and owners manage them.
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use common::{
+    accounts::{
+        email::Email,
+        members::{Member, MemberIdOrEmail},
+        users::{Role, User},
+    },
+    error::Result,
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, WithCookies, cookies::cleared_cookie},
+    id::{TenantId, UserId},
+    issue::Problem,
+    name::Name,
+    timestamp::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{App, organization, upkeep};
+
+pub(crate) fn list() -> Route<App> {
+    Route::get("/api/auth/organization/list-members", KeyOrSession, Page::read, members)
+        .summary("Lists the members, in the order in which they joined. A new one may take a moment to appear.")
+        .faults(&[Fault::NotFound])
+}
+
+pub(crate) fn update_role() -> Route<App> {
+    Route::post("/api/auth/organization/update-member-role", KeyOrSession, NewRole::read, change_role)
+        .summary("Changes a member's role. Owners only; an organization keeps an owner.")
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
+}
+
+pub(crate) fn remove() -> Route<App> {
+    Route::post("/api/auth/organization/remove-member", KeyOrSession, Which::read, end)
+        .summary("Removes a member and deletes their account; sessions and keys end at once. Owners only.")
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
+}
+
+pub(crate) fn leave() -> Route<App> {
+    Route::post("/api/auth/organization/leave", KeyOrSession, Own::read, go)
+        .summary("Removes the caller and deletes their account; sessions and keys end at once.")
+        .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
+}
+
+/// The most members that one answer lists.
+const MOST: u16 = 100;
+
+/// Which members to list.
+struct Page {
+    organization: Option<TenantId>,
+    limit: u16,
+    offset: u16,
+}
+
+impl Page {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = fields.optional_text("organizationId", TenantId::parse);
+        let limit = fields.optional_text("limit", |text| whole_number(text, 1..=MOST));
+        let offset = fields.optional_text("offset", |text| whole_number(text, 0..=u16::MAX));
+        Ok(Self { organization: organization?, limit: limit?.unwrap_or(MOST), offset: offset?.unwrap_or(0) })
+    }
+}
+
+/// A number in a query, which has only texts.
+fn whole_number(text: &str, range: RangeInclusive<u16>) -> Result<u16, Vec<Problem>> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| {
+        vec![Problem::format(format!("Must be a whole number from {} to {}", range.start(), range.end()))]
+    })
+}
+
+struct NewRole {
+    organization: Option<TenantId>,
+    member: UserId,
+    role: Role,
+}
+
+impl NewRole {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = fields.optional_text("organizationId", TenantId::parse);
+        let member = fields.text("memberId", UserId::parse);
+        let role = fields.text("role", Role::parse);
+        Ok(Self { organization: organization?, member: member?, role: role? })
+    }
+}
+
+struct Which {
+    organization: Option<TenantId>,
+    member: MemberIdOrEmail,
+}
+
+impl Which {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = fields.optional_text("organizationId", TenantId::parse);
+        let member = fields.text("memberIdOrEmail", MemberIdOrEmail::parse);
+        Ok(Self { organization: organization?, member: member? })
+    }
+}
+
+struct Own {
+    organization: TenantId,
+}
+
+impl Own {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        Ok(Self { organization: fields.text("organizationId", TenantId::parse)? })
+    }
+}
+
+/// A member. A user has one membership, so it has the user's id.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "Member")]
+struct View {
+    id: UserId,
+    organization_id: TenantId,
+    user_id: UserId,
+    role: Role,
+    created_at: Timestamp,
+    user: Profile,
+}
+
+/// A user, as other members see them.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Profile {
+    id: UserId,
+    name: Name,
+    email: Email,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Listed {
+    members: Vec<View>,
+    total: usize,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Removed {
+    member: View,
+}
+
+async fn members(app: Arc<App>, call: Call<Caller>, page: Page) -> Result<Listed> {
+    let user = &call.caller.user;
+    organization::check(user, page.organization.as_ref())?;
+    let (members, total) = app.members.list(&user.organization, page.offset.into(), page.limit.into()).await?;
+    Ok(Listed { members: members.into_iter().map(View::from).collect(), total })
+}
+
+async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<View> {
+    let owner = &call.caller.user;
+    organization::check_manages(owner, input.organization.as_ref())?;
+    let changed = app.members.change_role(owner, &MemberIdOrEmail::Id(input.member), input.role).await?;
+    Ok(changed.into())
+}
+
+async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed> {
+    let owner = &call.caller.user;
+    organization::check_manages(owner, input.organization.as_ref())?;
+    let member = app.members.remove(owner, &input.member).await?;
+    upkeep("removing a member", app.callers.keys.delete_all_of(&owner.organization, member.user.id).await);
+    Ok(Removed { member: member.into() })
+}
+
+async fn go(app: Arc<App>, call: Call<Caller>, input: Own) -> Result<WithCookies<View>> {
+    let user = &call.caller.user;
+    organization::check(user, Some(&input.organization))?;
+    let member = app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
+    upkeep("leaving", app.callers.keys.delete_all_of(&user.organization, user.id).await);
+    Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })
+}
+
+impl From<Member> for View {
+    fn from(member: Member) -> Self {
+        let Member { user: User { id, name, email, organization, role, .. }, joined_at } = member;
+        Self {
+            id,
+            organization_id: organization,
+            user_id: id,
+            role,
+            created_at: joined_at,
+            user: Profile { id, name, email },
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The members of an organization: who they are, their roles, and how they leave.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Answer, Interceptor, Tenant, World};
+
+async fn set_role(world: &World, by: &Tenant, member: &Tenant, role: &str) -> Answer {
+    world.cli(&by.cookie, "organization/update-member-role", json!({"memberId": member.user, "role": role})).await
+}
+
+async fn remove(world: &World, by: &Tenant, member: &str) -> Answer {
+    world.cli(&by.cookie, "organization/remove-member", json!({"memberIdOrEmail": member})).await
+}
+
+async fn leave(world: &World, who: &Tenant) -> Answer {
+    world.cli(&who.cookie, "organization/leave", json!({"organizationId": who.id})).await
+}
+
+/// Email and role of each member, as a member sees them.
+async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
+    let listed = world.cli_get(&who.cookie, "organization/list-members").await;
+    assert_eq!(listed.status, 200, "{listed:?}");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let listed = listed.body["members"].as_array().expect("members").clone();
+    listed.iter().map(|member| (text(&member["user"]["email"]), text(&member["role"]))).collect()
+}
+
+/// How many owners the table has.
+async fn owners(world: &World, organization: &str) -> usize {
+    let is = |item: &std::collections::HashMap<String, aws_sdk_dynamodb::types::AttributeValue>, name, value| {
+        item.get(name).is_some_and(|found| found.as_s().is_ok_and(|found| found == value))
+    };
+    let users = world.items("users").await;
+    users.iter().filter(|item| is(item, "organization_id", organization) && is(item, "role", "owner")).count()
+}
+
+/// No credential of theirs does anything any more.
+async fn has_ended(world: &World, who: &Tenant) {
+    assert_eq!(world.session(&who.cookie).await.body, Value::Null);
+    assert_eq!(world.cli_get(&who.cookie, "organization/list-members").await.status, 401);
+    assert_eq!(world.rpc_by_session(&who.cookie, "webhooks/list", json!({})).await.status, 401);
+    assert_eq!(world.rpc(&who.key, "webhooks/list", json!({})).await.status, 401);
+    let by_key = world.http.get(world.url("/api/auth/api-key/list")).header("x-api-key", &who.key);
+    assert_eq!(world.send(by_key).await.status, 401);
+}
+
+fn refused(answer: &Answer) -> (u16, &str) {
+    (answer.status, answer.body["code"].as_str().unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_member_sees_all_members_and_nobody_elses() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let al = world.member(&ours, "al@example.com", "member").await;
+    let listed = world.cli_get(&al.cookie, "organization/list-members").await.body;
+    let member = |who: &Tenant, name: &str, role: &str, created: &Value| {
+        json!({
+            "id": who.user, "userId": who.user, "organizationId": ours.id, "role": role, "createdAt": created,
+            "user": {"id": who.user, "name": name, "email": who.email},
+        })
+    };
+    let created = |place: usize| &listed["members"][place]["createdAt"];
+    let expected = [member(&ours, "Jo Doe", "owner", created(0)), member(&al, "Al", "member", created(1))];
+    assert_eq!(listed, json!({"members": expected, "total": 2}));
+    let by_key = world.http.get(world.url("/api/auth/organization/list-members")).header("x-api-key", &ours.key);
+    assert_eq!(world.send(by_key).await.body, listed);
+    let route = |query: &str| format!("organization/list-members?{query}");
+    let own = world.cli_get(&al.cookie, &route(&format!("organizationId={}", ours.id))).await;
+    assert_eq!(own.body, listed);
+    let second = world.cli_get(&al.cookie, &route("limit=1&offset=1")).await.body;
+    assert_eq!(second, json!({"members": [expected[1]], "total": 2}));
+    assert_eq!(world.cli_get(&al.cookie, &route("offset=2")).await.body, json!({"members": [], "total": 2}));
+    for query in ["limit=0", "limit=101", "limit=x", "offset=-1"] {
+        assert_eq!(world.cli_get(&al.cookie, &route(query)).await.status, 400, "{query}");
+    }
+    let foreign = world.cli_get(&theirs.cookie, &route(&format!("organizationId={}", ours.id))).await;
+    assert_eq!(refused(&foreign), (404, "NOT_FOUND"));
+    assert_eq!(members(&world, &theirs).await, [(theirs.email.clone(), "owner".to_owned())]);
+    assert_eq!(world.cli_get("", "organization/list-members").await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_members_than_one_read_takes_are_listed_in_pages() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let user =
+        world.items("users").await.into_iter().find(|item| item.contains_key("user_id") && item.contains_key("role"));
+    let user = user.expect("the owner");
+    let text = |value: String| aws_sdk_dynamodb::types::AttributeValue::S(value);
+    for number in 0..149 {
+        let (mut item, id) = (user.clone(), uuid::Uuid::now_v7().to_string());
+        let changes = [("pk", format!("user#{id}")), ("user_id", id), ("email", format!("al{number}@example.com"))];
+        item.extend(changes.map(|(name, value)| (name.to_owned(), text(value))));
+        item.insert("role".to_owned(), text(if number == 148 { "owner" } else { "member" }.to_owned()));
+        let put = world.stack.dynamodb_client().put_item().table_name("users").set_item(Some(item));
+        put.send().await.expect("it is stored");
+    }
+    let page = async |query: &str| {
+        let listed = world.cli_get(&tenant.cookie, &format!("organization/list-members?{query}")).await.body;
+        assert_eq!(listed["total"], 150);
+        listed["members"].as_array().expect("members").clone()
+    };
+    let (first, second) = (page("").await, page("offset=100").await);
+    assert_eq!((first.len(), second.len()), (100, 50));
+    assert_eq!(first[0]["id"], json!(tenant.user));
+    assert_eq!(second[49]["user"]["email"], "al148@example.com");
+    // The only other owner is the last of them all.
+    assert_eq!(leave(&world, &tenant).await.status, 200);
+    assert_eq!(owners(&world, &tenant.id).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_changes_roles_and_they_count_at_once() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let made = set_role(&world, &jo, &al, "owner").await;
+    assert_eq!((made.status, &made.body["role"], &made.body["id"]), (200, &json!("owner"), &json!(al.user)));
+    // Again: it is what was asked for.
+    assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
+    assert_eq!(set_role(&world, &al, &jo, "member").await.status, 200);
+    let invitation = json!({"email": "bo@example.com", "role": "member", "organizationId": jo.id});
+    assert_eq!(world.cli(&al.cookie, "organization/invite-member", invitation.clone()).await.status, 200);
+    assert_eq!(world.cli(&jo.cookie, "organization/invite-member", invitation).await.status, 403);
+    assert_eq!(refused(&set_role(&world, &jo, &jo, "owner").await), (403, "FORBIDDEN"));
+    let roles = [(jo.email.clone(), "member".to_owned()), (al.email.clone(), "owner".to_owned())];
+    assert_eq!(members(&world, &jo).await, roles);
+    let by_key = world.http.post(world.url("/api/auth/organization/update-member-role")).header("x-api-key", &al.key);
+    let fields = json!({"memberId": jo.user, "role": "owner", "organizationId": jo.id});
+    assert_eq!(world.send(by_key.json(&fields)).await.status, 200);
+    // Who is not the only owner can step back.
+    assert_eq!(set_role(&world, &jo, &jo, "member").await.body["role"], "member");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_verified_owner_manages_only_members_of_their_own_organization() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let al = world.member(&ours, "al@example.com", "member").await;
+    for member in [&ours, &al] {
+        assert_eq!(refused(&set_role(&world, &al, member, "member").await), (403, "FORBIDDEN"));
+        assert_eq!(refused(&remove(&world, &al, &member.user).await), (403, "FORBIDDEN"));
+        for answer in [
+            set_role(&world, &theirs, member, "owner").await,
+            remove(&world, &theirs, &member.user).await,
+            remove(&world, &theirs, &member.email).await,
+        ] {
+            assert_eq!(refused(&answer), (404, "NOT_FOUND"));
+            assert_eq!(answer.body["message"], "Member not found");
+        }
+    }
+    let unknown = uuid::Uuid::now_v7();
+    for (route, fields, status) in [
+        ("update-member-role", json!({"memberId": unknown, "role": "owner"}), 404),
+        ("update-member-role", json!({"memberId": al.user, "role": "owner", "organizationId": theirs.id}), 404),
+        ("update-member-role", json!({"memberId": al.email, "role": "owner"}), 400),
+        ("update-member-role", json!({}), 400),
+        ("remove-member", json!({"memberIdOrEmail": unknown}), 404),
+        ("remove-member", json!({"memberIdOrEmail": "nobody@example.com"}), 404),
+        ("remove-member", json!({"memberIdOrEmail": al.user, "organizationId": theirs.id}), 404),
+        ("remove-member", json!({"memberIdOrEmail": "al"}), 400),
+        ("leave", json!({"organizationId": theirs.id}), 404),
+        ("leave", json!({}), 400),
+    ] {
+        let route = format!("organization/{route}");
+        let answer = world.cli(&ours.cookie, &route, fields.clone()).await;
+        assert_eq!(answer.status, status, "{route} {fields}: {answer:?}");
+        assert_eq!(world.cli("", &route, fields).await.status, 401);
+    }
+    let admin = set_role(&world, &ours, &al, "admin").await;
+    assert_eq!(admin.status, 400);
+    assert_eq!(admin.body["message"], "role: there is no role admin. Must be owner or member");
+
+    let fields = json!({"email": "bo@example.com", "role": "owner", "organizationId": ours.id});
+    let invited = world.cli(&ours.cookie, "organization/invite-member", fields).await.body;
+    let fields =
+        json!({"invitationId": invited["id"], "tenantSlug": "ours", "name": "Bo", "password": "correct horse"});
+    let bo = tests::world::cookie(world.rpc("", "auth/acceptInviteAndSignup", fields).await.ok());
+    let bo = Tenant { cookie: bo, ..ours.clone() };
+    assert_eq!(refused(&set_role(&world, &bo, &ours, "member").await), (403, "EMAIL_NOT_VERIFIED"));
+    assert_eq!(refused(&remove(&world, &bo, &ours.user).await), (403, "EMAIL_NOT_VERIFIED"));
+    assert_eq!(members(&world, &ours).await.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_keeps_an_owner() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    for answer in
+        [set_role(&world, &jo, &jo, "member").await, remove(&world, &jo, &jo.email).await, leave(&world, &jo).await]
+    {
+        assert_eq!(refused(&answer), (409, "LAST_OWNER"));
+        assert_eq!(answer.body["message"], "An organization keeps an owner: make somebody else one first");
+    }
+    assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
+    assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
+    let left = leave(&world, &jo).await;
+    assert_eq!((left.status, &left.body["id"]), (200, &json!(jo.user)));
+    assert!(left.headers["set-cookie"].to_str().expect("a text").contains("session_token=;"), "{left:?}");
+    has_ended(&world, &jo).await;
+    assert_eq!(refused(&leave(&world, &al).await), (409, "LAST_OWNER"));
+    assert_eq!(members(&world, &al).await, [(al.email.clone(), "owner".to_owned())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_members_sessions_and_keys_end_at_once_and_their_address_is_free() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let credentials = json!({"email": al.email, "password": "correct horse battery"});
+    let other = world.cli("", "sign-in/email", credentials.clone()).await;
+    let other = other.headers["set-cookie"].to_str().expect("a text").split(';').next().expect("a cookie").to_owned();
+    assert_ne!(world.session(&other).await.body, Value::Null);
+    let removed = remove(&world, &jo, " AL@example.com ").await;
+    assert_eq!((removed.status, &removed.body["member"]["id"]), (200, &json!(al.user)), "{removed:?}");
+    has_ended(&world, &al).await;
+    assert_eq!(world.session(&other).await.body, Value::Null);
+    assert_eq!(refused(&world.cli("", "sign-in/email", credentials).await), (401, "INVALID_EMAIL_OR_PASSWORD"));
+    // Twice.
+    assert_eq!(refused(&remove(&world, &jo, &al.email).await), (404, "NOT_FOUND"));
+    assert_eq!(refused(&remove(&world, &jo, &al.user).await), (404, "NOT_FOUND"));
+    assert_eq!(members(&world, &jo).await, [(jo.email.clone(), "owner".to_owned())]);
+    // Their keys are gone, from the list and from what is counted.
+    let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
+    assert_eq!(keys.as_array().map(Vec::len), Some(1));
+    // Invited again, they are somebody new: what they had stays ended.
+    let again = world.member(&jo, "al@example.com", "member").await;
+    assert_ne!(again.user, al.user);
+    has_ended(&world, &al).await;
+    assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_removals_at_once_one_succeeds() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let answers = join_all((0..8).map(|_| remove(&world, &jo, &al.user))).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
+    has_ended(&world, &al).await;
+    // Leaving twice at once: the other one finds nobody.
+    let bo = world.member(&jo, "bo@example.com", "member").await;
+    let (one, two) = tokio::join!(leave(&world, &bo), leave(&world, &bo));
+    let mut statuses = [one.status, two.status];
+    statuses.sort_unstable();
+    assert!(matches!(statuses, [200, 401 | 404]), "{statuses:?}");
+}
+
+/// Each pair or ring of owners does at once what would leave no owner, if all of it were done.
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_who_remove_each_other_or_leave_at_once_leave_an_owner() {
+    let world = World::start().await;
+    for round in 0..6 {
+        let jo = world.tenant(&format!("acme{round}")).await;
+        let al = world.member(&jo, &format!("al{round}@example.com"), "owner").await;
+        let bo = world.member(&jo, &format!("bo{round}@example.com"), "owner").await;
+        let answers = match round {
+            0 => vec![tokio::join!(leave(&world, &jo), leave(&world, &al), leave(&world, &bo))],
+            1 => vec![tokio::join!(
+                set_role(&world, &jo, &jo, "member"),
+                set_role(&world, &al, &al, "member"),
+                set_role(&world, &bo, &bo, "member")
+            )],
+            2 => vec![tokio::join!(
+                remove(&world, &jo, &al.user),
+                remove(&world, &al, &bo.user),
+                remove(&world, &bo, &jo.user)
+            )],
+            3 => vec![tokio::join!(
+                set_role(&world, &jo, &al, "member"),
+                set_role(&world, &al, &bo, "member"),
+                set_role(&world, &bo, &jo, "member")
+            )],
+            4 => vec![tokio::join!(
+                leave(&world, &jo),
+                remove(&world, &al, &bo.user),
+                set_role(&world, &bo, &al, "member")
+            )],
+            _ => vec![tokio::join!(
+                set_role(&world, &jo, &jo, "member"),
+                leave(&world, &al),
+                remove(&world, &bo, &jo.user)
+            )],
+        };
+        let answers: Vec<_> = answers.into_iter().flat_map(|(one, two, three)| [one, two, three]).collect();
+        assert!(owners(&world, &jo.id).await >= 1, "round {round}: {answers:?}");
+        assert!(answers.iter().any(|answer| answer.status == 200), "round {round}: {answers:?}");
+        let expected = |answer: &Answer| matches!(answer.status, 200 | 401 | 403 | 404 | 409 | 503);
+        assert!(answers.iter().all(expected), "round {round}: {answers:?}");
+    }
+}
+
+/// What begins before a removal and ends after it gives nobody a working credential.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_in_and_a_new_key_during_the_removal_are_worth_nothing() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    for round in 0..4 {
+        let al = world.member(&jo, &format!("al{round}@example.com"), "member").await;
+        let credentials = json!({"email": al.email, "password": "correct horse battery"});
+        let (signed_in, issued, removed) = tokio::join!(
+            world.cli("", "sign-in/email", credentials),
+            world.cli(&al.cookie, "api-key/create", json!({"name": "late"})),
+            remove(&world, &jo, &al.user),
+        );
+        assert_eq!(removed.status, 200);
+        if let Some(token) = signed_in.body["token"].as_str() {
+            assert_eq!(world.session(&format!("session_token={token}")).await.body, Value::Null);
+        }
+        if let Some(key) = issued.body["key"].as_str() {
+            assert_eq!(world.rpc(key, "webhooks/list", json!({})).await.status, 401);
+        }
+        has_ended(&world, &al).await;
+    }
+}
+
+/// The process dies after the removal, before their keys are deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keys_of_a_removed_member_are_refused_though_they_could_not_be_deleted() {
+    let is_dead = Arc::new(AtomicBool::new(false));
+    let dies = Arc::clone(&is_dead);
+    let tables = Interceptor::start(move |operation, call| {
+        if dies.load(Ordering::SeqCst) {
+            return Some((500, json!({"__type": "InternalServerError"})));
+        }
+        let removal = operation == "TransactWriteItems" && call["TransactItems"][0]["Delete"]["TableName"] == "users";
+        dies.fetch_or(removal, Ordering::SeqCst);
+        None
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let removed = remove(&world, &jo, &al.user).await;
+    assert!(is_dead.swap(false, Ordering::SeqCst), "the removal came");
+    assert_eq!(removed.status, 200, "{removed:?}");
+    has_ended(&world, &al).await;
+    // What is left of them can be seen and deleted.
+    let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
+    assert_eq!(keys[1]["name"], "a member's");
+    assert_eq!(world.cli(&jo.cookie, "api-key/delete", json!({"keyId": keys[1]["id"]})).await.status, 200);
+    assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
+}
+
+/// The process dies, or the table refuses, before the removal: nothing of it happened, not even to their keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_that_fails_changes_nothing() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let failing = Arc::clone(&fails);
+    let tables = Interceptor::start(move |operation, call| {
+        let removal = operation == "TransactWriteItems" && call["TransactItems"][0]["Delete"]["TableName"] == "users";
+        (removal && failing.load(Ordering::SeqCst)).then(|| (500, json!({"__type": "InternalServerError"})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    assert_eq!(remove(&world, &jo, &al.user).await.status, 500);
+    assert_eq!(world.rpc(&al.key, "webhooks/list", json!({})).await.status, 200);
+    assert_eq!(members(&world, &al).await.len(), 2);
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(remove(&world, &jo, &al.user).await.status, 200);
+    has_ended(&world, &al).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_says_who_is_a_member_and_an_owner_whatever_the_index_says() {
+    let index = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let lagging = Arc::clone(&index);
+    let tables = Interceptor::start(move |operation, call| {
+        let is_index = operation == "Query" && call["TableName"] == "users";
+        let items = lagging.lock().expect("no panic");
+        is_index.then(|| (200, json!({"Items": *items, "Count": items.len(), "ScannedCount": items.len()})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "owner").await;
+    let bo = world.member(&jo, "bo@example.com", "member").await;
+    let key = |who: &Tenant| json!({"pk": {"S": format!("user#{}", who.user)}, "organization_id": {"S": who.id}});
+    *index.lock().expect("no panic") = vec![key(&jo), key(&al), key(&bo)];
+    assert_eq!(remove(&world, &jo, &al.user).await.status, 200);
+    let listed = [(jo.email.clone(), "owner".to_owned()), (bo.email.clone(), "member".to_owned())];
+    assert_eq!(members(&world, &jo).await, listed);
+    assert_eq!(refused(&leave(&world, &jo).await), (409, "LAST_OWNER"));
+    assert_eq!(set_role(&world, &jo, &bo, "owner").await.status, 200);
+    assert_eq!(leave(&world, &jo).await.status, 200);
+}
