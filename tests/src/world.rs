@@ -252,6 +252,8 @@ impl World {
             .item("email", text(email))
             .item("role", text("member"))
             .item("status", text("pending"))
+            .item("invited_by", text(&uuid::Uuid::now_v7().to_string()))
+            .item("created_at", text("2026-01-31T12:00:00.000Z"))
             .item("expires_at", AttributeValue::N(expires_at.to_string()))
             .send()
             .await

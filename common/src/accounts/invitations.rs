@@ -1,12 +1,16 @@
 //! Invitations into an organization.
 
+use std::cmp::Reverse;
+
 use aws_sdk_dynamodb::{
     Client,
+    operation::update_item::UpdateItemError,
     types::{
-        AttributeValue, Put, Update,
+        AttributeValue, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, Update,
         builders::{PutBuilder, UpdateBuilder},
     },
 };
+use serde::Serialize;
 
 use crate::{
     accounts::{
@@ -17,13 +21,13 @@ use crate::{
     },
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, batch_get, item, number, text},
+        dynamo::{Item, Record, batch_get, batch_get_all, item, number, query_all, text},
         failure,
         transaction::Transaction,
     },
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
-    id::{InvitationId, TenantId},
+    id::{InvitationId, TenantId, UserId},
     name::Slug,
     timestamp::Timestamp,
 };
@@ -47,13 +51,31 @@ const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
 /// it.
 const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 
-/// A newly created invitation.
+/// An invitation, as the organization sees it.
 #[derive(Debug)]
 pub struct Invited {
     /// The invitation.
     pub invitation: Invitation,
+    /// What has become of it.
+    pub status: InvitationStatus,
+    /// The user who invited.
+    pub inviter: UserId,
     /// Until when it can be accepted.
     pub expires_at: Timestamp,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// What has become of an invitation. One that has expired is still pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InvitationStatus {
+    /// Nothing yet.
+    Pending,
+    /// Somebody has joined with it.
+    Accepted,
+    /// It was cancelled, or replaced by a newer one. Clients of the flow know it in this spelling.
+    Canceled,
 }
 
 /// The tables that an invitation touches.
@@ -69,6 +91,8 @@ pub struct Invitations {
 /// How often creating an invitation is retried when others invite the same address at the same time.
 const INVITE_ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
+/// The index of invitations by organization. It has only keys, and it is eventually consistent.
+const BY_ORGANIZATION: &str = "by-organization";
 
 impl Invitations {
     /// The store over the tables that `env` names.
@@ -106,10 +130,69 @@ impl Invitations {
                 writes = writes.update(self.change_status(id, "cancelled").update_expression("SET #status = :new"));
             }
             if writes.try_commit(&self.dynamodb).await? {
-                return Ok(Invited { invitation, expires_at });
+                let status = InvitationStatus::Pending;
+                return Ok(Invited { invitation, status, inviter: inviter.id, expires_at, created_at: now });
             }
         }
         Err(Error::Busy)
+    }
+
+    /// Lists `limit` invitations of `organization` from the one at `offset` on, newest first. A new one may take a moment to
+    /// appear; what has become of each is up to date.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn list(&self, organization: &TenantId, offset: usize, limit: usize) -> Result<Vec<Invited>> {
+        let doing = "listing invitations";
+        let query = self
+            .dynamodb
+            .query()
+            .table_name(&self.invitations)
+            .index_name(BY_ORGANIZATION)
+            .key_condition_expression("organization_id = :organization")
+            .expression_attribute_values(":organization", text(organization))
+            .scan_index_forward(false);
+        let found = query_all(query, doing).await?;
+        let key =
+            |found: &Item| Ok(item([("invitation_id", text(Record::new("invitation", found).text("invitation_id")?))]));
+        let keys = found.iter().skip(offset).take(limit).map(key).collect::<Result<_>>()?;
+        let found = batch_get_all(&self.dynamodb, &self.invitations, keys, doing).await?;
+        let mut listed = found.iter().map(Invited::from_item).collect::<Result<Vec<_>>>()?;
+        listed.sort_by_key(|listed| Reverse(listed.invitation.id));
+        Ok(listed)
+    }
+
+    /// Cancels an invitation into `organization`. Either this or an acceptance at the same time succeeds, and never both.
+    ///
+    /// # Errors
+    /// The organization has no such invitation, or it was accepted; or a call fails.
+    pub async fn cancel(&self, organization: &TenantId, id: InvitationId) -> Result<Invited> {
+        let update = self
+            .dynamodb
+            .update_item()
+            .table_name(&self.invitations)
+            .key("invitation_id", text(id))
+            .update_expression("SET #status = :new")
+            .condition_expression("organization_id = :organization AND #status <> :accepted")
+            .expression_attribute_names("#status", "status")
+            .expression_attribute_values(":organization", text(organization))
+            .expression_attribute_values(":accepted", text("accepted"))
+            .expression_attribute_values(":new", text("cancelled"))
+            .return_values(ReturnValue::AllNew)
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match update.send().await {
+            Ok(updated) => Invited::from_item(&updated.attributes.unwrap_or_default()),
+            Err(error) => match error.as_service_error() {
+                Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
+                    let is_ours = |item: &Item| {
+                        Record::new("invitation", item).optional_text("organization_id") == Some(organization.as_str())
+                    };
+                    let used = Error::Conflict(Conflict::InvitationUsed);
+                    Err(if refused.item().is_some_and(is_ours) { used } else { NOT_FOUND })
+                }
+                _ => Err(failure("cancelling an invitation")(error)),
+            },
+        }
     }
 
     /// The latest invitation of the same address into the same organization.
@@ -223,6 +306,30 @@ impl Invitation {
             ("invited_by", text(inviter.id)),
             ("created_at", text(now)),
         ])
+    }
+}
+
+impl Invited {
+    fn from_item(item: &Item) -> Result<Self> {
+        let record = Record::new("invitation", item);
+        let invitation = Invitation {
+            id: record.parsed("invitation_id")?,
+            email: Email::stored(record.text("email")?),
+            organization: record.parsed("organization_id")?,
+            role: record.parsed("role")?,
+        };
+        let expires_at = Timestamp::from_second(record.number("expires_at")?);
+        Ok(Self {
+            invitation,
+            status: match record.text("status")? {
+                "pending" => InvitationStatus::Pending,
+                "accepted" => InvitationStatus::Accepted,
+                _ => InvitationStatus::Canceled,
+            },
+            inviter: record.parsed("invited_by")?,
+            expires_at: expires_at.map_err(Error::internal("reading an invitation"))?,
+            created_at: record.parsed("created_at")?,
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use super::json::MAX_ELEMENTS;
 use crate::{
     accounts::{
         email::Email,
+        invitations::InvitationStatus,
         members::MemberIdOrEmail,
         password::{Guess, Password},
         users::Role,
@@ -67,6 +68,7 @@ schemas! {
     EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] }
     Guess { "writeOnly": true, "examples": ["a long password"] }
     InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
+    InvitationStatus { "enum": ["pending", "accepted", "canceled"] }
     KeyId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     MemberIdOrEmail { "examples": ["bo@example.com"] }
     Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] }

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 mod api_key;
 mod email;
+mod invitation;
 mod member;
 mod organization;
 mod session;
@@ -57,8 +58,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::get(),
         session::sign_out(),
         organization::list(),
-        organization::invite(),
-        organization::show_invitation(),
+        invitation::invite(),
+        invitation::list(),
+        invitation::cancel(),
+        invitation::show(),
         member::list(),
         member::update_role(),
         member::remove(),

@@ -1,6 +1,6 @@
 //! The members of the caller's organization. Every member sees them, and owners manage them.
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     accounts::{
@@ -11,14 +11,17 @@ use common::{
     error::Result,
     http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, WithCookies, cookies::cleared_cookie},
     id::{TenantId, UserId},
-    issue::Problem,
     name::Name,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{App, organization, upkeep};
+use crate::{
+    App,
+    organization::{Page, check, check_manages},
+    upkeep,
+};
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-members", KeyOrSession, Page::read, members)
@@ -42,33 +45,6 @@ pub(crate) fn leave() -> Route<App> {
     Route::post("/api/auth/organization/leave", KeyOrSession, Own::read, go)
         .summary("Removes the caller and deletes their account; sessions and keys end at once.")
         .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
-}
-
-/// The most members that one answer lists.
-const MOST: u16 = 100;
-
-/// Which members to list.
-struct Page {
-    organization: Option<TenantId>,
-    limit: u16,
-    offset: u16,
-}
-
-impl Page {
-    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
-        let limit = fields.optional_text("limit", |text| whole_number(text, 1..=MOST));
-        let offset = fields.optional_text("offset", |text| whole_number(text, 0..=u16::MAX));
-        Ok(Self { organization: organization?, limit: limit?.unwrap_or(MOST), offset: offset?.unwrap_or(0) })
-    }
-}
-
-/// A number in a query, which has only texts.
-fn whole_number(text: &str, range: RangeInclusive<u16>) -> Result<u16, Vec<Problem>> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| {
-        vec![Problem::format(format!("Must be a whole number from {} to {}", range.start(), range.end()))]
-    })
 }
 
 struct NewRole {
@@ -146,21 +122,21 @@ struct Removed {
 
 async fn members(app: Arc<App>, call: Call<Caller>, page: Page) -> Result<Listed> {
     let user = &call.caller.user;
-    organization::check(user, page.organization.as_ref())?;
-    let (members, total) = app.members.list(&user.organization, page.offset.into(), page.limit.into()).await?;
+    check(user, page.organization.as_ref())?;
+    let (members, total) = app.members.list(&user.organization, page.offset, page.limit).await?;
     Ok(Listed { members: members.into_iter().map(View::from).collect(), total })
 }
 
 async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<View> {
     let owner = &call.caller.user;
-    organization::check_manages(owner, input.organization.as_ref())?;
+    check_manages(owner, input.organization.as_ref())?;
     let changed = app.members.change_role(owner, &MemberIdOrEmail::Id(input.member), input.role).await?;
     Ok(changed.into())
 }
 
 async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed> {
     let owner = &call.caller.user;
-    organization::check_manages(owner, input.organization.as_ref())?;
+    check_manages(owner, input.organization.as_ref())?;
     let member = app.members.remove(owner, &input.member).await?;
     upkeep("removing a member", app.callers.keys.delete_all_of(&owner.organization, member.user.id).await);
     Ok(Removed { member: member.into() })
@@ -168,7 +144,7 @@ async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed>
 
 async fn go(app: Arc<App>, call: Call<Caller>, input: Own) -> Result<WithCookies<View>> {
     let user = &call.caller.user;
-    organization::check(user, Some(&input.organization))?;
+    check(user, Some(&input.organization))?;
     let member = app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
     upkeep("leaving", app.callers.keys.delete_all_of(&user.organization, user.id).await);
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })

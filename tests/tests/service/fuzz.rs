@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 22] = [
+const ROUTES: [(&str, &str, &str, &str); 24] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -123,6 +123,13 @@ const ROUTES: [(&str, &str, &str, &str); 22] = [
         r#"{"email": "someone@example.com", "role": "member", "organizationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
     ),
     ("auth-cli", "GET", "/api/auth/organization/invitation", ""),
+    ("auth-cli", "GET", "/api/auth/organization/list-invitations", ""),
+    (
+        "auth-cli",
+        "POST",
+        "/api/auth/organization/cancel-invitation",
+        r#"{"invitationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
+    ),
     ("auth-cli", "GET", "/api/auth/organization/list-members", ""),
     (
         "auth-cli",

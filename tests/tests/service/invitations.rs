@@ -1,7 +1,12 @@
 //! The organization, and invitations into it.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use serde_json::{Value, json};
-use tests::{Answer, Tenant, World, world::link};
+use tests::{Answer, Interceptor, Tenant, World, world::link};
 
 fn accept(invitation: &Value, slug: &str) -> Value {
     json!({"invitationId": invitation, "tenantSlug": slug, "name": "Al", "password": "correct horse battery"})
@@ -31,7 +36,7 @@ async fn an_owner_invites_and_the_mail_says_everything() {
         invited.body,
         json!({
             "id": id, "email": "al@example.com", "role": "member", "organizationId": tenant.id, "status": "pending",
-            "expiresAt": expires,
+            "inviterId": tenant.user, "expiresAt": expires, "createdAt": invited.body["createdAt"],
         })
     );
     let expires: jiff::Timestamp = expires.as_str().expect("a time").parse().expect("a time");
@@ -226,6 +231,135 @@ async fn two_invitations_of_one_address_make_one_account() {
     let (won, lost) = if one.status == 200 { (one, two) } else { (two, one) };
     won.ok();
     assert_eq!(lost.error(), (409, "CONFLICT", "email_taken"));
+}
+
+async fn cancel(world: &World, by: &Tenant, id: &Value) -> Answer {
+    world.cli(&by.cookie, "organization/cancel-invitation", json!({"invitationId": id})).await
+}
+
+/// Email and status of each invitation, newest first.
+async fn listed(world: &World, by: &Tenant) -> Vec<(Value, Value)> {
+    let listed = world.cli_get(&by.cookie, "organization/list-invitations").await;
+    assert_eq!(listed.status, 200, "{listed:?}");
+    let listed = listed.body.as_array().expect("invitations").clone();
+    listed.iter().map(|one| (one["email"].clone(), one["status"].clone())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_see_their_invitations_and_what_has_become_of_them() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let al = world.member(&ours, "al@example.com", "member").await;
+    let bo = invite(&world, &ours, "bo@example.com", "owner").await.body;
+    invite(&world, &theirs, "di@example.com", "member").await;
+    let cy = invite(&world, &ours, "cy@example.com", "member").await.body;
+    let again = invite(&world, &ours, "cy@example.com", "member").await.body;
+    let listed = world.cli_get(&ours.cookie, "organization/list-invitations").await.body;
+    let mut replaced = cy.clone();
+    replaced["status"] = json!("canceled");
+    let accepted = &listed[3];
+    assert_eq!(listed, json!([again, replaced, bo, accepted]));
+    assert_eq!((&accepted["email"], &accepted["status"]), (&json!("al@example.com"), &json!("accepted")));
+    let by_key = world.http.get(world.url("/api/auth/organization/list-invitations")).header("x-api-key", &ours.key);
+    assert_eq!(world.send(by_key).await.body, listed);
+    let route = |query: &str| format!("organization/list-invitations?{query}");
+    let own = world.cli_get(&ours.cookie, &route(&format!("organizationId={}&limit=1&offset=1", ours.id))).await;
+    assert_eq!(own.body, json!([replaced]));
+    let foreign = world.cli_get(&theirs.cookie, &route(&format!("organizationId={}", ours.id))).await;
+    assert_eq!((foreign.status, &foreign.body["message"]), (404, &json!("Organization not found")));
+    // Whoever knows the id of an invitation can accept it.
+    assert_eq!(world.cli_get(&al.cookie, "organization/list-invitations").await.status, 403);
+    assert_eq!(world.cli_get("", "organization/list-invitations").await.status, 401);
+    assert_eq!(world.cli_get(&ours.cookie, &route("limit=x")).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_invitation_is_not_accepted_and_the_address_can_be_invited_again() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let first = invite(&world, &tenant, "al@example.com", "member").await.body;
+    // Twice: it is what was asked for.
+    for _ in 0..2 {
+        let cancelled = cancel(&world, &tenant, &first["id"]).await;
+        assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("canceled")), "{cancelled:?}");
+        assert_eq!(cancelled.body["id"], first["id"]);
+    }
+    let refused = world.rpc("", "auth/acceptInviteAndSignup", accept(&first["id"], "acme")).await;
+    assert_eq!(refused.error(), (409, "CONFLICT", "invitation_used"));
+    let page = world.send(world.http.get(link(&world.mail_to("al@example.com").await))).await;
+    assert_eq!(page.status, 400);
+    let second = invite(&world, &tenant, "al@example.com", "member").await.body;
+    let (al, canceled, pending) = (json!("al@example.com"), json!("canceled"), json!("pending"));
+    assert_eq!(listed(&world, &tenant).await, [(al.clone(), pending), (al, canceled)]);
+    world.rpc("", "auth/acceptInviteAndSignup", accept(&second["id"], "acme")).await.ok();
+    let used = cancel(&world, &tenant, &second["id"]).await;
+    assert_eq!((used.status, &used.body["code"]), (409, &json!("INVITATION_USED")));
+    // One that has expired can be cancelled, too.
+    let expired = json!(world.invitation(&tenant.id, "bo@example.com", 1).await);
+    assert_eq!(cancel(&world, &tenant, &expired).await.body["status"], "canceled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_verified_owner_cancels_invitations_of_their_own_organization() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let al = world.member(&ours, "al@example.com", "member").await;
+    let id = invite(&world, &ours, "bo@example.com", "owner").await.body["id"].clone();
+    assert_eq!(cancel(&world, &al, &id).await.status, 403);
+    for answer in [cancel(&world, &theirs, &id).await, cancel(&world, &ours, &json!(uuid::Uuid::now_v7())).await] {
+        assert_eq!((answer.status, &answer.body["message"]), (404, &json!("Invitation not found")));
+    }
+    assert_eq!(cancel(&world, &ours, &json!("x")).await.status, 400);
+    assert_eq!(world.cli("", "organization/cancel-invitation", json!({"invitationId": id})).await.status, 401);
+    let bo = world.rpc("", "auth/acceptInviteAndSignup", accept(&id, "ours")).await.ok().clone();
+    let bo = Tenant { cookie: tests::world::cookie(&bo), ..ours };
+    let refused = cancel(&world, &bo, &id).await;
+    assert_eq!((refused.status, &refused.body["code"]), (403, &json!("EMAIL_NOT_VERIFIED")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invitation_is_accepted_or_cancelled_and_never_both() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for round in 0..8 {
+        let email = format!("al{round}@example.com");
+        let id = invite(&world, &tenant, &email, "member").await.body["id"].clone();
+        let (accepted, cancelled) = tokio::join!(
+            world.rpc("", "auth/acceptInviteAndSignup", accept(&id, "acme")),
+            cancel(&world, &tenant, &id),
+        );
+        let status = if accepted.status == 200 {
+            assert_eq!(cancelled.body["code"], "INVITATION_USED", "{cancelled:?}");
+            "accepted"
+        } else {
+            assert_eq!(accepted.error(), (409, "CONFLICT", "invitation_used"));
+            assert_eq!(cancelled.status, 200, "{cancelled:?}");
+            "canceled"
+        };
+        assert_eq!(listed(&world, &tenant).await[0], (json!(email), json!(status)));
+    }
+}
+
+/// There is one write, so a process that dies leaves the invitation as it was, or cancelled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_that_fails_changes_nothing_and_can_be_repeated() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let tables = Interceptor::start(move |operation, call| {
+        let is_it = operation == "UpdateItem" && call["TableName"] == "invitations" && failing.load(Ordering::SeqCst);
+        is_it.then(|| (500, json!({"__type": "InternalServerError"})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let tenant = world.tenant("acme").await;
+    let id = invite(&world, &tenant, "al@example.com", "member").await.body["id"].clone();
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(cancel(&world, &tenant, &id).await.status, 500);
+    assert_eq!(listed(&world, &tenant).await[0].1, "pending");
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(cancel(&world, &tenant, &id).await.status, 200);
+    assert_eq!(cancel(&world, &tenant, &id).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,13 +35,15 @@ fn tables_are_protected_from_deletion_and_encrypted() {
     }
 }
 
-/// An index with more than keys would make every change of a delivery cost more.
+/// An index with more than keys would make every change of a delivery cost more, and have password hashes in it.
 #[test]
-fn the_index_of_deliveries_has_only_keys() {
+fn the_indexes_of_deliveries_users_and_invitations_have_only_keys() {
     let template = template(&LEAST);
-    let indexes = &template["Resources"]["DeliveriesTable"]["Properties"]["GlobalSecondaryIndexes"];
-    assert_eq!(indexes.as_array().map(Vec::len), Some(1));
-    assert_eq!(indexes[0]["Projection"], json!({"ProjectionType": "KEYS_ONLY"}));
+    for table in ["DeliveriesTable", "UsersTable", "InvitationsTable"] {
+        let indexes = &template["Resources"][table]["Properties"]["GlobalSecondaryIndexes"];
+        assert_eq!(indexes.as_array().map(Vec::len), Some(1));
+        assert_eq!(indexes[0]["Projection"], json!({"ProjectionType": "KEYS_ONLY"}));
+    }
 }
 
 #[test]

@@ -213,6 +213,7 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     let role = json!({"memberId": account["userId"], "role": "owner"});
     assert_eq!(world.cli(&tenant.cookie, "organization/update-member-role", role).await.status, 200);
     assert_eq!(get("/api/auth/organization/list-members").await.body["total"], 2);
+    assert_eq!(get("/api/auth/organization/list-invitations").await.body.as_array().map(Vec::len), Some(2));
     let member = json!({"memberIdOrEmail": "new@example.com"});
     assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", member).await.status, 200);
     let keys = get("/api/auth/api-key/list").await.body;
