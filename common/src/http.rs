@@ -12,7 +12,7 @@ use lambda_http::{
 };
 
 pub use self::{
-    auth::{Access, AnyCaller, By, Caller, Callers, Credential, KeyOrSession, Public, Session, Tenant},
+    auth::{Access, AnyCaller, By, Caller, Callers, Credential, KeyOrSession, Public, Session, SignedIn, Tenant},
     event::Event,
     fields::{Fields, Rejected},
     origins::Origins,

@@ -47,6 +47,12 @@ impl Timestamp {
         text.parse().map_err(|_not_a_time| vec![Problem::format("Must be a time of RFC 3339")])
     }
 
+    /// The beginning of its day, in UTC.
+    #[must_use]
+    pub fn day(self) -> Self {
+        Self(self.0.replace_time(Time::MIDNIGHT))
+    }
+
     /// The moment `time` later.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {

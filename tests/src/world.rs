@@ -261,6 +261,20 @@ impl World {
         id
     }
 
+    /// Lets all sessions and keys have been used last long ago.
+    pub async fn forget_uses(&self) {
+        let long_ago = AttributeValue::S("2026-01-31T00:00:00.000Z".to_owned());
+        for (table, key, is_one, day) in
+            [("tokens", "token_hash", "session_id", "seen_on"), ("api-keys", "key_hash", "key_id", "last_request")]
+        {
+            for item in self.items(table).await.into_iter().filter(|item| item.contains_key(is_one)) {
+                let update = self.stack.dynamodb_client().update_item().table_name(table);
+                let update = update.key(key, item[key].clone()).update_expression(format!("SET {day} = :day"));
+                update.expression_attribute_values(":day", long_ago.clone()).send().await.expect("it is updated");
+            }
+        }
+    }
+
     /// All items of a table.
     pub async fn items(&self, table: &str) -> Vec<HashMap<String, AttributeValue>> {
         let scan = self.stack.dynamodb_client().scan().table_name(table).send().await.expect("the table is read");

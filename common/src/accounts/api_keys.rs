@@ -12,7 +12,7 @@ use crate::{
     accounts::{token::SecretHash, users::User},
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, number, query_all, text},
+        dynamo::{Item, Record, is_refused, item, number, query_all, text},
         failure,
         transaction::Transaction,
     },
@@ -88,6 +88,9 @@ pub struct KeyHolder {
     pub tenant: TenantId,
     /// The user who issued it.
     pub user: UserId,
+    /// The day on which it was last used, if it has been.
+    pub last_request: Option<Timestamp>,
+    hash: SecretHash,
 }
 
 /// A key that was just issued.
@@ -99,6 +102,8 @@ pub struct IssuedKey {
     pub key: ApiKey,
     /// When the key was issued.
     pub created_at: Timestamp,
+    /// When it expires, if it does.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A key as it may be listed, without its secret.
@@ -114,6 +119,10 @@ pub struct KeyRecord {
     pub user: UserId,
     /// When the key was issued.
     pub created_at: Timestamp,
+    /// When it expires, if it does.
+    pub expires_at: Option<Timestamp>,
+    /// The day on which it was last used, if it has been.
+    pub last_request: Option<Timestamp>,
     organization: TenantId,
     hash: String,
 }
@@ -144,30 +153,64 @@ impl ApiKeys {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
     }
 
-    /// Looks up who holds `key`: `None` if it was never issued or has been revoked. The read is strongly consistent, so
-    /// a revoked key stops working at once.
+    /// Looks up who holds `key`: `None` if it was never issued, has been revoked, or has expired by `now`. The read is
+    /// strongly consistent, so a revoked key stops working at once.
     ///
     /// # Errors
     /// The read fails.
-    pub async fn holder(&self, key: &ApiKey) -> Result<Option<KeyHolder>> {
-        let Some(found) = self.read(SecretHash::of(key.reveal()).as_str()).await? else { return Ok(None) };
+    pub async fn holder(&self, key: &ApiKey, now: Timestamp) -> Result<Option<KeyHolder>> {
+        let hash = SecretHash::of(key.reveal());
+        let Some(found) = self.read(hash.as_str()).await? else { return Ok(None) };
         let record = Record::new("API key", &found);
+        if record.optional_parsed("expires_at")?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
+            return Ok(None);
+        }
         Ok(Some(KeyHolder {
             key: record.parsed("key_id")?,
             tenant: record.parsed("organization_id")?,
             user: record.parsed("user_id")?,
+            last_request: record.optional_parsed("last_request")?,
+            hash,
         }))
     }
 
-    /// Issues a key for `user`'s organization.
+    /// Notes that a key was used on the day of `now`, if that is not known yet: a write a day at most.
     ///
     /// # Errors
     /// The write fails.
-    pub async fn issue(&self, user: &User, name: &Name, now: Timestamp) -> Result<IssuedKey> {
-        let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now };
+    pub async fn note_use(&self, holder: &KeyHolder, now: Timestamp) -> Result<()> {
+        if holder.last_request >= Some(now.day()) {
+            return Ok(());
+        }
+        let update = self.dynamodb.update_item().table_name(&self.table);
+        let update = update
+            .key("key_hash", text(holder.hash.as_str()))
+            .update_expression("SET last_request = :today")
+            .condition_expression("attribute_exists(key_id)")
+            .expression_attribute_values(":today", text(now.day()));
+        match update.send().await {
+            Ok(_) => Ok(()),
+            // It was deleted meanwhile.
+            Err(error) if is_refused(&error) => Ok(()),
+            Err(error) => Err(failure("noting the use of an API key")(error)),
+        }
+    }
+
+    /// Issues a key for `user`'s organization, which may expire.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn issue(
+        &self,
+        user: &User,
+        name: &Name,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<IssuedKey> {
+        let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now, expires_at };
         let hash = SecretHash::of(issued.key.reveal());
         let pointer = item([("key_hash", text(pointer(issued.id))), ("hash", text(hash.as_str()))]);
-        let key = item([
+        let mut key = item([
             ("key_hash", text(hash.as_str())),
             ("key_id", text(issued.id)),
             ("name", text(name.as_str())),
@@ -176,6 +219,7 @@ impl ApiKeys {
             ("user_id", text(user.id)),
             ("created_at", text(now)),
         ]);
+        key.extend(expires_at.map(|expires_at| ("expires_at".to_owned(), text(expires_at))));
         let count = self
             .counter(&user.organization, 1)
             .condition_expression("attribute_not_exists(#keys) OR #keys < :limit")
@@ -279,6 +323,8 @@ impl KeyRecord {
             start: record.text("start")?.to_owned(),
             user: record.parsed("user_id")?,
             created_at: record.parsed("created_at")?,
+            expires_at: record.optional_parsed("expires_at")?,
+            last_request: record.optional_parsed("last_request")?,
             organization: record.parsed("organization_id")?,
             hash: record.text("key_hash")?.to_owned(),
         })

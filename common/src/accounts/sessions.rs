@@ -1,17 +1,25 @@
 //! Sessions, which keep users signed in.
 
-use aws_sdk_dynamodb::Client;
+use std::cmp::Reverse;
+
+use aws_sdk_dynamodb::{Client, types::Update};
 
 use crate::{
-    accounts::token::{SecretHash, Token},
+    accounts::{
+        attempts::ClientAddress,
+        token::{SecretHash, Token},
+        users::{User, user_key},
+    },
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, is_refused, item, number, text},
+        dynamo::{Item, Record, batch_get_all, is_refused, item, number, query_all, text},
         failure,
+        transaction::Transaction,
     },
     config::{ConfigError, Env},
     error::{Error, Result},
     id::{SessionId, UserId},
+    issue::Problem,
     timestamp::Timestamp,
 };
 
@@ -19,6 +27,31 @@ use crate::{
 const KIND: &str = "session";
 /// How long a session lasts: 30 days.
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
+/// The index of sessions by user. It has only keys, and it is eventually consistent.
+const BY_USER: &str = "by-user";
+/// The most sessions that are listed. Somebody who signs in from a program may have very many.
+const MOST_LISTED: usize = 100;
+/// As many of the newest keys in the index are looked at to find them.
+const MOST_READ: usize = 1000;
+/// How much of a client's description is kept, in characters.
+const AGENT_LENGTH: usize = 200;
+const NOT_FOUND: Error = Error::NotFound("Session not found");
+
+/// What signed in: where it was, and what it says it is.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Where it was.
+    pub address: ClientAddress,
+    agent: Option<String>,
+}
+
+impl Device {
+    /// A device at `address` that calls itself `agent`.
+    #[must_use]
+    pub fn new(address: ClientAddress, agent: Option<&str>) -> Self {
+        Self { address, agent: agent.map(|agent| agent.chars().take(AGENT_LENGTH).collect()) }
+    }
+}
 
 /// A session.
 #[derive(Clone, Debug)]
@@ -29,28 +62,105 @@ pub struct Session {
     pub user: UserId,
     /// When it expires.
     pub expires_at: Timestamp,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// The day on which it was last used.
+    pub seen_on: Timestamp,
+    /// Where it began. Older sessions do not know.
+    pub address: Option<String>,
+    /// What the client called itself.
+    pub agent: Option<String>,
+    /// The user's epoch in which it began. A session of an earlier one has ended.
+    epoch: i64,
+    hash: SecretHash,
 }
 
 impl Session {
-    /// A session of `user` that starts `now`.
+    /// A session of `user` on `device` that starts `now`, and its secret.
     ///
     /// # Errors
     /// The session would end beyond the representable time.
-    pub fn start(user: UserId, now: Timestamp) -> Result<Self> {
+    pub fn start(user: &User, device: &Device, now: Timestamp) -> Result<(Self, Token)> {
         let expires_at =
             Timestamp::from_second(now.as_second() + SESSION_SECONDS).map_err(Error::internal("adding 30 days"))?;
-        Ok(Self { id: SessionId::generate(), user, expires_at })
+        let token = Token::generate();
+        let session = Self {
+            id: SessionId::generate(),
+            user: user.id,
+            expires_at,
+            created_at: now,
+            seen_on: now.day(),
+            address: Some(device.address.to_string()),
+            agent: device.agent.clone(),
+            epoch: user.session_epoch,
+            hash: token.hash(),
+        };
+        Ok((session, token))
     }
 
-    pub(crate) fn to_item(&self, hash: &SecretHash, now: Timestamp) -> Item {
-        item([
-            ("token_hash", text(hash.as_str())),
+    /// Whether it still belongs to `user`: nobody has ended all sessions of before.
+    #[must_use]
+    pub fn is_of(&self, user: &User) -> bool {
+        self.user == user.id && self.epoch == user.session_epoch
+    }
+
+    pub(crate) fn to_item(&self) -> Item {
+        let mut item = item([
+            ("token_hash", text(self.hash.as_str())),
             ("kind", text(KIND)),
             ("session_id", text(self.id)),
             ("user_id", text(self.user)),
             ("expires_at", number(self.expires_at.as_second())),
-            ("created_at", text(now)),
-        ])
+            ("created_at", text(self.created_at)),
+            ("seen_on", text(self.seen_on)),
+            ("epoch", number(self.epoch)),
+        ]);
+        item.extend(self.address.as_ref().map(|address| ("address".to_owned(), text(address))));
+        item.extend(self.agent.as_ref().map(|agent| ("agent".to_owned(), text(agent))));
+        item
+    }
+
+    /// The session in `item`, unless it is something else or has expired by `now`. TTL may delete items hours late, so it
+    /// only cleans up.
+    fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
+        let record = Record::new("session", item);
+        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
+            return Ok(None);
+        }
+        let created_at: Timestamp = record.parsed("created_at")?;
+        let seen_on = record.optional_parsed("seen_on")?.unwrap_or(created_at.day());
+        let expires_at = Timestamp::from_second(record.number("expires_at")?);
+        Ok(Some(Self {
+            id: record.parsed("session_id")?,
+            user: record.parsed("user_id")?,
+            expires_at: expires_at.map_err(Error::internal("reading a session"))?,
+            created_at,
+            seen_on,
+            address: record.optional_text("address").map(str::to_owned),
+            agent: record.optional_text("agent").map(str::to_owned),
+            epoch: record.optional_number("epoch").unwrap_or(0),
+            hash: SecretHash::stored(record.text("token_hash")?),
+        }))
+    }
+}
+
+/// How a request names a session: by the id that a list shows, or by its secret.
+#[derive(Debug)]
+pub enum IdOrToken {
+    /// Its id.
+    Id(SessionId),
+    /// Its secret.
+    Token(Token),
+}
+
+impl IdOrToken {
+    /// Parses either.
+    ///
+    /// # Errors
+    /// The text is neither.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        let token = || Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the token of a session")]);
+        SessionId::parse(text).map(Self::Id).or_else(|_not_an_id| token().map(Self::Token))
     }
 }
 
@@ -59,46 +169,143 @@ impl Session {
 pub struct Sessions {
     dynamodb: Client,
     tokens: String,
+    users: String,
 }
 
 impl Sessions {
-    /// The store over the table that `env` names.
+    /// The store over the tables that `env` names.
     ///
     /// # Errors
     /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
+        Ok(Self {
+            dynamodb: aws.dynamodb(),
+            tokens: env.required("TOKENS_TABLE")?,
+            users: env.required("USERS_TABLE")?,
+        })
     }
 
-    /// Stores `session`, whose secret is `token`.
+    /// Stores `session`.
     ///
     /// # Errors
     /// The write fails.
-    pub async fn store(&self, session: &Session, token: &Token, now: Timestamp) -> Result<()> {
-        let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item(&token.hash(), now)));
+    pub async fn store(&self, session: &Session) -> Result<()> {
+        let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item()));
         put.send().await.map_err(failure("storing a session"))?;
         Ok(())
     }
 
-    /// Finds the session of `token`, unless it has expired by `now`.
+    /// Finds the session of `token`, unless it has expired by `now`. Whether it still belongs to its user, the user says.
     ///
     /// # Errors
     /// The read fails.
     pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
-        let doing = "reading a session";
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
-        let found = found.consistent_read(true).send().await.map_err(failure(doing))?;
-        let Some(found) = found.item else { return Ok(None) };
-        let record = Record::new("session", &found);
-        // TTL may delete items hours late, so it only cleans up.
-        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
-            return Ok(None);
+        let found = found.consistent_read(true).send().await.map_err(failure("reading a session"))?;
+        found.item.as_ref().map_or(Ok(None), |item| Session::from_item(item, now))
+    }
+
+    /// Notes that `session` was used on the day of `now`, if that is not known yet: a write a day at most.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn note_use(&self, session: &Session, now: Timestamp) -> Result<()> {
+        if session.seen_on >= now.day() {
+            return Ok(());
         }
-        Ok(Some(Session {
-            id: record.parsed("session_id")?,
-            user: record.parsed("user_id")?,
-            expires_at: Timestamp::from_second(record.number("expires_at")?).map_err(Error::internal(doing))?,
-        }))
+        let update = self.dynamodb.update_item().table_name(&self.tokens);
+        let update = update
+            .key("token_hash", text(session.hash.as_str()))
+            .update_expression("SET seen_on = :today")
+            .condition_expression("kind = :session")
+            .expression_attribute_values(":today", text(now.day()))
+            .expression_attribute_values(":session", text(KIND));
+        match update.send().await {
+            Ok(_) => Ok(()),
+            // It has ended meanwhile.
+            Err(error) if is_refused(&error) => Ok(()),
+            Err(error) => Err(failure("noting the use of a session")(error)),
+        }
+    }
+
+    /// Lists the sessions of `user`, newest first, 100 at most. A new one may take a moment to appear; one that has ended
+    /// never does.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn list(&self, user: &User, now: Timestamp) -> Result<Vec<Session>> {
+        let doing = "listing sessions";
+        let query = self
+            .dynamodb
+            .query()
+            .table_name(&self.tokens)
+            .index_name(BY_USER)
+            .key_condition_expression("user_id = :user")
+            .expression_attribute_values(":user", text(user.id))
+            .scan_index_forward(false);
+        let found = query_all(query, doing).await?;
+        let key = |found: &Item| Ok(item([("token_hash", text(Record::new("session", found).text("token_hash")?))]));
+        let keys = found.iter().take(MOST_READ).map(key).collect::<Result<_>>()?;
+        let found = batch_get_all(&self.dynamodb, &self.tokens, keys, doing).await?;
+        let sessions = found.iter().map(|item| Session::from_item(item, now)).collect::<Result<Vec<_>>>()?;
+        let mut sessions: Vec<_> = sessions.into_iter().flatten().filter(|session| session.is_of(user)).collect();
+        sessions.sort_by_key(|session| Reverse(session.id));
+        sessions.truncate(MOST_LISTED);
+        Ok(sessions)
+    }
+
+    /// Ends the session of `user` that `named` names, at once in every function.
+    ///
+    /// # Errors
+    /// They have no such session; or a call fails.
+    pub async fn revoke(&self, user: &User, named: &IdOrToken) -> Result<()> {
+        let hash = match named {
+            IdOrToken::Token(token) => token.hash(),
+            IdOrToken::Id(id) => self.hash_of(user.id, *id).await?,
+        };
+        let delete = self.dynamodb.delete_item().table_name(&self.tokens).key("token_hash", text(hash.as_str()));
+        let delete = delete
+            .condition_expression("kind = :session AND user_id = :user")
+            .expression_attribute_values(":session", text(KIND))
+            .expression_attribute_values(":user", text(user.id));
+        match delete.send().await {
+            Ok(_) => Ok(()),
+            Err(error) if is_refused(&error) => Err(NOT_FOUND),
+            Err(error) => Err(failure("revoking a session")(error)),
+        }
+    }
+
+    /// Ends all sessions of `user` but `current`, all at once: the user and the session go on to the next epoch together, and
+    /// every other session stays behind, also one that no list shows yet.
+    ///
+    /// # Errors
+    /// `current` has ended meanwhile; or the write fails.
+    pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
+        let (epoch, next) = (number(user.session_epoch), number(user.session_epoch + 1));
+        let begin = Update::builder()
+            .table_name(&self.users)
+            .key("pk", text(user_key(user.id)))
+            .update_expression("SET session_epoch = :next")
+            .condition_expression(
+                "attribute_exists(pk) AND (session_epoch = :epoch OR attribute_not_exists(session_epoch))",
+            )
+            .expression_attribute_values(":epoch", epoch.clone())
+            .expression_attribute_values(":next", next.clone());
+        let keep = Update::builder()
+            .table_name(&self.tokens)
+            .key("token_hash", text(current.hash.as_str()))
+            .update_expression("SET epoch = :next")
+            .condition_expression("kind = :session AND (epoch = :epoch OR attribute_not_exists(epoch))")
+            .expression_attribute_values(":epoch", epoch)
+            .expression_attribute_values(":session", text(KIND))
+            .expression_attribute_values(":next", next);
+        Transaction::new("revoking sessions")
+            .update(begin)
+            .or(Error::Unauthorized)
+            .update(keep)
+            .or(Error::Unauthorized)
+            .commit(&self.dynamodb)
+            .await
     }
 
     /// Ends the session of `token`, if there is one, at once in every function.
@@ -114,5 +321,20 @@ impl Sessions {
             Err(error) if is_refused(&error) => Ok(()),
             Err(error) => Err(failure("ending a session")(error)),
         }
+    }
+
+    /// Where the session `id` of `user` is stored.
+    async fn hash_of(&self, user: UserId, id: SessionId) -> Result<SecretHash> {
+        let query = self
+            .dynamodb
+            .query()
+            .table_name(&self.tokens)
+            .index_name(BY_USER)
+            .key_condition_expression("user_id = :user AND session_id = :session")
+            .expression_attribute_values(":user", text(user))
+            .expression_attribute_values(":session", text(id));
+        let found = query_all(query, "looking for a session").await?;
+        let found = found.first().ok_or(NOT_FOUND)?;
+        Ok(SecretHash::stored(Record::new("session", found).text("token_hash")?))
     }
 }

@@ -4,11 +4,11 @@ use aws_sdk_dynamodb::{Client, types::Put};
 
 use crate::{
     accounts::{
-        attempts::{ClientAddress, known_client_item},
+        attempts::known_client_item,
         email::Email,
         organizations::{Organization, slug_key},
         password::PasswordHash,
-        sessions::Session,
+        sessions::{Device, Session},
         token::Token,
         users::{Role, User, email_key},
         verification::verification_item,
@@ -38,7 +38,7 @@ pub struct NewUser {
     /// The secret in the verification mail.
     pub verification_token: Token,
     /// Where they sign up from, which is where they are first signed in.
-    pub client: ClientAddress,
+    pub device: Device,
 }
 
 /// Somebody who is signing up.
@@ -50,7 +50,7 @@ pub struct Person {
     /// The hash of their password.
     pub password: PasswordHash,
     /// Where they sign up from.
-    pub client: ClientAddress,
+    pub device: Device,
 }
 
 /// Prepares the account of a person who signs up at `now`.
@@ -58,16 +58,11 @@ pub struct Person {
 /// # Errors
 /// The session would end beyond the representable time.
 pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
-    let Person { name, email, password, client } = person;
-    let user = User { id: UserId::generate(), name, email, email_verified: false, organization, role };
-    Ok(NewUser {
-        session: Session::start(user.id, now)?,
-        user,
-        password,
-        session_token: Token::generate(),
-        verification_token: Token::generate(),
-        client,
-    })
+    let Person { name, email, password, device } = person;
+    let (id, session_epoch) = (UserId::generate(), 0);
+    let user = User { id, name, email, email_verified: false, organization, role, session_epoch };
+    let (session, session_token) = Session::start(&user, &device, now)?;
+    Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })
 }
 
 /// The tables of accounts.
@@ -129,9 +124,9 @@ impl NewUser {
     /// Adds the writes that every sign-up needs.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
-        let session = self.session.to_item(&self.session_token.hash(), now);
+        let session = self.session.to_item();
         let verification = verification_item(&self.verification_token, &self.user, now);
-        let known_client = known_client_item(self.user.email.as_str(), self.client, now);
+        let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);
         writes
             .put_new(users, "pk", email_guard)
             .or(Error::Conflict(Conflict::EmailTaken))

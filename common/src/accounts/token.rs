@@ -58,6 +58,11 @@ impl SecretHash {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret)))
     }
 
+    /// A hash that was read from the table.
+    pub(crate) fn stored(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// The hash, as it is stored.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -10,7 +10,7 @@ use crate::{
     accounts::{email::Email, password::PasswordHash},
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, boolean, is_refused, item, text},
+        dynamo::{Item, Record, boolean, is_refused, item, number, text},
         failure,
     },
     config::{ConfigError, Env},
@@ -36,6 +36,8 @@ pub struct User {
     pub organization: TenantId,
     /// Their role in that organization.
     pub role: Role,
+    /// The epoch of their sessions: those that began in an earlier one have ended.
+    pub session_epoch: i64,
 }
 
 /// What a user may do in their organization.
@@ -120,6 +122,7 @@ impl User {
             ("organization_id", text(&self.organization)),
             ("role", text(self.role.as_str())),
             ("password_hash", text(password.as_str())),
+            ("session_epoch", number(self.session_epoch)),
             ("created_at", text(now)),
         ])
     }
@@ -133,6 +136,7 @@ impl User {
             email_verified: record.boolean("email_verified")?,
             organization: record.parsed("organization_id")?,
             role: record.parsed("role")?,
+            session_epoch: record.optional_number("session_epoch").unwrap_or(0),
         })
     }
 }

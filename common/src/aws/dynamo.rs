@@ -82,6 +82,11 @@ impl<'a> Record<'a> {
         self.text(name)?.parse().map_err(|error| self.broken(name, error))
     }
 
+    /// The same, for an attribute that may be missing.
+    pub(crate) fn optional_parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
+        if self.item.contains_key(name) { self.parsed(name).map(Some) } else { Ok(None) }
+    }
+
     /// A text that `parse` validated before it was stored.
     pub(crate) fn checked<T>(&self, name: &str, parse: fn(&str) -> Result<T, Vec<Problem>>) -> Result<T> {
         parse(self.text(name)?).map_err(|_problems| self.broken(name, "no longer valid"))

@@ -11,6 +11,7 @@ use crate::{
     error::{Error, Refusal, Result},
     http::Call,
     id::TenantId,
+    telemetry::metrics,
     timestamp::Timestamp,
 };
 
@@ -63,10 +64,19 @@ impl Callers {
         })
     }
 
-    /// Who holds the key in a header, unless it is malformed, unknown or revoked.
+    /// Notes the day of the call. The call does not fail because of it.
+    async fn note_use(&self, by: &By, now: Timestamp) {
+        let noted = match by {
+            By::Session(session) => self.sessions.note_use(session, now).await,
+            By::Key(holder) => self.keys.note_use(holder, now).await,
+        };
+        metrics::upkeep("identifying the caller", noted);
+    }
+
+    /// Who holds the key in a header, unless it is malformed, unknown, revoked or expired.
     async fn holder(&self, key: &str) -> Result<Option<KeyHolder>> {
         match ApiKey::parse(key) {
-            Some(key) => self.keys.holder(&key).await,
+            Some(key) => self.keys.holder(&key, Timestamp::now()).await,
             None => Ok(None),
         }
     }
@@ -134,7 +144,7 @@ impl By {
     /// Whether it is still a credential of `user`.
     fn is_of(&self, user: &User) -> bool {
         match self {
-            Self::Session(_) => true,
+            Self::Session(session) => session.is_of(user),
             Self::Key(holder) => holder.tenant == user.organization,
         }
     }
@@ -159,9 +169,10 @@ impl<A: AsRef<Callers> + Sync> Access<A> for AnyCaller {
             By::Session(session) => session.user,
             By::Key(holder) => holder.user,
         };
-        // A user who is gone, or not of the key's organization, has no working credential, whatever is left of it.
-        let user = callers.users.find(id).await?.filter(|user| by.is_of(user));
-        Ok(user.map(|user| Caller { user, by }))
+        // Whose user is gone or has ended it, or is not of the key's organization, is no credential any more.
+        let Some(user) = callers.users.find(id).await?.filter(|user| by.is_of(user)) else { return Ok(None) };
+        callers.note_use(&by, Timestamp::now()).await;
+        Ok(Some(Caller { user, by }))
     }
 
     fn tenant(caller: &Option<Caller>) -> Option<&TenantId> {
@@ -185,21 +196,30 @@ impl<A: AsRef<Callers> + Sync> Access<A> for KeyOrSession {
     }
 }
 
-/// A signed-in user. Keys are not accepted: a leaked key must not be able to issue others that outlive it.
+/// A user, and the session they are signed in with.
+pub struct SignedIn {
+    /// The user.
+    pub user: User,
+    /// The session.
+    pub session: Stored,
+}
+
+/// A signed-in user. Keys are not accepted: a leaked key must not be able to issue others that outlive it, nor to sign its
+/// owner out.
 pub struct Session;
 
 impl<A: AsRef<Callers> + Sync> Access<A> for Session {
-    type Caller = User;
+    type Caller = SignedIn;
     const CREDENTIALS: &'static [Credential] = &[Credential::Session];
 
-    async fn identify(app: &A, call: &Call<()>) -> Result<User> {
+    async fn identify(app: &A, call: &Call<()>) -> Result<SignedIn> {
         match KeyOrSession::identify(app, call).await? {
-            Caller { user, by: By::Session(_) } => Ok(user),
+            Caller { user, by: By::Session(session) } => Ok(SignedIn { user, session }),
             Caller { by: By::Key(_), .. } => Err(Error::SessionRequired),
         }
     }
 
-    fn tenant(user: &User) -> Option<&TenantId> {
-        Some(&user.organization)
+    fn tenant(caller: &SignedIn) -> Option<&TenantId> {
+        Some(&caller.user.organization)
     }
 }

@@ -181,7 +181,7 @@ impl Fields {
     ///
     /// # Errors
     /// It is not a whole number, or not within `range`.
-    pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u16>) -> Result<Option<u16>, Rejected> {
+    pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
             description.note_number(name, &range);
@@ -192,7 +192,7 @@ impl Fields {
             Some(Json::Number(number)) => number,
             Some(_) => return Err(self.wrong_type(name, "Must be a whole number")),
         };
-        let (code, message) = match u16::try_from(number) {
+        let (code, message) = match u32::try_from(number) {
             Ok(number) if range.contains(&number) => return Ok(Some(number)),
             _ if number < i64::from(least) => (IssueCode::TooSmall, format!("Must be at least {least}")),
             _ => (IssueCode::TooBig, format!("Must be at most {most}")),

@@ -45,7 +45,7 @@ impl FieldDescriptions {
         self.fields.push((name, presence, schema));
     }
 
-    pub(super) fn note_number(&mut self, name: &'static str, range: &RangeInclusive<u16>) {
+    pub(super) fn note_number(&mut self, name: &'static str, range: &RangeInclusive<u32>) {
         let schema = json_schema!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
         self.fields.push((name, Presence::Optional, schema));
     }

@@ -18,7 +18,7 @@ use super::{
     wire::check_size,
 };
 use crate::{
-    accounts::{attempts::ClientAddress, token::Token},
+    accounts::{attempts::ClientAddress, sessions::Device, token::Token},
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
 };
@@ -278,6 +278,12 @@ impl<C> Call<C> {
     #[must_use]
     pub fn session(&self) -> Option<Token> {
         token_in_cookies(&self.base, self.request.cookies.iter().map(String::as_str))
+    }
+
+    /// What the call comes from.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        Device::new(self.client, self.header(header::USER_AGENT.as_str()))
     }
 
     /// The first header of this name, if it is text.

@@ -11,6 +11,7 @@ use crate::{
         invitations::InvitationStatus,
         members::MemberIdOrEmail,
         password::{Guess, Password},
+        sessions::IdOrToken,
         users::Role,
     },
     id::{EndpointId, InvitationId, KeyId, RecoveryId, SessionId, TenantId, UserId},
@@ -67,6 +68,7 @@ schemas! {
     EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] }
     Guess { "writeOnly": true, "examples": ["a long password"] }
+    IdOrToken { "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     InvitationStatus { "enum": ["pending", "accepted", "canceled"] }
     KeyId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::timestamp::Timestamp;
+use crate::{error::Result, timestamp::Timestamp};
 
 /// The namespace of all our metrics.
 pub const NAMESPACE: &str = "Webhooks";
@@ -29,6 +29,14 @@ pub struct Metric {
 /// Adds one to the metric `name`.
 pub fn count(name: &'static str) {
     emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
+}
+
+/// Reports a failure of what only comes `with` a call, which succeeds all the same.
+pub fn upkeep(with: &'static str, outcome: Result<()>) {
+    if let Err(error) = outcome {
+        tracing::error!(?error, with, "upkeep failed");
+        count("UpkeepFailed");
+    }
 }
 
 /// Emits `metrics` as totals and, if there are `dimensions`, also by those.

@@ -77,7 +77,7 @@ async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCooki
     let now = Timestamp::now();
     let invitation = app.invitations.pending(input.invitation_id, &input.tenant_slug, now).await?;
     let password = app.hasher.hash(input.password).await?;
-    let person = Person { name: input.name, email: invitation.email.clone(), password, client: call.client };
+    let person = Person { name: input.name, email: invitation.email.clone(), password, device: call.device() };
     let new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
     app.invitations.accept(&invitation, &new, now).await?;
     Ok(welcome(&app.mailer, &call.base, new, input.tenant_slug).await)

@@ -1,6 +1,6 @@
 //! API keys. Owners manage all keys of the organization, members only their own.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use common::{
     accounts::{
@@ -8,7 +8,7 @@ use common::{
         users::{Role, User},
     },
     error::{Error, Refusal, Result},
-    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session},
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session, SignedIn},
     id::KeyId,
     name::Name,
     timestamp::Timestamp,
@@ -35,13 +35,19 @@ pub(crate) fn delete() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
+/// How long a key may work before it expires, in seconds: a minute to a year.
+const EXPIRES_IN: RangeInclusive<u32> = 60..=365 * 24 * 60 * 60;
+
 struct New {
     name: Name,
+    expires_in: Option<u32>,
 }
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { name: fields.text("name", Name::parse)? })
+        let name = fields.text("name", Name::parse);
+        let expires_in = fields.optional_number("expiresIn", EXPIRES_IN);
+        Ok(Self { name: name?, expires_in: expires_in? })
     }
 }
 
@@ -66,6 +72,8 @@ struct View {
     start: String,
     enabled: bool,
     created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    last_request: Option<Timestamp>,
 }
 
 /// A newly issued key, with its secret.
@@ -80,14 +88,18 @@ struct Issued {
     key: String,
     enabled: bool,
     created_at: Timestamp,
+    expires_at: Option<Timestamp>,
 }
 
-async fn issue(app: Arc<App>, call: Call<User>, input: New) -> Result<Issued> {
-    let user = call.caller;
+async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued> {
+    let user = call.caller.user;
     if !user.email_verified {
         return Err(Error::Forbidden(Refusal::EmailNotVerified));
     }
-    let IssuedKey { id, key, created_at } = app.callers.keys.issue(&user, &input.name, Timestamp::now()).await?;
+    let now = Timestamp::now();
+    let expires_at = input.expires_in.map(|seconds| now.after(Duration::from_secs(seconds.into())));
+    let issued = app.callers.keys.issue(&user, &input.name, expires_at, now).await?;
+    let IssuedKey { id, key, created_at, expires_at } = issued;
     Ok(Issued {
         id,
         name: input.name,
@@ -96,6 +108,7 @@ async fn issue(app: Arc<App>, call: Call<User>, input: New) -> Result<Issued> {
         key: key.reveal().to_owned(),
         enabled: true,
         created_at,
+        expires_at,
     })
 }
 
@@ -123,7 +136,7 @@ fn manages(user: &User, key: &KeyRecord) -> bool {
 
 impl From<KeyRecord> for View {
     fn from(key: KeyRecord) -> Self {
-        let KeyRecord { id, name, start, created_at, .. } = key;
-        Self { id, name, prefix: PREFIX, start, enabled: true, created_at }
+        let KeyRecord { id, name, start, created_at, expires_at, last_request, .. } = key;
+        Self { id, name, prefix: PREFIX, start, enabled: true, created_at, expires_at, last_request }
     }
 }

@@ -8,12 +8,10 @@ use common::{
     http::{Call, Fault, Fields, Form, Page, Public, Rejected, Reply, Route},
     timestamp::Timestamp,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 use tokio::time::sleep;
 use url::Url;
 
-use crate::App;
+use crate::{App, Status};
 
 const CONFIRMED: Page = Page {
     good: true,
@@ -89,12 +87,6 @@ impl Address {
     }
 }
 
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-struct Sent {
-    status: bool,
-}
-
 async fn ask(app: Arc<App>, call: Call<()>, link: Link) -> Result<Page> {
     let token = match link.token() {
         Some(token) if app.verifications.holds(&token, Timestamp::now()).await? => token,
@@ -127,7 +119,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Link) -> Result<Reply> {
     Ok(link.callback(&call).map_or(Reply::Page(CONFIRMED), Reply::Redirect))
 }
 
-async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Sent> {
+async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     let (email, now) = (input.email, Timestamp::now());
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {
@@ -145,5 +137,5 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Sent> {
         Ok(())
     };
     let (sent, ()) = tokio::join!(send, sleep(ANSWER_AFTER));
-    sent.map(|()| Sent { status: true })
+    sent.map(|()| Status::DONE)
 }

@@ -8,9 +8,7 @@ use common::{
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::Result,
     http::{Callers, Function, Origins, Wire},
-    telemetry::metrics,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -57,6 +55,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::sign_in(),
         session::get(),
         session::sign_out(),
+        session::list(),
+        session::revoke(),
+        session::revoke_others(),
         organization::list(),
         invitation::invite(),
         invitation::list(),
@@ -84,12 +85,15 @@ impl Success {
     const DONE: Self = Self { success: true };
 }
 
-/// Reports a failure in what only tidies up after a call that succeeds all the same.
-fn upkeep(after: &'static str, outcome: Result<()>) {
-    if let Err(error) = outcome {
-        tracing::error!(?error, after, "upkeep failed");
-        metrics::count("UpkeepFailed");
-    }
+/// The same, where clients know it by another name.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Status {
+    status: bool,
+}
+
+impl Status {
+    const DONE: Self = Self { status: true };
 }
 
 impl AsRef<Callers> for App {

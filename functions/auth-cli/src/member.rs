@@ -12,6 +12,7 @@ use common::{
     http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, WithCookies, cookies::cleared_cookie},
     id::{TenantId, UserId},
     name::Name,
+    telemetry::metrics,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -20,7 +21,6 @@ use serde::Serialize;
 use crate::{
     App,
     organization::{Page, check, check_manages},
-    upkeep,
 };
 
 pub(crate) fn list() -> Route<App> {
@@ -138,7 +138,7 @@ async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed>
     let owner = &call.caller.user;
     check_manages(owner, input.organization.as_ref())?;
     let member = app.members.remove(owner, &input.member).await?;
-    upkeep("removing a member", app.callers.keys.delete_all_of(&owner.organization, member.user.id).await);
+    metrics::upkeep("removing a member", app.callers.keys.delete_all_of(&owner.organization, member.user.id).await);
     Ok(Removed { member: member.into() })
 }
 
@@ -146,7 +146,7 @@ async fn go(app: Arc<App>, call: Call<Caller>, input: Own) -> Result<WithCookies
     let user = &call.caller.user;
     check(user, Some(&input.organization))?;
     let member = app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
-    upkeep("leaving", app.callers.keys.delete_all_of(&user.organization, user.id).await);
+    metrics::upkeep("leaving", app.callers.keys.delete_all_of(&user.organization, user.id).await);
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })
 }
 

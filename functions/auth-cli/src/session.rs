@@ -6,23 +6,23 @@ use common::{
     accounts::{
         email::Email,
         password::{Checked, Guess},
-        sessions::Session,
-        token::Token,
+        sessions::{IdOrToken, Session},
         users::User,
     },
     error::{Error, Result},
     http::{
-        AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, WithCookies,
+        self, AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, SignedIn, WithCookies,
         cookies::{cleared_cookie, session_cookie},
     },
-    id::UserId,
+    id::{SessionId, UserId},
     name::Name,
+    telemetry::metrics,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{App, Success, upkeep};
+use crate::{App, Status, Success};
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
@@ -41,6 +41,32 @@ pub(crate) fn sign_out() -> Route<App> {
         .summary("Ends the session of the cookie, everywhere and at once.")
 }
 
+pub(crate) fn list() -> Route<App> {
+    Route::get("/api/auth/list-sessions", http::Session, |_, _| Ok(()), sessions)
+        .summary("Lists the caller's sessions, newest first. A new one may take a moment to appear.")
+}
+
+pub(crate) fn revoke() -> Route<App> {
+    Route::post("/api/auth/revoke-session", http::Session, Which::read, end_one)
+        .summary("Ends one of the caller's sessions, everywhere and at once.")
+        .faults(&[Fault::NotFound])
+}
+
+pub(crate) fn revoke_others() -> Route<App> {
+    Route::post("/api/auth/revoke-other-sessions", http::Session, |_, _| Ok(()), end_others)
+        .summary("Ends all of the caller's sessions but the one that they call with, everywhere and at once.")
+}
+
+struct Which {
+    session: IdOrToken,
+}
+
+impl Which {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        Ok(Self { session: fields.text("token", IdOrToken::parse)? })
+    }
+}
+
 struct Credentials {
     address: String,
     password: Guess,
@@ -56,7 +82,7 @@ impl Credentials {
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
-struct SignedIn {
+struct Started {
     token: String,
     user: UserView,
 }
@@ -86,6 +112,37 @@ struct UserView {
     email_verified: bool,
 }
 
+/// A session in the list. What ends it is its id: the secret itself is not stored.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "ListedSession")]
+struct Listed {
+    id: SessionId,
+    token: SessionId,
+    user_id: UserId,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    expires_at: Timestamp,
+    ip_address: Option<String>,
+    user_agent: Option<String>,
+}
+
+impl From<Session> for Listed {
+    fn from(session: Session) -> Self {
+        let Session { id, user, created_at, seen_on, expires_at, address, agent, .. } = session;
+        Self {
+            id,
+            token: id,
+            user_id: user,
+            created_at,
+            updated_at: seen_on,
+            expires_at,
+            ip_address: address,
+            user_agent: agent,
+        }
+    }
+}
+
 impl From<User> for UserView {
     fn from(user: User) -> Self {
         let User { id, email, name, email_verified, .. } = user;
@@ -93,7 +150,7 @@ impl From<User> for UserView {
     }
 }
 
-async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<SignedIn>> {
+async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<Started>> {
     let now = Timestamp::now();
     let email = Email::parse(&input.address).ok();
     // Attempts count together for all spellings of an address.
@@ -104,7 +161,7 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
     let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
         return Err(Error::WrongPassword);
     };
-    let (session, token) = (Session::start(user.id, now)?, Token::generate());
+    let (session, token) = Session::start(&user, &call.device(), now)?;
     let rehash = async {
         match &checked {
             Checked::Outdated(new) => app.callers.users.rehash(user.id, &hash, new).await,
@@ -112,15 +169,15 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
         }
     };
     let (stored, rehashed, forgotten, remembered) = tokio::join!(
-        app.callers.sessions.store(&session, &token, now),
+        app.callers.sessions.store(&session),
         rehash,
         app.attempts.forget_sign_in(subject, call.client),
         app.attempts.remember_client(subject, call.client, now),
     );
     stored?;
-    [rehashed, forgotten, remembered].into_iter().for_each(|outcome| upkeep("signing in", outcome));
+    [rehashed, forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
     let cookies = vec![session_cookie(&call.base, &token)];
-    Ok(WithCookies { body: SignedIn { token: token.reveal().to_owned(), user: user.into() }, cookies })
+    Ok(WithCookies { body: Started { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }
 
 async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {
@@ -138,4 +195,20 @@ async fn end(app: Arc<App>, call: Call<()>, (): ()) -> Result<WithCookies<Succes
         app.callers.sessions.end(&token).await?;
     }
     Ok(WithCookies { body: Success::DONE, cookies: vec![cleared_cookie(&call.base)] })
+}
+
+async fn sessions(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Listed>> {
+    let sessions = app.callers.sessions.list(&call.caller.user, Timestamp::now()).await?;
+    Ok(sessions.into_iter().map(Listed::from).collect())
+}
+
+async fn end_one(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Status> {
+    app.callers.sessions.revoke(&call.caller.user, &input.session).await?;
+    Ok(Status::DONE)
+}
+
+async fn end_others(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Status> {
+    let SignedIn { user, session } = call.caller;
+    app.callers.sessions.revoke_others(&user, &session).await?;
+    Ok(Status::DONE)
 }

@@ -91,7 +91,7 @@ async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCooki
         debug_notification_email: input.debug_notification_email,
         created_at: now,
     };
-    let person = Person { name: input.name, email: input.email, password, client: call.client };
+    let person = Person { name: input.name, email: input.email, password, device: call.device() };
     let new = new_user(person, organization.id.clone(), Role::Owner, now)?;
     app.accounts.create(&organization, &new, now).await?;
     Ok(welcome(&app.mailer, &call.base, new, organization.slug).await)

@@ -58,7 +58,7 @@ fn route() -> Route<App> {
 pub struct Input {
     endpoint: Option<EndpointId>,
     filter: Filter,
-    limit: u16,
+    limit: usize,
     cursor: Option<Cursor>,
 }
 
@@ -73,7 +73,8 @@ impl Input {
         let limit = fields.optional_number("limit", 1..=100);
         let cursor = fields.optional_text("cursor", Cursor::parse);
         let filter = Filter { status: status?, event: event?, job_id: job_id?, since: since?, until: until? };
-        Ok(Self { endpoint: endpoint?, filter, limit: limit?.unwrap_or(20), cursor: cursor? })
+        let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
+        Ok(Self { endpoint: endpoint?, filter, limit, cursor: cursor? })
     }
 }
 
@@ -92,6 +93,6 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
     let Input { endpoint, filter, limit, cursor } = input;
     let places = app.endpoints.places(&call.caller, endpoint).await?;
     let now = Timestamp::now();
-    let page = app.log.search(&call.caller, &places, &filter, cursor.as_ref(), limit.into(), now).await?;
+    let page = app.log.search(&call.caller, &places, &filter, cursor.as_ref(), limit, now).await?;
     Ok(Output { deliveries: page.entries, next_cursor: page.next })
 }

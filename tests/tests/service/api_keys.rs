@@ -138,3 +138,60 @@ async fn a_deleted_key_leaves_nothing_behind() {
     assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
     assert_eq!(world.items("api-keys").await.len(), before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_day_of_the_last_request_is_written_once_a_day() {
+    let writes = Arc::new(Mutex::new(0));
+    let written = Arc::clone(&writes);
+    let tables = Interceptor::start(move |operation, call| {
+        let is_note = operation == "UpdateItem" && call["TableName"] == "api-keys";
+        *written.lock().expect("no panic") += usize::from(is_note);
+        None
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let tenant = world.tenant("acme").await;
+    let last_request = async || world.cli_get(&tenant.cookie, "api-key/list").await.body[0]["lastRequest"].clone();
+    assert_eq!(last_request().await, Value::Null);
+    let today = json!(format!("{}T00:00:00.000Z", &jiff::Timestamp::now().to_string()[..10]));
+    for days in 1..=2 {
+        for _ in 0..3 {
+            assert!(works(&world, &json!(tenant.key)).await);
+        }
+        assert_eq!(*writes.lock().expect("no panic"), days);
+        assert_eq!(last_request().await, today);
+        world.forget_uses().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_works_until_it_expires() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let fields = |expires_in: Value| json!({"name": "short", "expiresIn": expires_in});
+    for bad in [json!(59), json!(31_536_001), json!("60"), json!(-60), Value::Null] {
+        assert_eq!(world.cli(&tenant.cookie, "api-key/create", fields(bad.clone())).await.status, 400, "{bad}");
+    }
+    let issued = world.cli(&tenant.cookie, "api-key/create", fields(json!(60))).await.body;
+    let expires: jiff::Timestamp = issued["expiresAt"].as_str().expect("a time").parse().expect("a time");
+    let created: jiff::Timestamp = issued["createdAt"].as_str().expect("a time").parse().expect("a time");
+    assert_eq!(expires.as_millisecond() - created.as_millisecond(), 60_000);
+    assert!(works(&world, &issued["key"]).await);
+    let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
+    assert_eq!((&keys[0]["expiresAt"], &keys[1]["expiresAt"]), (&Value::Null, &issued["expiresAt"]));
+    // A minute later.
+    for item in world.items("api-keys").await.iter().filter(|item| item.contains_key("expires_at")) {
+        let update = world.stack.dynamodb_client().update_item().table_name("api-keys");
+        let update = update.key("key_hash", item["key_hash"].clone()).update_expression("SET expires_at = :now");
+        let now = aws_sdk_dynamodb::types::AttributeValue::S(created.to_string());
+        update.expression_attribute_values(":now", now).send().await.expect("it is updated");
+    }
+    assert!(!works(&world, &issued["key"]).await);
+    let by_key =
+        world.http.get(world.url("/api/auth/get-session")).header("x-api-key", issued["key"].as_str().expect("a key"));
+    assert_eq!(world.send(by_key).await.body, Value::Null);
+    assert!(works(&world, &json!(tenant.key)).await);
+    // It is listed until somebody deletes it.
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
+}

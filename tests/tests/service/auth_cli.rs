@@ -170,7 +170,7 @@ async fn a_key_is_issued_to_a_verified_user_and_shown_once() {
         issued.body,
         json!({
             "id": issued.body["id"], "name": "laptop", "prefix": "ak_", "start": key[..9], "key": key,
-            "enabled": true, "createdAt": issued.body["createdAt"],
+            "enabled": true, "createdAt": issued.body["createdAt"], "expiresAt": null,
         })
     );
     assert!(!format!("{:?}", world.items("api-keys").await).contains(&key[3..]));

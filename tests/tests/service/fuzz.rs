@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 24] = [
+const ROUTES: [(&str, &str, &str, &str); 27] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -115,6 +115,9 @@ const ROUTES: [(&str, &str, &str, &str); 24] = [
     ),
     ("auth-cli", "GET", "/api/auth/get-session", ""),
     ("auth-cli", "POST", "/api/auth/sign-out", "{}"),
+    ("auth-cli", "GET", "/api/auth/list-sessions", ""),
+    ("auth-cli", "POST", "/api/auth/revoke-session", r#"{"token": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
+    ("auth-cli", "POST", "/api/auth/revoke-other-sessions", "{}"),
     ("auth-cli", "GET", "/api/auth/organization/list", ""),
     (
         "auth-cli",
@@ -144,7 +147,7 @@ const ROUTES: [(&str, &str, &str, &str); 24] = [
         "/api/auth/organization/leave",
         r#"{"organizationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
     ),
-    ("auth-cli", "POST", "/api/auth/api-key/create", r#"{"name": "test"}"#),
+    ("auth-cli", "POST", "/api/auth/api-key/create", r#"{"name": "test", "expiresIn": 3600}"#),
     ("auth-cli", "GET", "/api/auth/api-key/list", ""),
     ("auth-cli", "POST", "/api/auth/api-key/delete", r#"{"keyId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
 ];

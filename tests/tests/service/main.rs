@@ -36,6 +36,7 @@ mod queues;
 mod receivers;
 mod rotation;
 mod secrets;
+mod sessions;
 mod sign_in;
 mod signup_and_create_org;
 mod story;

@@ -35,11 +35,12 @@ fn tables_are_protected_from_deletion_and_encrypted() {
     }
 }
 
-/// An index with more than keys would make every change of a delivery cost more, and have password hashes in it.
+/// An index with more than keys would make every change of a delivery or a session cost more, and have password hashes in
+/// it.
 #[test]
-fn the_indexes_of_deliveries_users_and_invitations_have_only_keys() {
+fn the_indexes_of_deliveries_and_of_people_have_only_keys() {
     let template = template(&LEAST);
-    for table in ["DeliveriesTable", "UsersTable", "InvitationsTable"] {
+    for table in ["DeliveriesTable", "UsersTable", "InvitationsTable", "TokensTable"] {
         let indexes = &template["Resources"][table]["Properties"]["GlobalSecondaryIndexes"];
         assert_eq!(indexes.as_array().map(Vec::len), Some(1));
         assert_eq!(indexes[0]["Projection"], json!({"ProjectionType": "KEYS_ONLY"}));

@@ -1,0 +1,239 @@
+//! Sessions: seeing where one is signed in, and ending that.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Answer, Interceptor, Tenant, World};
+
+/// Signs in as the owner of an organization, and returns the cookie.
+async fn sign_in(world: &World, tenant: &Tenant) -> String {
+    let fields = json!({"email": tenant.email, "password": "correct horse battery"});
+    let request = world.http.post(world.url("/api/auth/sign-in/email")).header("user-agent", "a browser").json(&fields);
+    let answer = world.send(request).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    format!("session_token={}", answer.body["token"].as_str().expect("a token"))
+}
+
+async fn is_signed_in(world: &World, cookie: &str) -> bool {
+    world.session(cookie).await.body != Value::Null
+}
+
+async fn listed(world: &World, cookie: &str) -> Vec<Value> {
+    let listed = world.cli_get(cookie, "list-sessions").await;
+    assert_eq!(listed.status, 200, "{listed:?}");
+    listed.body.as_array().expect("sessions").clone()
+}
+
+async fn revoke(world: &World, cookie: &str, token: &Value) -> Answer {
+    world.cli(cookie, "revoke-session", json!({"token": token})).await
+}
+
+async fn revoke_others(world: &World, cookie: &str) -> Answer {
+    world.cli(cookie, "revoke-other-sessions", json!({})).await
+}
+
+/// The beginning of this day, as it is answered.
+fn today() -> Value {
+    json!(format!("{}T00:00:00.000Z", &jiff::Timestamp::now().to_string()[..10]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_sees_their_own_sessions_and_no_secret() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let cookie = sign_in(&world, &tenant).await;
+    let sessions = listed(&world, &cookie).await;
+    assert_eq!(sessions.len(), 2, "newest first");
+    let current = world.session(&cookie).await.body["session"].clone();
+    let newest = &sessions[0];
+    assert_eq!(
+        *newest,
+        json!({
+            "id": current["id"], "token": current["id"], "userId": tenant.user, "createdAt": newest["createdAt"],
+            "updatedAt": today(), "expiresAt": newest["expiresAt"], "ipAddress": "127.0.0.1", "userAgent": "a browser",
+        })
+    );
+    assert_eq!(newest["expiresAt"].as_str().map(|at| &at[..19]), current["expiresAt"].as_str().map(|at| &at[..19]));
+    assert_eq!(sessions[1]["userAgent"], Value::Null);
+    assert_eq!(sessions[1]["id"], world.session(&tenant.cookie).await.body["session"]["id"]);
+    let theirs = listed(&world, &other.cookie).await;
+    assert_eq!(theirs.iter().map(|session| &session["userId"]).collect::<Vec<_>>(), [&json!(other.user)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_day_of_the_last_call_is_written_once_a_day_and_never_fails_a_call() {
+    let (writes, fails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (written, failing) = (Arc::clone(&writes), Arc::clone(&fails));
+    let tables = Interceptor::start(move |operation, call| {
+        let is_note = operation == "UpdateItem" && call["UpdateExpression"] == "SET seen_on = :today";
+        written.fetch_add(usize::from(is_note), Ordering::SeqCst);
+        (is_note && failing.load(Ordering::SeqCst)).then(|| (500, json!({"__type": "InternalServerError"})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let tenant = world.tenant("acme").await;
+    assert_eq!(writes.load(Ordering::SeqCst), 0, "a new session was seen today");
+    world.forget_uses().await;
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(listed(&world, &tenant.cookie).await[0]["updatedAt"], "2026-01-31T00:00:00.000Z");
+    fails.store(false, Ordering::SeqCst);
+    writes.store(0, Ordering::SeqCst);
+    for _ in 0..5 {
+        assert!(is_signed_in(&world, &tenant.cookie).await);
+    }
+    assert_eq!(writes.load(Ordering::SeqCst), 1);
+    assert_eq!(listed(&world, &tenant.cookie).await[0]["updatedAt"], today());
+    // It brings no session back that has ended.
+    world.forget_uses().await;
+    let (_, ended) = tokio::join!(world.session(&tenant.cookie), world.cli(&tenant.cookie, "sign-out", json!({})));
+    assert_eq!(ended.status, 200);
+    assert!(!is_signed_in(&world, &tenant.cookie).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_session_ends_at_once() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let (one, two) = (sign_in(&world, &tenant).await, sign_in(&world, &tenant).await);
+    let id = world.session(&one).await.body["session"]["id"].clone();
+    for cookie in [&other.cookie, &other.cookie] {
+        let refused = revoke(&world, cookie, &id).await;
+        assert_eq!((refused.status, &refused.body["message"]), (404, &json!("Session not found")));
+    }
+    let secret = json!(two.trim_start_matches("session_token="));
+    assert_eq!(revoke(&world, &other.cookie, &secret).await.status, 404);
+    assert!(is_signed_in(&world, &one).await && is_signed_in(&world, &two).await);
+    let revoked = revoke(&world, &tenant.cookie, &id).await;
+    assert_eq!((revoked.status, &revoked.body), (200, &json!({"status": true})));
+    assert!(!is_signed_in(&world, &one).await);
+    assert_eq!(world.rpc_by_session(&one, "webhooks/list", json!({})).await.status, 401);
+    assert_eq!(revoke(&world, &tenant.cookie, &id).await.status, 404, "twice");
+    // A client that has the secret may send that.
+    assert_eq!(revoke(&world, &tenant.cookie, &secret).await.status, 200);
+    assert!(!is_signed_in(&world, &two).await);
+    assert_eq!(listed(&world, &tenant.cookie).await.len(), 1);
+    for bad in [json!("x"), json!(7), Value::Null] {
+        assert_eq!(revoke(&world, &tenant.cookie, &bad).await.status, 400, "{bad}");
+    }
+    // The current one, too.
+    let id = world.session(&tenant.cookie).await.body["session"]["id"].clone();
+    assert_eq!(revoke(&world, &tenant.cookie, &id).await.status, 200);
+    assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_revocations_at_once_one_succeeds() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.session(&sign_in(&world, &tenant).await).await.body["session"]["id"].clone();
+    let answers = join_all((0..8).map(|_| revoke(&world, &tenant.cookie, &id))).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_other_sessions_end_at_once_and_keys_stay() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let mut cookies = Vec::new();
+    for _ in 0..8 {
+        cookies.push(sign_in(&world, &tenant).await);
+    }
+    assert_eq!(revoke_others(&world, &tenant.cookie).await.body, json!({"status": true}));
+    assert!(is_signed_in(&world, &tenant.cookie).await);
+    assert!(is_signed_in(&world, &other.cookie).await);
+    for cookie in &cookies {
+        assert!(!is_signed_in(&world, cookie).await);
+        assert_eq!(world.rpc_by_session(cookie, "webhooks/list", json!({})).await.status, 401);
+    }
+    assert_eq!(listed(&world, &tenant.cookie).await.len(), 1);
+    assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.status, 200);
+    // Twice, and with a session that is newer than the last time.
+    assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
+    let new = sign_in(&world, &tenant).await;
+    assert_eq!(revoke_others(&world, &new).await.status, 200);
+    assert!(is_signed_in(&world, &new).await && !is_signed_in(&world, &tenant.cookie).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sessions_that_end_each_other_at_once_one_stays() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut cookies = Vec::new();
+    for _ in 0..6 {
+        cookies.push(sign_in(&world, &tenant).await);
+    }
+    let answers = join_all(cookies.iter().map(|cookie| revoke_others(&world, cookie))).await;
+    for (cookie, answer) in cookies.iter().zip(&answers) {
+        assert!(matches!(answer.status, 200 | 401), "{answer:?}");
+        assert_eq!(is_signed_in(&world, cookie).await, answer.status == 200);
+    }
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_session_sees_and_ends_sessions() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for (method, route) in [("GET", "list-sessions"), ("POST", "revoke-session"), ("POST", "revoke-other-sessions")] {
+        let url = world.url(&format!("/api/auth/{route}"));
+        let request = || world.http.request(method.parse().expect("a method"), &url).body("{}");
+        let anonymous = world.send(request()).await;
+        assert_eq!((anonymous.status, &anonymous.body["code"]), (401, &json!("UNAUTHORIZED")), "{route}");
+        let by_key = world.send(request().header("x-api-key", &tenant.key)).await;
+        assert_eq!(by_key.status, 401, "{route}");
+        assert!(by_key.body["message"].as_str().is_some_and(|message| message.starts_with("Sign in first")));
+    }
+    let foreign = world.http.post(world.url("/api/auth/revoke-other-sessions")).header("cookie", &tenant.cookie);
+    let foreign = world.send(foreign.header("origin", "https://evil.example.com")).await;
+    assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
+}
+
+/// It is one transaction, so a process that dies leaves all sessions, or only the one.
+#[tokio::test(flavor = "multi_thread")]
+async fn ending_the_others_happens_as_a_whole_or_not_at_all() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let tables = Interceptor::start(move |operation, _| {
+        let is_it = operation == "TransactWriteItems" && failing.load(Ordering::SeqCst);
+        is_it.then(|| (500, json!({"__type": "InternalServerError"})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let tenant = world.tenant("acme").await;
+    let other = sign_in(&world, &tenant).await;
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 500);
+    assert!(is_signed_in(&world, &tenant.cookie).await && is_signed_in(&world, &other).await);
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
+    assert!(is_signed_in(&world, &tenant.cookie).await && !is_signed_in(&world, &other).await);
+}
+
+/// Sessions and users of versions before have neither an epoch nor a day.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_before_go_on_and_can_be_ended() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let other = sign_in(&world, &tenant).await;
+    for (table, key, expression) in
+        [("tokens", "token_hash", "REMOVE epoch, seen_on, address"), ("users", "pk", "REMOVE session_epoch")]
+    {
+        for item in world.items(table).await {
+            let update = world.stack.dynamodb_client().update_item().table_name(table).key(key, item[key].clone());
+            update.update_expression(expression).send().await.expect("it is updated");
+        }
+    }
+    let sessions = listed(&world, &tenant.cookie).await;
+    assert_eq!(sessions.len(), 2);
+    assert_eq!((&sessions[0]["updatedAt"], &sessions[0]["ipAddress"]), (&today(), &Value::Null));
+    assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
+    assert!(is_signed_in(&world, &tenant.cookie).await && !is_signed_in(&world, &other).await);
+}
