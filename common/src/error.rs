@@ -20,6 +20,8 @@ pub enum Error {
     SessionRequired,
     /// A sign-in with a wrong email or password.
     WrongPassword,
+    /// The password with which a signed-in user confirms something is not theirs.
+    InvalidPassword,
     /// A valid credential that does not permit this, and why.
     Forbidden(Refusal),
     /// What the request names does not exist, or not for this caller. The message says which.

@@ -45,6 +45,9 @@ const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 /// protection. Using up somebody else's limit sends them five links that work.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
+/// Checks of the password of somebody who is signed in. A session that was stolen must not serve to find it out.
+pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
+
 /// Invitations sent by one user.
 const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 3600 };
 /// Invitations to one address, from any user and into any organization.

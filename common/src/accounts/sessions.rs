@@ -2,11 +2,15 @@
 
 use std::cmp::Reverse;
 
-use aws_sdk_dynamodb::{Client, types::Update};
+use aws_sdk_dynamodb::{
+    Client,
+    types::{Update, builders::UpdateBuilder},
+};
 
 use crate::{
     accounts::{
         attempts::ClientAddress,
+        password::PasswordHash,
         token::{SecretHash, Token},
         users::{User, user_key},
     },
@@ -36,6 +40,8 @@ const MOST_READ: usize = 1000;
 /// How much of a client's description is kept, in characters.
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
+/// The condition that a user exists, and that nobody has ended their sessions since they were read.
+const IN_EPOCH: &str = "attribute_exists(pk) AND (session_epoch = :epoch OR attribute_not_exists(session_epoch))";
 
 /// What signed in: where it was, and what it says it is.
 #[derive(Clone, Debug)]
@@ -282,15 +288,7 @@ impl Sessions {
     /// `current` has ended meanwhile; or the write fails.
     pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
         let (epoch, next) = (number(user.session_epoch), number(user.session_epoch + 1));
-        let begin = Update::builder()
-            .table_name(&self.users)
-            .key("pk", text(user_key(user.id)))
-            .update_expression("SET session_epoch = :next")
-            .condition_expression(
-                "attribute_exists(pk) AND (session_epoch = :epoch OR attribute_not_exists(session_epoch))",
-            )
-            .expression_attribute_values(":epoch", epoch.clone())
-            .expression_attribute_values(":next", next.clone());
+        let begin = self.next_epoch(user).update_expression("SET session_epoch = :next").condition_expression(IN_EPOCH);
         let keep = Update::builder()
             .table_name(&self.tokens)
             .key("token_hash", text(current.hash.as_str()))
@@ -306,6 +304,44 @@ impl Sessions {
             .or(Error::Unauthorized)
             .commit(&self.dynamodb)
             .await
+    }
+
+    /// Replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts another one on `device`:
+    /// all or nothing. A sign-in with the old password that is under way begins in an epoch that is over.
+    ///
+    /// # Errors
+    /// The password or the sessions were changed meanwhile; or the write fails.
+    pub async fn change_password(
+        &self,
+        user: &User,
+        (old, new): (&PasswordHash, &PasswordHash),
+        device: &Device,
+        now: Timestamp,
+    ) -> Result<Token> {
+        let next = User { session_epoch: user.session_epoch + 1, ..user.clone() };
+        let (session, token) = Session::start(&next, device, now)?;
+        let change = self
+            .next_epoch(user)
+            .update_expression("SET session_epoch = :next, password_hash = :new")
+            .condition_expression(format!("password_hash = :old AND {IN_EPOCH}"))
+            .expression_attribute_values(":old", text(old.as_str()))
+            .expression_attribute_values(":new", text(new.as_str()));
+        Transaction::new("changing a password")
+            .update(change)
+            .or(Error::Busy)
+            .put_new(&self.tokens, "token_hash", session.to_item())
+            .commit(&self.dynamodb)
+            .await?;
+        Ok(token)
+    }
+
+    /// Takes `user` from their epoch to the next. The caller adds the update expression and the condition.
+    fn next_epoch(&self, user: &User) -> UpdateBuilder {
+        Update::builder()
+            .table_name(&self.users)
+            .key("pk", text(user_key(user.id)))
+            .expression_attribute_values(":epoch", number(user.session_epoch))
+            .expression_attribute_values(":next", number(user.session_epoch + 1))
     }
 
     /// Ends the session of `token`, if there is one, at once in every function.

@@ -252,6 +252,8 @@ fn errors(info: &RouteInfo, wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'s
         match fault {
             Fault::WrongPassword if plain => add(401, "INVALID_EMAIL_OR_PASSWORD", None),
             Fault::WrongPassword => add(401, "UNAUTHORIZED", None),
+            Fault::InvalidPassword if plain => add(400, "INVALID_PASSWORD", None),
+            Fault::InvalidPassword => add(400, "BAD_REQUEST", None),
             Fault::EmailNotVerified if plain => add(403, "EMAIL_NOT_VERIFIED", None),
             Fault::EmailNotVerified | Fault::OwnersOnly => add(403, "FORBIDDEN", None),
             Fault::NotFound => add(404, "NOT_FOUND", None),

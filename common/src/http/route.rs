@@ -68,6 +68,8 @@ pub enum Takes {
 pub enum Fault {
     /// 401: the email or the password is wrong.
     WrongPassword,
+    /// 400: the password of the user who is signed in is wrong.
+    InvalidPassword,
     /// 403: the email is not verified yet.
     EmailNotVerified,
     /// 403: only owners may do this.

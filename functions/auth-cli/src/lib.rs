@@ -18,6 +18,7 @@ mod email;
 mod invitation;
 mod member;
 mod organization;
+mod password;
 mod session;
 
 /// The dependencies of the routes.
@@ -55,6 +56,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::sign_in(),
         session::get(),
         session::sign_out(),
+        password::change(),
         session::list(),
         session::revoke(),
         session::revoke_others(),

@@ -105,7 +105,7 @@ struct SessionView {
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "User")]
-struct UserView {
+pub(crate) struct UserView {
     id: UserId,
     email: Email,
     name: Name,

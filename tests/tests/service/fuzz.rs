@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 27] = [
+const ROUTES: [(&str, &str, &str, &str); 28] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -115,6 +115,12 @@ const ROUTES: [(&str, &str, &str, &str); 27] = [
     ),
     ("auth-cli", "GET", "/api/auth/get-session", ""),
     ("auth-cli", "POST", "/api/auth/sign-out", "{}"),
+    (
+        "auth-cli",
+        "POST",
+        "/api/auth/change-password",
+        r#"{"currentPassword": "correct horse battery", "newPassword": "correct horse battery"}"#,
+    ),
     ("auth-cli", "GET", "/api/auth/list-sessions", ""),
     ("auth-cli", "POST", "/api/auth/revoke-session", r#"{"token": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
     ("auth-cli", "POST", "/api/auth/revoke-other-sessions", "{}"),
