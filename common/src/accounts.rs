@@ -8,6 +8,7 @@ pub mod mail;
 pub mod members;
 pub mod organizations;
 pub mod password;
+pub mod password_reset;
 pub mod sessions;
 pub mod signup;
 pub mod token;

@@ -22,6 +22,8 @@ pub enum Error {
     WrongPassword,
     /// The password with which a signed-in user confirms something is not theirs.
     InvalidPassword,
+    /// The token of a link is malformed, unknown, used or expired.
+    InvalidToken,
     /// A valid credential that does not permit this, and why.
     Forbidden(Refusal),
     /// What the request names does not exist, or not for this caller. The message says which.

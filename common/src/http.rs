@@ -16,7 +16,7 @@ pub use self::{
     event::Event,
     fields::{Fields, Rejected},
     origins::Origins,
-    page::{Form, Page},
+    page::{Form, Input, Page},
     reply::{Done, Output, Reply, WithCookies},
     route::{Call, Fault, Route, RouteInfo, Takes},
     status::Failure,

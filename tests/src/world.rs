@@ -397,7 +397,8 @@ pub fn cookie(account: &Value) -> String {
 }
 
 /// Names and values of the hidden fields of a page.
-fn hidden_fields(page: &str) -> Vec<(String, String)> {
+#[must_use]
+pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
     let fields = inputs.map(|input| {
         let mut parts = input.split('"');

@@ -90,7 +90,17 @@ pub struct KeyHolder {
     pub user: UserId,
     /// The day on which it was last used, if it has been.
     pub last_request: Option<Timestamp>,
+    /// The user's epoch in which it was issued. A key of an earlier one has ended.
+    epoch: i64,
     hash: SecretHash,
+}
+
+impl KeyHolder {
+    /// Whether it still belongs to `user`: they are in its organization, and have not reset their password since.
+    #[must_use]
+    pub fn is_of(&self, user: &User) -> bool {
+        self.user == user.id && self.tenant == user.organization && self.epoch == user.key_epoch
+    }
 }
 
 /// A key that was just issued.
@@ -124,6 +134,7 @@ pub struct KeyRecord {
     /// The day on which it was last used, if it has been.
     pub last_request: Option<Timestamp>,
     organization: TenantId,
+    epoch: i64,
     hash: String,
 }
 
@@ -170,6 +181,7 @@ impl ApiKeys {
             tenant: record.parsed("organization_id")?,
             user: record.parsed("user_id")?,
             last_request: record.optional_parsed("last_request")?,
+            epoch: record.optional_number("epoch").unwrap_or(0),
             hash,
         }))
     }
@@ -218,6 +230,7 @@ impl ApiKeys {
             ("organization_id", text(&user.organization)),
             ("user_id", text(user.id)),
             ("created_at", text(now)),
+            ("epoch", number(user.key_epoch)),
         ]);
         key.extend(expires_at.map(|expires_at| ("expires_at".to_owned(), text(expires_at))));
         let count = self
@@ -283,7 +296,19 @@ impl ApiKeys {
     /// # Errors
     /// A call fails.
     pub async fn delete_all_of(&self, organization: &TenantId, user: UserId) -> Result<()> {
-        for key in self.list(organization).await?.iter().filter(|key| key.user == user) {
+        self.delete_where(organization, |key| key.user == user).await
+    }
+
+    /// The same, for the keys that ended because `user`, as they were before, has gone on to the next epoch.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub async fn delete_ended(&self, user: &User) -> Result<()> {
+        self.delete_where(&user.organization, |key| key.user == user.id && key.epoch <= user.key_epoch).await
+    }
+
+    async fn delete_where(&self, organization: &TenantId, has_ended: impl Fn(&KeyRecord) -> bool) -> Result<()> {
+        for key in self.list(organization).await?.iter().filter(|key| has_ended(key)) {
             match self.delete(key).await {
                 Ok(()) | Err(Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
@@ -326,6 +351,7 @@ impl KeyRecord {
             expires_at: record.optional_parsed("expires_at")?,
             last_request: record.optional_parsed("last_request")?,
             organization: record.parsed("organization_id")?,
+            epoch: record.optional_number("epoch").unwrap_or(0),
             hash: record.text("key_hash")?.to_owned(),
         })
     }

@@ -45,6 +45,12 @@ const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 /// protection. Using up somebody else's limit sends them five links that work.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
+/// Requesting a mail that resets the password of one address. As with the mails above, using up somebody else's limit
+/// sends them links that work.
+const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
+/// The same from one client, for any addresses.
+const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
+
 /// Checks of the password of somebody who is signed in. A session that was stolen must not serve to find it out.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
 
@@ -138,6 +144,16 @@ impl Attempts {
     pub async fn count_invitation(&self, inviter: UserId, address: &Email, now: Timestamp) -> Result<()> {
         self.count(INVITER, &inviter.to_string(), now).await?;
         self.count(INVITED, address.as_str(), now).await
+    }
+
+    /// Counts a request to reset the password of `address`, before it is looked up. One that is over the limit of `client`
+    /// does not count against the address.
+    ///
+    /// # Errors
+    /// Too many requests: [`Error::TooMany`]; or a call fails.
+    pub async fn count_reset(&self, address: &Email, client: ClientAddress, now: Timestamp) -> Result<()> {
+        self.count(RESET_MAIL_CLIENT, &client.to_string(), now).await?;
+        self.count(RESET_MAIL, address.as_str(), now).await
     }
 
     async fn is_known(&self, pair: &str, now: Timestamp) -> Result<bool> {

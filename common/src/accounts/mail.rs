@@ -1,12 +1,13 @@
 //! Mail to users, through SES.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use aws_sdk_ses::{
     Client,
     types::{Body, Content, Destination, Message},
 };
 use html_escape::encode_safe;
+use tokio::time::sleep;
 
 use crate::{
     accounts::{email::Email, invitations::Invitation, organizations::Organization, token::Token},
@@ -17,6 +18,19 @@ use crate::{
     name::Name,
     telemetry::metrics,
 };
+
+/// More than two reads, a write and the mail take.
+const ANSWER_AFTER: Duration = Duration::from_millis(500);
+
+/// Does `work`, which sends a mail if an address has an account. It ends no earlier where there is nothing to send, so that
+/// its time does not reveal who has one.
+///
+/// # Errors
+/// The work fails.
+pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let (done, ()) = tokio::join!(work, sleep(ANSWER_AFTER));
+    done
+}
 
 /// Sends mail from the address in `MAIL_FROM`.
 #[derive(Clone)]
@@ -125,6 +139,23 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail { subject: "Confirm your email address".to_owned(), text, html }
 }
 
+/// The mail with the link that resets a password. It has no name in it, for the same reason.
+#[must_use]
+pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
+    let link = format!("{base}/reset-password?token={}", token.reveal());
+    let text = format!(
+        "Hello,\n\nsomebody asked for a new password for your account. If it was you, open this link and choose one. It \
+         works once, within an hour:\n\n{link}\n\nIf it was not you, you can ignore this mail: nothing has changed.\n"
+    );
+    let href = encode_safe(&link);
+    let html = format!(
+        "<p>Hello,</p>\n<p>somebody asked for a new password for your account. If it was you, open this link and choose \
+         one. It works once, within an hour:</p>\n<p><a href=\"{href}\">{href}</a></p>\n<p>If it was not you, you can \
+         ignore this mail: nothing has changed.</p>\n"
+    );
+    Mail { subject: "Choose a new password".to_owned(), text, html }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,9 +164,12 @@ mod tests {
     fn the_link_stands_alone_on_a_line() {
         let token = Token::generate();
         let base = "https://api.example.com".parse().expect("a base URL");
-        let mail = verification_mail(&base, &token);
-        let link = format!("https://api.example.com/api/auth/verify-email?token={}", token.reveal());
-        assert!(mail.text.lines().any(|line| line == link));
-        assert!(mail.html.contains(&format!(">{}</a>", encode_safe(&link))));
+        for (mail, path) in
+            [(verification_mail(&base, &token), "api/auth/verify-email"), (reset_mail(&base, &token), "reset-password")]
+        {
+            let link = format!("https://api.example.com/{path}?token={}", token.reveal());
+            assert!(mail.text.lines().any(|line| line == link));
+            assert!(mail.html.contains(&format!(">{}</a>", encode_safe(&link))));
+        }
     }
 }

@@ -39,7 +39,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// A password typed at sign-in. A text that cannot be a password is simply wrong.
+/// A text that was typed as a password. One that cannot be a password is simply wrong at sign-in.
 pub struct Guess(Option<Password>);
 
 impl Guess {
@@ -47,6 +47,12 @@ impl Guess {
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(Password::parse(text).ok())
+    }
+
+    /// The text, if it can be a password.
+    #[must_use]
+    pub fn password(self) -> Option<Password> {
+        self.0
     }
 }
 

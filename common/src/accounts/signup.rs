@@ -59,8 +59,9 @@ pub struct Person {
 /// The session would end beyond the representable time.
 pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
     let Person { name, email, password, device } = person;
-    let (id, session_epoch) = (UserId::generate(), 0);
-    let user = User { id, name, email, email_verified: false, organization, role, session_epoch };
+    let (session_epoch, key_epoch) = (0, 0);
+    let id = UserId::generate();
+    let user = User { id, name, email, email_verified: false, organization, role, session_epoch, key_epoch };
     let (session, session_token) = Session::start(&user, &device, now)?;
     Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })
 }

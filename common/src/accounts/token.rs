@@ -1,4 +1,4 @@
-//! Random bearer tokens: session tokens and email verification tokens.
+//! Random bearer tokens: of sessions, email verifications and password resets.
 
 use std::fmt;
 

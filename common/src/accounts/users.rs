@@ -38,6 +38,8 @@ pub struct User {
     pub role: Role,
     /// The epoch of their sessions: those that began in an earlier one have ended.
     pub session_epoch: i64,
+    /// The epoch of their keys, likewise. Only a reset of the password begins another one.
+    pub key_epoch: i64,
 }
 
 /// What a user may do in their organization.
@@ -123,6 +125,7 @@ impl User {
             ("role", text(self.role.as_str())),
             ("password_hash", text(password.as_str())),
             ("session_epoch", number(self.session_epoch)),
+            ("key_epoch", number(self.key_epoch)),
             ("created_at", text(now)),
         ])
     }
@@ -137,6 +140,7 @@ impl User {
             organization: record.parsed("organization_id")?,
             role: record.parsed("role")?,
             session_epoch: record.optional_number("session_epoch").unwrap_or(0),
+            key_epoch: record.optional_number("key_epoch").unwrap_or(0),
         })
     }
 }

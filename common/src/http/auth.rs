@@ -145,7 +145,7 @@ impl By {
     fn is_of(&self, user: &User) -> bool {
         match self {
             Self::Session(session) => session.is_of(user),
-            Self::Key(holder) => holder.tenant == user.organization,
+            Self::Key(holder) => holder.is_of(user),
         }
     }
 }

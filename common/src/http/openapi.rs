@@ -50,6 +50,10 @@ impl FieldDescriptions {
         self.fields.push((name, Presence::Optional, schema));
     }
 
+    fn has(&self, field: &str) -> bool {
+        self.fields.iter().any(|(name, ..)| *name == field)
+    }
+
     fn required(&self) -> Vec<&'static str> {
         self.fields.iter().filter(|(_, presence, _)| *presence == Presence::Required).map(|(name, ..)| *name).collect()
     }
@@ -166,7 +170,8 @@ fn idempotency_key() -> Value {
     })
 }
 
-/// `webhooksCreate`, `getVerifyEmail`: the words of the path, with the method where paths alone are not unique.
+/// `webhooksCreate`, `getVerifyEmail`, `getResetPasswordPage`: the words of the path, with the method where paths alone are
+/// not unique. A page can have the name of a route under `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");
     let words = path.split(['/', '-']);
@@ -178,6 +183,9 @@ fn operation_id(info: &RouteInfo, wire: Wire) -> String {
         let mut letters = word.chars();
         let first = letters.next().map(|first| if id.is_empty() { first } else { first.to_ascii_uppercase() });
         id.extend(first.into_iter().chain(letters));
+    }
+    if wire == Wire::Plain && !info.path.starts_with("/api/auth/") {
+        id.push_str("Page");
     }
     id
 }
@@ -211,7 +219,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes) -> Value {
         }
         (None, takes) => {
             add(200, page("A page."));
-            if takes == Takes::Form {
+            if takes == Takes::Form && shapes.input.has("callbackURL") {
                 add(303, json!({ "description": "Done: redirects to the `callbackURL`, if that is trusted." }));
             }
         }
@@ -253,7 +261,8 @@ fn errors(info: &RouteInfo, wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'s
             Fault::WrongPassword if plain => add(401, "INVALID_EMAIL_OR_PASSWORD", None),
             Fault::WrongPassword => add(401, "UNAUTHORIZED", None),
             Fault::InvalidPassword if plain => add(400, "INVALID_PASSWORD", None),
-            Fault::InvalidPassword => add(400, "BAD_REQUEST", None),
+            Fault::InvalidToken if plain => add(400, "INVALID_TOKEN", None),
+            Fault::InvalidPassword | Fault::InvalidToken => add(400, "BAD_REQUEST", None),
             Fault::EmailNotVerified if plain => add(403, "EMAIL_NOT_VERIFIED", None),
             Fault::EmailNotVerified | Fault::OwnersOnly => add(403, "FORBIDDEN", None),
             Fault::NotFound => add(404, "NOT_FOUND", None),

@@ -21,14 +21,26 @@ pub struct Page {
     pub form: Option<Form>,
 }
 
-/// A button that posts hidden fields to the page's own path.
+/// A button that posts fields to the page's own path.
 pub struct Form {
     /// The label of the button.
     pub button: &'static str,
     /// Names and values of the hidden fields.
     pub fields: Vec<(&'static str, String)>,
+    /// The fields to fill in.
+    pub inputs: &'static [Input],
     /// Where the response may redirect to, other than our own origin: browsers check redirects of forms too.
     pub redirects_to: Option<String>,
+}
+
+/// A field to fill in.
+pub struct Input {
+    /// What to fill in.
+    pub label: &'static str,
+    /// Its name in the form.
+    pub name: &'static str,
+    /// Its attributes.
+    pub attributes: &'static str,
 }
 
 /// No framing, no content sniffing, and no referrer for other sites, since the address contains a token. Our own site
@@ -82,7 +94,10 @@ impl Form {
         let field = |(name, value): &(&str, String)| {
             format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">\n", encode_safe(value))
         };
-        let fields: String = self.fields.iter().map(field).collect();
+        let input = |Input { label, name, attributes }: &Input| {
+            format!("<label>{label}<input name=\"{name}\" {attributes} required></label>\n")
+        };
+        let fields: String = self.fields.iter().map(field).chain(self.inputs.iter().map(input)).collect();
         format!("<form method=\"post\" action=\"?\">\n{fields}<button>{}</button>\n</form>\n", self.button)
     }
 }
@@ -95,6 +110,9 @@ body { font: 1.125rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 20vh 
 h1 { font-size: 1.5rem; line-height: 1.25; }
 code { display: block; padding: .75rem 1rem; border-radius: .375rem; font: .9375rem/1.5 ui-monospace, monospace;
   background: #f0f1f3; user-select: all; }
+label { display: block; margin-bottom: 1rem; font-weight: 600; }
+input { display: block; box-sizing: border-box; width: 100%; margin-top: .25rem; padding: .5rem .75rem; font: inherit;
+  border: 1px solid #767a80; border-radius: .375rem; }
 button { font: inherit; font-weight: 600; padding: .625rem 1.25rem; border: 0; border-radius: .375rem; cursor: pointer;
   color: #fff; background: #1a56c4; }
 @media (prefers-color-scheme: dark) {

@@ -70,6 +70,8 @@ pub enum Fault {
     WrongPassword,
     /// 400: the password of the user who is signed in is wrong.
     InvalidPassword,
+    /// 400: the token of a link is malformed, unknown, used or expired.
+    InvalidToken,
     /// 403: the email is not verified yet.
     EmailNotVerified,
     /// 403: only owners may do this.

@@ -32,7 +32,9 @@ impl Failure {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Domain(error) => match error {
-                Error::Malformed | Error::Invalid(_) | Error::InvalidPassword => StatusCode::BAD_REQUEST,
+                Error::Malformed | Error::Invalid(_) | Error::InvalidPassword | Error::InvalidToken => {
+                    StatusCode::BAD_REQUEST
+                }
                 Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => StatusCode::UNAUTHORIZED,
                 Error::Forbidden(_) => StatusCode::FORBIDDEN,
                 Error::NotFound(_) => StatusCode::NOT_FOUND,
@@ -51,7 +53,7 @@ impl Failure {
             Self::Method => "METHOD_NOT_SUPPORTED",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::Domain(error) => match error {
-                Error::Malformed | Error::Invalid(_) | Error::InvalidPassword => "BAD_REQUEST",
+                Error::Malformed | Error::Invalid(_) | Error::InvalidPassword | Error::InvalidToken => "BAD_REQUEST",
                 Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => "UNAUTHORIZED",
                 Error::Forbidden(_) => "FORBIDDEN",
                 Error::NotFound(_) => "NOT_FOUND",
@@ -78,6 +80,9 @@ impl Failure {
                 Error::SessionRequired => "Sign in first: this needs a session, an API key is not enough".to_owned(),
                 Error::WrongPassword => "Invalid email or password".to_owned(),
                 Error::InvalidPassword => "This is not your current password".to_owned(),
+                Error::InvalidToken => {
+                    "This link or its token is not valid: it may have expired or been used".to_owned()
+                }
                 Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
                 Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
                 Error::Forbidden(Refusal::Origin { expected }) => {
@@ -109,6 +114,7 @@ pub(super) fn flow_code(failure: &Failure) -> String {
     match failure {
         Failure::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
         Failure::Domain(Error::InvalidPassword) => "INVALID_PASSWORD".to_owned(),
+        Failure::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
         Failure::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
         Failure::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
         Failure::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),

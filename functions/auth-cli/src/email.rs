@@ -1,14 +1,18 @@
 //! Verifying an email address.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc};
 
 use common::{
-    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::verification_mail, token::Token},
+    accounts::{
+        attempts::VERIFICATION_MAIL,
+        email::Email,
+        mail::{unhurried, verification_mail},
+        token::Token,
+    },
     error::Result,
     http::{Call, Fault, Fields, Form, Page, Public, Rejected, Reply, Route},
     timestamp::Timestamp,
 };
-use tokio::time::sleep;
 use url::Url;
 
 use crate::{App, Status};
@@ -73,10 +77,6 @@ impl Link {
     }
 }
 
-/// More than the write and the mail take. The answer comes no earlier where there is nothing to send either, so that its
-/// time does not reveal who has an account.
-const ANSWER_AFTER: Duration = Duration::from_millis(500);
-
 struct Address {
     email: Email,
 }
@@ -103,6 +103,7 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Link) -> Result<Page> {
         form: Some(Form {
             button: "Confirm",
             fields,
+            inputs: &[],
             redirects_to: callback.map(|url| url.origin().ascii_serialization()),
         }),
     })
@@ -136,6 +137,5 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
         }
         Ok(())
     };
-    let (sent, ()) = tokio::join!(send, sleep(ANSWER_AFTER));
-    sent.map(|()| Status::DONE)
+    unhurried(send).await.map(|()| Status::DONE)
 }

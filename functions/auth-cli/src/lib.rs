@@ -4,7 +4,7 @@
 use common::{
     accounts::{
         attempts::Attempts, invitations::Invitations, mail::Mailer, members::Members, organizations::Organizations,
-        password::Hasher, verification::Verifications,
+        password::Hasher, password_reset::PasswordResets, verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -30,6 +30,7 @@ pub struct App {
     mailer: Mailer,
     members: Members,
     organizations: Organizations,
+    resets: PasswordResets,
     verifications: Verifications,
 }
 
@@ -47,6 +48,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         mailer: Mailer::from_env(env, &aws)?,
         members: Members::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
+        resets: PasswordResets::from_env(env, &aws)?,
         verifications: Verifications::from_env(env, &aws)?,
     };
     let routes = [
@@ -57,6 +59,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::get(),
         session::sign_out(),
         password::change(),
+        password::request_reset(),
+        password::reset(),
+        password::show_reset(),
+        password::submit_reset(),
         session::list(),
         session::revoke(),
         session::revoke_others(),

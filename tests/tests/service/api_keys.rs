@@ -35,11 +35,14 @@ async fn with_an_index_of(index: &Arc<Mutex<Vec<Value>>>) -> (World, Interceptor
 /// The keys in the table, in the form of a query result.
 async fn stored(world: &World) -> Vec<Value> {
     let items = world.items("api-keys").await.into_iter().filter(|item| item.contains_key("key_id"));
-    let texts = |item: std::collections::HashMap<String, _>| {
-        let text = |value: aws_sdk_dynamodb::types::AttributeValue| json!({"S": value.as_s().expect("a text")});
-        item.into_iter().map(|(name, value)| (name, text(value))).collect()
+    let values = |item: std::collections::HashMap<String, _>| {
+        let value = |value: aws_sdk_dynamodb::types::AttributeValue| match value.as_n() {
+            Ok(number) => json!({"N": number}),
+            Err(_text) => json!({"S": value.as_s().expect("a text")}),
+        };
+        item.into_iter().map(|(name, attribute)| (name, value(attribute))).collect()
     };
-    items.map(texts).map(Value::Object).collect()
+    items.map(values).map(Value::Object).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,6 +45,7 @@ async fn every_binary_starts_answers_and_ends() {
         let (status, expected) = match name {
             "auth-signup-and-create-org" => (200, body["json"]["emailVerified"] == false),
             "auth-accept-invite-and-signup" => (404, body["json"]["message"] == "Invitation not found"),
+            "auth-request-password-reset" => (200, body["json"]["status"] == "sent"),
             "auth-cli" => (200, body.is_null()),
             "webhooks-create" => (200, body["json"]["success"] == true),
             "webhooks-list" => (200, body["json"]["webhook_endpoints"].is_array()),

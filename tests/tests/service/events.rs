@@ -27,6 +27,13 @@ async fn auth_accept_invite_and_signup() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn auth_request_password_reset() {
+    let (status, body) =
+        invoke("auth-request-password-reset", &sample_event("auth-request-password-reset").to_string()).await;
+    assert_eq!((status, &body["json"]), (200, &json!({"status": "sent"})));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn auth_cli() {
     let (status, body) = invoke("auth-cli", &sample_event("auth-cli").to_string()).await;
     assert_eq!((status, body), (200, Value::Null));

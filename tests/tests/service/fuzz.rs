@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 28] = [
+const ROUTES: [(&str, &str, &str, &str); 33] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -89,6 +89,12 @@ const ROUTES: [(&str, &str, &str, &str); 28] = [
         "/v1/auth/acceptInviteAndSignup",
         r#"{"json": {"invitationId": "01890f3e-7b5a-7cc0-8000-000000000000", "tenantSlug": "acme", "name": "Jo",
             "password": "correct horse"}}"#,
+    ),
+    (
+        "auth-request-password-reset",
+        "POST",
+        "/v1/auth/requestPasswordReset",
+        r#"{"json": {"email": "someone@example.com"}}"#,
     ),
     (
         "webhooks-create",
@@ -120,6 +126,20 @@ const ROUTES: [(&str, &str, &str, &str); 28] = [
         "POST",
         "/api/auth/change-password",
         r#"{"currentPassword": "correct horse battery", "newPassword": "correct horse battery"}"#,
+    ),
+    ("auth-cli", "POST", "/api/auth/request-password-reset", r#"{"email": "someone@example.com"}"#),
+    (
+        "auth-cli",
+        "POST",
+        "/api/auth/reset-password",
+        r#"{"token": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "newPassword": "correct horse battery"}"#,
+    ),
+    ("auth-cli", "GET", "/reset-password", ""),
+    (
+        "auth-cli",
+        "POST",
+        "/reset-password",
+        "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&newPassword=correct+horse+battery",
     ),
     ("auth-cli", "GET", "/api/auth/list-sessions", ""),
     ("auth-cli", "POST", "/api/auth/revoke-session", r#"{"token": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),

@@ -32,6 +32,7 @@ mod local;
 mod members;
 mod notices;
 mod openapi;
+mod password_reset;
 mod passwords;
 mod queues;
 mod receivers;

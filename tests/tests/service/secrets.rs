@@ -12,7 +12,6 @@ async fn no_canary_reaches_the_log() {
     let account = world.rpc("", "auth/signupAndCreateOrg", fields.clone()).await.ok().clone();
     world.rpc("", "auth/signupAndCreateOrg", fields).await;
     let session = account["sessionToken"].as_str().expect("a token").to_owned();
-    let cookie = tests::world::cookie(&account);
     let link = link(&world.mail_to("jo@canary.example.com").await);
     let verification = link.rsplit('=').next().expect("a token").to_owned();
     world.confirm(&link).await;
@@ -20,6 +19,25 @@ async fn no_canary_reaches_the_log() {
     // In a link mangled by a mail program, the token is in the path.
     world.send(world.http.get(link.replace("?token=", "/"))).await;
     world.send(world.http.get(link.replace("/verify-email?", "/%76erify-email;"))).await;
+    // The whole of a reset, and everything that is wrong with one.
+    let new_password = "canary-new-password-8a41";
+    let email = "jo@canary.example.com";
+    world.rpc("", "auth/requestPasswordReset", json!({"email": email})).await.ok();
+    let reset_link = tests::world::link(&world.mail_to(email).await);
+    let reset = reset_link.rsplit('=').next().expect("a token").to_owned();
+    let resetting = json!({"token": reset, "newPassword": new_password});
+    for _ in 0..2 {
+        world.send(world.http.get(&reset_link)).await;
+        world.cli("", "reset-password", resetting.clone()).await;
+        world.send(world.http.post(world.url("/reset-password")).form(&resetting)).await;
+    }
+    world.send(world.http.get(reset_link.replace("?token=", "/"))).await;
+    world.send(world.http.get(world.url(&format!("/api/auth/reset-password/{reset}")))).await;
+    world.cli("", "reset-password", json!({"token": [reset], "newPassword": {"a": new_password}})).await;
+    world.cli("", "request-password-reset", json!({"email": new_password})).await;
+    let signed_in = world.cli("", "sign-in/email", json!({"email": email, "password": new_password})).await;
+    let session = [session, signed_in.body["token"].as_str().expect("a token").to_owned()];
+    let cookie = format!("session_token={}", session[1]);
     let issued = world.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
     let key = issued.body["key"].as_str().expect("a key").to_owned();
 
@@ -59,7 +77,9 @@ async fn no_canary_reaches_the_log() {
     let log = tests::log::collected();
     assert!(log.contains(tenant), "the log was collected");
     let signing = [secret, rotated, generated, callback_secret];
-    for canary in [password, &session, &verification, &key, once, query, result].into_iter().chain(signing) {
+    let [first, second] = &session;
+    let accounts = [password, new_password, first, second, &verification, &reset, &key];
+    for canary in accounts.into_iter().chain([once, query, result]).chain(signing) {
         let found = log.lines().find(|line| line.contains(canary));
         assert_eq!(found, None, "{canary}");
     }

@@ -1,0 +1,65 @@
+//! Asking for a mail with which a forgotten password is reset. The link in it leads to a page of `auth-cli`.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{email::Email, password_reset::PasswordResets},
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire},
+    timestamp::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    resets: PasswordResets,
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App { resets: PasswordResets::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/auth/requestPasswordReset", Public, Input::read, handle)
+        .summary("Sends a mail to reset a password with. The answer does not reveal who has an account.")
+        .faults(&[Fault::TooMany])
+}
+
+/// Whose password is forgotten.
+pub struct Input {
+    email: Email,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        Ok(Self { email: fields.text("email", Email::parse)? })
+    }
+}
+
+/// What was done, as far as anybody may know.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    status: Status,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Status {
+    Sent,
+}
+
+async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<Output> {
+    app.resets.request(&input.email, call.client, &call.base, Timestamp::now()).await?;
+    Ok(Output { status: Status::Sent })
+}

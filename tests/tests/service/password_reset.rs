@@ -1,0 +1,524 @@
+//! Resetting a forgotten password, by the API and by the page behind the link in the mail.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{
+    Answer, Interceptor, Tenant, World,
+    world::{cookie, hidden_fields, link},
+};
+
+const OLD: &str = "correct horse battery";
+const NEW: &str = "a new long password";
+const NO_TOKEN: &str = "This link or its token is not valid: it may have expired or been used";
+
+/// Asks for a mail, and returns the link in it.
+async fn ask(world: &World, email: &str) -> String {
+    let asked = world.cli("", "request-password-reset", json!({"email": email})).await;
+    assert_eq!(asked.status, 200, "{asked:?}");
+    let link = link(&world.mail_to(email).await);
+    assert!(link.starts_with(&world.url("/reset-password?token=")), "{link}");
+    link
+}
+
+fn token(link: &str) -> &str {
+    link.split_once("?token=").expect("a token").1
+}
+
+async fn reset(world: &World, token: &str, password: &str) -> Answer {
+    world.cli("", "reset-password", json!({"token": token, "newPassword": password})).await
+}
+
+async fn is_refused(world: &World, token: &str) -> bool {
+    let answer = reset(world, token, NEW).await;
+    let refusal = json!({"code": "INVALID_TOKEN", "message": NO_TOKEN});
+    let page = world.send(world.http.get(world.url("/reset-password")).query(&[("token", token)])).await;
+    (answer.status, answer.body) == (400, refusal) && page.status == 400 && !text(&page).contains("<form")
+}
+
+fn text(page: &Answer) -> &str {
+    page.body.as_str().expect("a page")
+}
+
+async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
+    world.cli("", "sign-in/email", json!({"email": email, "password": password})).await
+}
+
+/// Signs in, and returns the cookie.
+async fn signed_in(world: &World, email: &str, password: &str) -> String {
+    let answer = sign_in(world, email, password).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    format!("session_token={}", answer.body["token"].as_str().expect("a token"))
+}
+
+async fn is_signed_in(world: &World, cookie: &str) -> bool {
+    world.session(cookie).await.body != Value::Null
+}
+
+async fn works(world: &World, key: &str) -> bool {
+    let by_key = world.send(world.http.get(world.url("/api/auth/get-session")).header("x-api-key", key)).await;
+    let works = world.rpc(key, "webhooks/list", json!({})).await.status == 200;
+    assert_eq!(by_key.body != Value::Null, works);
+    works
+}
+
+/// How many mails have been sent to anybody.
+async fn mails(world: &World) -> usize {
+    let messages = world.send(world.http.get(format!("{}/messages", world.stack.mail()))).await.body;
+    messages.as_array().map(Vec::len).expect("a list of mails")
+}
+
+/// The tokens of a kind.
+async fn stored(world: &World, kind: &str) -> Vec<std::collections::HashMap<String, AttributeValue>> {
+    let mut tokens = world.items("tokens").await;
+    tokens.retain(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
+    tokens
+}
+
+/// Sets a number of all tokens of a kind.
+async fn set(world: &World, kind: &str, attribute: &str, value: i64) {
+    for mut item in stored(world, kind).await {
+        item.insert(attribute.to_owned(), AttributeValue::N(value.to_string()));
+        let put = world.stack.dynamodb_client().put_item().table_name("tokens").set_item(Some(item));
+        put.send().await.expect("it is stored");
+    }
+}
+
+/// A world in which the calls to tables fail that `fails` picks by operation and body, once it is told to.
+async fn failing(fails: fn(&str, &Value) -> bool) -> (World, Interceptor, Arc<AtomicBool>) {
+    let on = Arc::new(AtomicBool::new(false));
+    let is_on = Arc::clone(&on);
+    let tables = Interceptor::start(move |operation, call| {
+        let fails = is_on.load(Ordering::SeqCst) && fails(operation, call);
+        fails.then(|| (500, json!({"__type": "InternalServerError"})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    (world, tables, on)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let member = world.member(&tenant, "al@example.com", "member").await;
+    let mut cookies = vec![tenant.cookie.clone()];
+    while cookies.len() < 16 {
+        cookies.push(signed_in(&world, &tenant.email, OLD).await);
+    }
+    let spare = world.cli(&tenant.cookie, "api-key/create", json!({"name": "spare"})).await.body["key"].clone();
+    let spare = spare.as_str().expect("a key").to_owned();
+    let link = ask(&world, &tenant.email).await;
+    let theirs = ask(&world, &other.email).await;
+    assert!(is_signed_in(&world, &cookies[15]).await && works(&world, &spare).await, "asking changes nothing");
+
+    let in_use = join_all(cookies.iter().map(async |cookie| {
+        for _ in 0..8 {
+            world.rpc_by_session(cookie, "webhooks/list", json!({})).await;
+        }
+    }));
+    let (done, _) = tokio::join!(reset(&world, token(&link), NEW), in_use);
+    assert_eq!((done.status, &done.body), (200, &json!({"status": true})));
+    assert!(!done.headers.contains_key("set-cookie"), "it signs nobody in");
+    for ended in &cookies {
+        assert!(!is_signed_in(&world, ended).await);
+        assert_eq!(world.rpc_by_session(ended, "webhooks/list", json!({})).await.status, 401);
+    }
+    assert!(!works(&world, &tenant.key).await && !works(&world, &spare).await);
+    assert_eq!(sign_in(&world, &tenant.email, OLD).await.status, 401);
+
+    let cookie = signed_in(&world, &tenant.email, NEW).await;
+    let listed = world.cli_get(&cookie, "api-key/list").await.body;
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "what has ended is tidied up: {listed}");
+    assert_eq!(world.cli_get(&cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(1));
+    let new = world.cli(&cookie, "api-key/create", json!({"name": "new"})).await.body["key"].clone();
+    assert!(works(&world, new.as_str().expect("a key")).await);
+    // Nobody else's.
+    for (cookie, key) in [(&other.cookie, &other.key), (&member.cookie, &member.key)] {
+        assert!(is_signed_in(&world, cookie).await && works(&world, key).await);
+    }
+    assert!(is_refused(&world, token(&link)).await, "twice");
+    assert_eq!(reset(&world, token(&theirs), "another long password").await.status, 200);
+    assert!(is_signed_in(&world, &cookie).await);
+    assert_eq!(sign_in(&world, &other.email, "another long password").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_behind_the_link_resets_without_a_script() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let link = ask(&world, &tenant.email).await;
+    let post = async |fields: &[(&str, &str)]| {
+        let request = world.http.post(world.url("/reset-password")).header("origin", world.stack.api());
+        world.send(request.form(fields)).await
+    };
+    for _ in 0..3 {
+        let page = world.send(world.http.get(&link)).await;
+        assert_eq!(page.status, 200);
+        assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+        assert_eq!(page.headers["referrer-policy"], "same-origin");
+        assert_eq!(page.headers["cache-control"], "no-store");
+        let policy = page.headers["content-security-policy"].to_str().expect("a policy");
+        assert!(policy.starts_with("default-src 'none'") && policy.contains("form-action 'self';"), "{policy}");
+        let html = text(&page);
+        assert!(html.contains("<label>New password<input name=\"newPassword\" type=\"password\""), "{html}");
+        assert!(!html.contains("<script") && html.contains("<form method=\"post\" action=\"?\">"));
+        assert_eq!(hidden_fields(html), [("token".to_owned(), token(&link).to_owned())]);
+    }
+    assert!(is_signed_in(&world, &tenant.cookie).await, "opening the link changes nothing");
+    for bad in ["", "short", &"x".repeat(129)] {
+        let page = post(&[("token", token(&link)), ("newPassword", bad)]).await;
+        assert_eq!(page.status, 400);
+        assert!(text(&page).contains("8 to 128 characters") && text(&page).contains("<form"));
+    }
+    assert_eq!(post(&[("token", token(&link))]).await.status, 400);
+    assert!(is_signed_in(&world, &tenant.cookie).await);
+    let foreign = world.http.post(world.url("/reset-password")).header("origin", "https://evil.example.com");
+    let foreign = world.send(foreign.form(&[("token", token(&link)), ("newPassword", NEW)])).await;
+    assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
+
+    let page = post(&[("token", token(&link)), ("newPassword", NEW)]).await;
+    assert_eq!(page.status, 200);
+    assert!(text(&page).contains("Your password is changed") && !text(&page).contains("<form"));
+    assert!(!is_signed_in(&world, &tenant.cookie).await && !works(&world, &tenant.key).await);
+    assert_eq!(sign_in(&world, &tenant.email, NEW).await.status, 200);
+    for fields in [&[("token", token(&link)), ("newPassword", NEW)][..], &[("token", "x"), ("newPassword", NEW)], &[]] {
+        let page = post(fields).await;
+        assert_eq!(page.status, 400);
+        assert!(text(&page).contains("This link does not work"));
+    }
+    let methods = world.http.put(world.url("/reset-password"));
+    assert_eq!(world.send(methods).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.sign_up("unverified").await;
+    let before = mails(&world).await;
+    let mut answers = Vec::new();
+    for email in [&tenant.email, "jo@unverified.example.com", "nobody@example.com"] {
+        let plain = world.cli("", "request-password-reset", json!({"email": email, "redirectTo": "/x"})).await;
+        let enveloped = world.rpc("", "auth/requestPasswordReset", json!({"email": email})).await;
+        assert_eq!((enveloped.status, enveloped.json()), (200, &json!({"status": "sent"})));
+        let headers: Vec<_> = plain.headers.keys().map(ToString::to_string).collect();
+        answers.push((plain.status, plain.body, headers, enveloped.body));
+    }
+    let message = "If this address has an account, a mail with a link is on its way";
+    assert_eq!((answers[0].0, &answers[0].1), (200, &json!({"status": true, "message": message})));
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    assert_eq!(mails(&world).await, before + 4, "two addresses of three have an account");
+    assert_eq!(stored(&world, "password_reset").await.len(), 4);
+    let mail = world.mail_to(&tenant.email).await;
+    assert_eq!(mail["subject"], "Choose a new password");
+    assert!(mail["html"].as_str().is_some_and(|html| html.contains("<a href=")), "{mail}");
+
+    for bad in [json!({}), json!({"email": "no address"}), json!({"email": 7})] {
+        let plain = world.cli("", "request-password-reset", bad.clone()).await;
+        assert_eq!((plain.status, &plain.body["code"]), (400, &json!("BAD_REQUEST")));
+        assert_eq!(world.rpc("", "auth/requestPasswordReset", bad).await.issues()[0].0, "email");
+    }
+    let foreign = world.http.post(world.url("/v1/auth/requestPasswordReset")).header("origin", "https://evil.com");
+    assert_eq!(world.send(foreign).await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_gets_five_mails_an_hour_and_a_client_asks_for_a_hundred() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for email in [&tenant.email, "nobody@example.com"] {
+        let asked = join_all((0..6).map(async |place| match place % 2 {
+            0 => world.cli("", "request-password-reset", json!({"email": email})).await.status,
+            _ => world.rpc("", "auth/requestPasswordReset", json!({"email": email})).await.status,
+        }));
+        let mut statuses = asked.await;
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 200, 200, 200, 200, 429], "{email}");
+        let spelt = email.to_uppercase();
+        let more = world.cli("", "request-password-reset", json!({"email": spelt})).await;
+        assert_eq!((more.status, &more.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
+        assert!(more.headers.contains_key("retry-after"));
+    }
+    assert_eq!(stored(&world, "password_reset").await.len(), 5);
+    // What the stranger used up are links that work.
+    assert_eq!(reset(&world, token(&link(&world.mail_to(&tenant.email).await)), NEW).await.status, 200);
+    set(&world, "reset_mail_client", "attempts", 100).await;
+    let other = json!({"email": "other@example.com"});
+    assert_eq!(world.cli("", "request-password-reset", other.clone()).await.status, 429);
+    assert_eq!(world.rpc("", "auth/requestPasswordReset", other).await.status, 429);
+    assert_eq!(stored(&world, "reset_mail").await.len(), 2, "it does not count against the address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_good_token_and_a_good_password_reset() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let link = ask(&world, &tenant.email).await;
+    for (fields, fault) in [
+        (json!({"token": token(&link), "newPassword": "short"}), "newPassword"),
+        (json!({"token": token(&link), "newPassword": "x".repeat(129)}), "newPassword"),
+        (json!({"token": token(&link)}), "newPassword"),
+        (json!({"newPassword": NEW}), "token"),
+        (json!({"token": [token(&link)], "newPassword": NEW}), "token"),
+    ] {
+        let answer = world.cli("", "reset-password", fields).await;
+        assert_eq!((answer.status, &answer.body["code"]), (400, &json!("BAD_REQUEST")));
+        assert_eq!(answer.body["issues"][0]["path"], json!([fault]));
+    }
+    for bad in ["", "x", &"a".repeat(43), &token(&link)[1..]] {
+        assert!(is_refused(&world, bad).await, "{bad}");
+    }
+    let foreign = world.http.post(world.url("/api/auth/reset-password")).header("origin", "https://evil.example.com");
+    let fields = json!({"token": token(&link), "newPassword": NEW});
+    assert_eq!(world.send(foreign.json(&fields)).await.status, 403);
+    assert!(is_signed_in(&world, &tenant.cookie).await && works(&world, &tenant.key).await);
+    let tokens = format!("{:?}", world.items("tokens").await);
+    assert!(tokens.contains(&tenant.email) && !tokens.contains(token(&link)), "only its hash is stored");
+    // An hour later.
+    let expiry = stored(&world, "password_reset").await[0]["expires_at"].as_n().expect("a number").parse::<i64>();
+    let now = jiff::Timestamp::now().as_second();
+    assert!((3590..=3600).contains(&(expiry.expect("seconds") - now)));
+    set(&world, "password_reset", "expires_at", now).await;
+    assert!(is_refused(&world, token(&link)).await);
+    assert_eq!(sign_in(&world, &tenant.email, OLD).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_another_kind_is_no_token() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let verification = link(&world.mail_to("jo@acme.example.com").await);
+    let session = account["sessionToken"].as_str().expect("a token");
+    let link = ask(&world, "jo@acme.example.com").await;
+    for other in [token(&verification), session] {
+        assert!(is_refused(&world, other).await);
+    }
+    let stolen = verification.replace(token(&verification), token(&link));
+    assert_eq!(world.confirm(&stolen).await.status, 400);
+    assert!(!is_signed_in(&world, &format!("session_token={}", token(&link))).await);
+    assert_eq!(world.cli(&cookie(&account), "revoke-session", json!({"token": token(&link)})).await.status, 404);
+    let sign_out = world.cli(&format!("session_token={}", token(&link)), "sign-out", json!({})).await;
+    assert_eq!(sign_out.status, 200);
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+    assert_eq!(world.confirm(&verification).await.status, 200);
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 200, "nothing of this used it up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_resets_at_once_one_succeeds_and_ends_the_other_links() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut links = Vec::new();
+    for _ in 0..3 {
+        links.push(ask(&world, &tenant.email).await);
+    }
+    // Four with each of two tokens.
+    let passwords: Vec<_> = (0..8).map(|number| format!("a new password {number}")).collect();
+    let resets = passwords.iter().zip(links.iter().cycle().filter(|link| **link != links[2]));
+    let answers = join_all(resets.map(|(password, link)| reset(&world, token(link), password))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.body["code"] == "INVALID_TOKEN").count(), 7, "{answers:?}");
+    for (password, answer) in passwords.iter().zip(&answers) {
+        assert_eq!(sign_in(&world, &tenant.email, password).await.status == 200, answer.status == 200);
+    }
+    for link in &links {
+        assert!(is_refused(&world, token(link)).await);
+    }
+    assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200, "a later one works");
+}
+
+/// A stranger who signed up with somebody's address can neither keep the account nor hold up its owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_of_the_mailbox_takes_an_account_back() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let email = "jo@acme.example.com";
+    let verification = link(&world.mail_to(email).await);
+    let stranger = signed_in(&world, email, OLD).await;
+    let link = ask(&world, email).await;
+    // This takes the stranger's sessions to another epoch each time.
+    assert_eq!(world.cli(&stranger, "revoke-other-sessions", json!({})).await.status, 200);
+    let changed = json!({"currentPassword": OLD, "newPassword": "a stranger's password"});
+    let changed = world.cli(&stranger, "change-password", changed).await;
+    let stranger = format!("session_token={}", changed.body["token"].as_str().expect("a token"));
+    assert!(is_signed_in(&world, &stranger).await);
+
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
+    for ended in [&stranger, &cookie(&account)] {
+        assert!(!is_signed_in(&world, ended).await);
+    }
+    assert_eq!(sign_in(&world, email, "a stranger's password").await.status, 401);
+    let owner = signed_in(&world, email, NEW).await;
+    let user = world.session(&owner).await.body["user"].clone();
+    assert_eq!((&user["id"], &user["emailVerified"]), (&account["userId"], &json!(true)));
+    assert_eq!(world.cli(&owner, "api-key/create", json!({"name": "mine"})).await.status, 200);
+    // The link from the sign-up only verifies what is verified; it gives nobody a session.
+    assert_eq!(world.confirm(&verification).await.status, 200);
+    assert!(!is_signed_in(&world, &stranger).await && is_signed_in(&world, &owner).await);
+}
+
+/// A session or a key that begins with the old password at the same time is of the old epoch, or was before the reset.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_begins_during_the_reset_ends_with_it() {
+    let world = World::start().await;
+    for round in 0..4 {
+        let tenant = world.tenant(&format!("acme{round}")).await;
+        let link = ask(&world, &tenant.email).await;
+        let issue = async || world.cli(&tenant.cookie, "api-key/create", json!({"name": "late"})).await;
+        let (done, signed_in, issued) = tokio::join!(
+            reset(&world, token(&link), NEW),
+            sign_in(&world, &tenant.email, OLD),
+            join_all((0..6).map(|_| issue()))
+        );
+        assert_eq!(done.status, 200, "{done:?}");
+        if let Some(token) = signed_in.body["token"].as_str() {
+            assert!(!is_signed_in(&world, &format!("session_token={token}")).await);
+        }
+        for key in issued.iter().filter_map(|issued| issued.body["key"].as_str()) {
+            assert!(!works(&world, key).await);
+        }
+    }
+}
+
+/// The transaction of the runbook, for somebody who lost access to the mailbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_moves_an_account_to_another_address() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let link = ask(&world, &tenant.email).await;
+    let runbook = include_str!("../../../docs/operating.md");
+    let (_, items) = runbook.split_once("transact-write-items --transact-items '").expect("the command");
+    let (items, _) = items.split_once("]'\n").expect("its end");
+    let move_to = async |new: &str| {
+        let values = [("$USERS", "users"), ("$1", &tenant.email), ("$2", new), ("$3", &tenant.user)];
+        let filled =
+            values.iter().fold(format!("{items}]"), |items, (name, value)| items.replace(&format!("'{name}'"), value));
+        let items: Value = serde_json::from_str(&filled).expect("JSON");
+        let call = world.http.post(world.stack.dynamodb()).json(&json!({"TransactItems": items}));
+        let call = call.header("x-amz-target", "DynamoDB_20120810.TransactWriteItems");
+        let call = call.header("content-type", "application/x-amz-json-1.0");
+        let credential =
+            "AWS4-HMAC-SHA256 Credential=x/20260131/x/dynamodb/aws4_request, SignedHeaders=host, Signature=0";
+        let call = call.header("authorization", credential).header("x-amz-date", "20260131T120000Z");
+        let answer = call.send().await.expect("an answer");
+        (answer.status().as_u16(), answer.text().await.expect("a body"))
+    };
+    let taken = move_to(&other.email).await;
+    assert!(taken.0 == 400 && taken.1.contains("ConditionalCheckFailed"), "{taken:?}");
+    assert!(is_signed_in(&world, &tenant.cookie).await);
+    let moved = move_to("new@example.com").await;
+    assert_eq!(moved.0, 200, "{moved:?}");
+    assert!(!is_signed_in(&world, &tenant.cookie).await && !works(&world, &tenant.key).await);
+    assert!(is_refused(&world, token(&link)).await);
+    for email in [&tenant.email, "new@example.com"] {
+        assert_eq!(sign_in(&world, email, OLD).await.status == 200, email == "new@example.com");
+    }
+    let before = mails(&world).await;
+    world.rpc("", "auth/requestPasswordReset", json!({"email": tenant.email})).await.ok();
+    assert_eq!(mails(&world).await, before, "nobody has the old address");
+    assert_eq!(reset(&world, token(&ask(&world, "new@example.com").await), NEW).await.status, 200);
+    let user = world.session(&signed_in(&world, "new@example.com", NEW).await).await.body["user"].clone();
+    assert_eq!((&user["id"], &user["emailVerified"]), (&json!(tenant.user), &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_of_a_removed_member_leads_nowhere() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let member = world.member(&tenant, "al@example.com", "member").await;
+    let link = ask(&world, &member.email).await;
+    let removed = json!({"memberIdOrEmail": member.email});
+    assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", removed).await.status, 200);
+    assert!(is_refused(&world, token(&link)).await);
+    // Neither for whoever has the address now.
+    let again = world.member(&tenant, "al@example.com", "member").await;
+    assert!(is_refused(&world, token(&link)).await);
+    assert!(is_signed_in(&world, &again.cookie).await);
+}
+
+/// Users, keys and tokens of versions before have no epoch of keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_before_go_on_and_end_with_a_reset() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for (table, key, expression) in [
+        ("api-keys", "key_hash", "REMOVE epoch"),
+        ("users", "pk", "REMOVE key_epoch, session_epoch"),
+        ("tokens", "token_hash", "REMOVE epoch"),
+    ] {
+        for item in world.items(table).await {
+            let update = world.stack.dynamodb_client().update_item().table_name(table).key(key, item[key].clone());
+            update.update_expression(expression).send().await.expect("it is updated");
+        }
+    }
+    assert!(works(&world, &tenant.key).await && is_signed_in(&world, &tenant.cookie).await);
+    let links = [ask(&world, &tenant.email).await, ask(&world, &tenant.email).await];
+    assert_eq!(reset(&world, token(&links[0]), NEW).await.status, 200);
+    assert!(!works(&world, &tenant.key).await && !is_signed_in(&world, &tenant.cookie).await);
+    assert!(is_refused(&world, token(&links[1])).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_that_cannot_be_sent_changes_no_answer() {
+    let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
+    world.sign_up("acme").await;
+    let ask = async |email: &str| world.cli("", "request-password-reset", json!({"email": email})).await;
+    let (known, unknown) = (ask("jo@acme.example.com").await, ask("nobody@example.com").await);
+    assert_eq!((known.status, &known.body), (200, &unknown.body));
+    assert_eq!(stored(&world, "password_reset").await.len(), 1, "nobody has it, and it expires");
+    assert_eq!(sign_in(&world, "jo@acme.example.com", OLD).await.status, 200);
+}
+
+/// Without the token there is no mail with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_cannot_be_stored_is_not_sent() {
+    let is_token = |_: &str, call: &Value| call["Item"]["kind"]["S"] == "password_reset";
+    let (world, _tables, fails) = failing(is_token).await;
+    let tenant = world.tenant("acme").await;
+    let before = mails(&world).await;
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(world.rpc("", "auth/requestPasswordReset", json!({"email": tenant.email})).await.status, 500);
+    assert_eq!(mails(&world).await, before);
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200);
+}
+
+/// It is one transaction: a process that dies leaves everything as it was, and the link works again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_that_fails_changes_nothing() {
+    let (world, _tables, fails) = failing(|operation, _| operation == "TransactWriteItems").await;
+    let tenant = world.tenant("acme").await;
+    let link = ask(&world, &tenant.email).await;
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 500);
+    assert!(is_signed_in(&world, &tenant.cookie).await && works(&world, &tenant.key).await);
+    assert_eq!(sign_in(&world, &tenant.email, OLD).await.status, 200);
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
+    assert!(!is_signed_in(&world, &tenant.cookie).await && !works(&world, &tenant.key).await);
+}
+
+/// A process that dies before it has tidied up leaves keys that do not work, and can be deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
+    let (world, _tables, fails) = failing(|_, call| call["IndexName"] == "by-organization").await;
+    let tenant: Tenant = world.tenant("acme").await;
+    let link = ask(&world, &tenant.email).await;
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
+    assert!(!works(&world, &tenant.key).await);
+    fails.store(false, Ordering::SeqCst);
+    let cookie = signed_in(&world, &tenant.email, NEW).await;
+    let left = world.cli_get(&cookie, "api-key/list").await.body;
+    assert_eq!(left.as_array().map(Vec::len), Some(1));
+    assert_eq!(world.cli(&cookie, "api-key/delete", json!({"keyId": left[0]["id"]})).await.status, 200);
+    // A later reset tidies up after an earlier one, and leaves what has been issued since alone until then.
+    assert!(!works(&world, &tenant.key).await);
+}
