@@ -153,6 +153,17 @@ async fn begin(world: &Arc<World>) -> Known {
             json!({
                 "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
                 "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+                // Used already on the day on which lives begin.
+                "last_request": {"S": "2026-01-31T00:00:00.000Z"},
+            }),
+        );
+        put(
+            world,
+            "users",
+            json!({
+                "pk": {"S": format!("user#{id}")}, "user_id": {"S": id}, "name": {"S": "Ada"},
+                "email": {"S": format!("ada{number}@example.com")}, "email_verified": {"BOOL": true},
+                "organization_id": {"S": id}, "role": {"S": "owner"}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
             }),
         );
         put(
