@@ -151,9 +151,9 @@ impl Attempts {
     ///
     /// # Errors
     /// Too many requests: [`Error::TooMany`]; or a call fails.
-    pub async fn count_reset(&self, address: &Email, client: ClientAddress, now: Timestamp) -> Result<()> {
+    pub async fn count_reset(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
         self.count(RESET_MAIL_CLIENT, &client.to_string(), now).await?;
-        self.count(RESET_MAIL, address.as_str(), now).await
+        self.count(RESET_MAIL, address, now).await
     }
 
     async fn is_known(&self, pair: &str, now: Timestamp) -> Result<bool> {

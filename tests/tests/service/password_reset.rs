@@ -204,7 +204,7 @@ async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail(
     world.sign_up("unverified").await;
     let before = mails(&world).await;
     let mut answers = Vec::new();
-    for email in [&tenant.email, "jo@unverified.example.com", "nobody@example.com"] {
+    for email in [&tenant.email, "jo@unverified.example.com", "nobody@example.com", "no address"] {
         let plain = world.cli("", "request-password-reset", json!({"email": email, "redirectTo": "/x"})).await;
         let enveloped = world.rpc("", "auth/requestPasswordReset", json!({"email": email})).await;
         assert_eq!((enveloped.status, enveloped.json()), (200, &json!({"status": "sent"})));
@@ -214,13 +214,13 @@ async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail(
     let message = "If this address has an account, a mail with a link is on its way";
     assert_eq!((answers[0].0, &answers[0].1), (200, &json!({"status": true, "message": message})));
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
-    assert_eq!(mails(&world).await, before + 4, "two addresses of three have an account");
+    assert_eq!(mails(&world).await, before + 4, "two of them have an account");
     assert_eq!(stored(&world, "password_reset").await.len(), 4);
     let mail = world.mail_to(&tenant.email).await;
     assert_eq!(mail["subject"], "Choose a new password");
     assert!(mail["html"].as_str().is_some_and(|html| html.contains("<a href=")), "{mail}");
 
-    for bad in [json!({}), json!({"email": "no address"}), json!({"email": 7})] {
+    for bad in [json!({}), json!({"email": 7})] {
         let plain = world.cli("", "request-password-reset", bad.clone()).await;
         assert_eq!((plain.status, &plain.body["code"]), (400, &json!("BAD_REQUEST")));
         assert_eq!(world.rpc("", "auth/requestPasswordReset", bad).await.issues()[0].0, "email");
