@@ -2,6 +2,7 @@
 
 pub mod api_keys;
 pub mod attempts;
+pub mod cli_logins;
 pub mod email;
 pub mod invitations;
 pub mod mail;

@@ -58,6 +58,8 @@ uuid_id! {
     InvitationId
     /// Identifies a session, without being secret: that is its token.
     SessionId
+    /// Identifies a request to be signed in by the browser, without being secret: it has a secret beside it.
+    CliLoginId
     /// Identifies an API key, without being secret: that is the key itself.
     KeyId
     /// Identifies a webhook endpoint.

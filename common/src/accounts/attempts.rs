@@ -1,4 +1,4 @@
-//! Rate limits: counting sign-in attempts, requested mails and invitations.
+//! Rate limits: counting sign-in attempts, browser logins, requested mails and invitations.
 
 use std::{
     fmt,
@@ -50,6 +50,11 @@ pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts
 const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
 /// The same from one client, for any addresses.
 const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
+
+/// Asking from one client to be signed in by the browser.
+pub const CLI_LOGIN_CLIENT: Limit = Limit { what: "cli_login_client", attempts: 100, window_seconds: 3600 };
+/// Asking whether one such request is approved. Clients ask every two seconds.
+pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, window_seconds: 60 };
 
 /// Checks of the password of somebody who is signed in. A session that was stolen must not serve to find it out.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };

@@ -48,7 +48,8 @@ const IN_EPOCH: &str = "attribute_exists(pk) AND (session_epoch = :epoch OR attr
 pub struct Device {
     /// Where it was.
     pub address: ClientAddress,
-    agent: Option<String>,
+    /// What it calls itself, 200 characters at most.
+    pub agent: Option<String>,
 }
 
 impl Device {

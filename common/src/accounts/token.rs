@@ -1,4 +1,4 @@
-//! Random bearer tokens: of sessions, email verifications and password resets.
+//! Random bearer tokens: of sessions, email verifications, password resets and browser logins.
 
 use std::fmt;
 

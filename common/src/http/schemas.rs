@@ -12,9 +12,10 @@ use crate::{
         members::MemberIdOrEmail,
         password::{Guess, Password},
         sessions::IdOrToken,
+        token::Token,
         users::Role,
     },
-    id::{EndpointId, InvitationId, KeyId, RecoveryId, SessionId, TenantId, UserId},
+    id::{CliLoginId, EndpointId, InvitationId, KeyId, RecoveryId, SessionId, TenantId, UserId},
     name::{Description, Name, Slug},
     timestamp::Timestamp,
     webhooks::{
@@ -61,6 +62,7 @@ impl JsonSchema for EventFilter {
 }
 
 schemas! {
+    CliLoginId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Cursor { "examples": ["1769860800999.0123456789abcdef0123456789abcdef"] }
     DeliveryId { "examples": ["callback.3.1769860800999.0123456789abcdef0123456789abcdef"] }
     Description { "maxLength": 500, "examples": ["Our staging server"] }
@@ -86,6 +88,7 @@ schemas! {
         "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$",
         "examples": ["2026-01-31T12:00:00.000Z"],
     }
+    Token { "minLength": 43, "maxLength": 43, "examples": ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"] }
     EventName { "enum": ["job.completed", "job.failed", "webhook.test"] }
     UserId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     WebhookId { "pattern": "^msg_[0-9a-f]{32}$", "examples": ["msg_0123456789abcdef0123456789abcdef"] }
