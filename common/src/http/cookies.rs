@@ -22,6 +22,12 @@ fn set_cookie(base: &BaseUrl, value: &str, max_age: i64) -> String {
     format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", cookie_name(base))
 }
 
+/// What a client that is no browser sends as its `Cookie` header to be signed in.
+#[must_use]
+pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
+    format!("{}={}", cookie_name(base), token.reveal())
+}
+
 /// Finds the session token among the cookies of a request, given the values of its `cookie` headers.
 pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));

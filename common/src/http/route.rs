@@ -258,20 +258,20 @@ impl Call<()> {
 
     /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
     /// forgery) or sign the browser in to somebody else's account (login CSRF). Browsers send the origin with every
-    /// `POST`. A call without one does not come from a browser, unless it has a cookie; sign-ups do not act by a cookie,
-    /// so there it does not matter. The other enveloped routes sign nobody in, so there none of this matters unless the
-    /// call acts by the session: a page that sends a key has it.
+    /// `POST`. A call without one does not come from a browser, unless it has a cookie; the enveloped routes that anybody
+    /// may call, such as sign-ups, do not act by a cookie, so there it does not matter. The other enveloped routes sign
+    /// nobody in, so there none of this matters unless the call acts by the session: a page that sends a key has it.
     fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
-        let signs_up = wire == Wire::Envelope && credentials == [Credential::None];
+        let is_public = wire == Wire::Envelope && credentials == [Credential::None];
         let by_session = || self.header("x-api-key").is_none() && self.session().is_some();
-        let harmless = wire == Wire::Envelope && !signs_up && !by_session();
+        let harmless = wire == Wire::Envelope && !is_public && !by_session();
         if self.request.method != Method::POST || harmless {
             return Ok(());
         }
         let origin = self.request.headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
         let trusted = match origin {
             Some(origin) => self.origins.trust(&self.base, origin),
-            None => signs_up || self.request.cookies.is_empty(),
+            None => is_public || self.request.cookies.is_empty(),
         };
         if trusted { Ok(()) } else { Err(Error::Forbidden(Refusal::Origin { expected: self.base.clone() })) }
     }

@@ -40,6 +40,25 @@ async fn auth_cli() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn auth_cli_logins_and_status() {
+    let event = |function| sample_event(function).to_string();
+    let (status, body) = invoke("auth-cli-login-create", &event("auth-cli-login-create")).await;
+    assert_eq!(status, 200, "{body}");
+    let (status, body) = invoke("auth-cli-login-poll", &event("auth-cli-login-poll")).await;
+    assert_eq!((status, &body["json"]), (200, &json!({"status": "expired"})));
+    let world = World::start().await;
+    let cookie = world.tenant("acme").await.cookie;
+    for (function, expected) in [("auth-cli-login-approve", 404), ("auth-status", 200)] {
+        assert_eq!(invoke(function, &event(function)).await.0, 401, "{function}");
+        let mut event = sample_event(function);
+        event["cookies"] = json!([cookie]);
+        event["headers"]["origin"] = json!(world.stack.api());
+        let response = world.stack.invoke(function, event).await.expect("an answer");
+        assert_eq!(response["statusCode"], expected, "{function}: {response}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn webhooks() {
     for (function, event) in [
         ("webhooks-create", &sample_event("webhooks-create").to_string()),

@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 33] = [
+const ROUTES: [(&str, &str, &str, &str); 37] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -96,6 +96,22 @@ const ROUTES: [(&str, &str, &str, &str); 33] = [
         "/v1/auth/requestPasswordReset",
         r#"{"json": {"email": "someone@example.com"}}"#,
     ),
+    ("auth-cli-login-create", "POST", "/v1/auth/cliLoginCreate", r#"{"json": {}}"#),
+    (
+        "auth-cli-login-poll",
+        "POST",
+        "/v1/auth/cliLoginPoll",
+        r#"{"json": {"requestId": "01890f3e-7b5a-7cc0-8000-000000000000",
+            "secret": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}}"#,
+    ),
+    (
+        "auth-cli-login-approve",
+        "POST",
+        "/v1/auth/cliLoginApprove",
+        r#"{"json": {"requestId": "01890f3e-7b5a-7cc0-8000-000000000000",
+            "secret": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}}"#,
+    ),
+    ("auth-status", "POST", "/v1/auth/status", r#"{"json": {}}"#),
     (
         "webhooks-create",
         "POST",

@@ -13,6 +13,7 @@ mod api_keys;
 mod auth_cli;
 mod batches;
 mod binaries;
+mod cli_logins;
 mod cors;
 mod crashes;
 mod deliveries;

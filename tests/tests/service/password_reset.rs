@@ -74,14 +74,14 @@ async fn mails(world: &World) -> usize {
 }
 
 /// The tokens of a kind.
-async fn stored(world: &World, kind: &str) -> Vec<std::collections::HashMap<String, AttributeValue>> {
+pub(crate) async fn stored(world: &World, kind: &str) -> Vec<std::collections::HashMap<String, AttributeValue>> {
     let mut tokens = world.items("tokens").await;
     tokens.retain(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
     tokens
 }
 
 /// Sets a number of all tokens of a kind.
-async fn set(world: &World, kind: &str, attribute: &str, value: i64) {
+pub(crate) async fn set(world: &World, kind: &str, attribute: &str, value: i64) {
     for mut item in stored(world, kind).await {
         item.insert(attribute.to_owned(), AttributeValue::N(value.to_string()));
         let put = world.stack.dynamodb_client().put_item().table_name("tokens").set_item(Some(item));

@@ -38,6 +38,21 @@ async fn no_canary_reaches_the_log() {
     let signed_in = world.cli("", "sign-in/email", json!({"email": email, "password": new_password})).await;
     let session = [session, signed_in.body["token"].as_str().expect("a token").to_owned()];
     let cookie = format!("session_token={}", session[1]);
+    // The whole of a browser login, and everything that is wrong with one.
+    let created = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
+    let login = created["secret"].as_str().expect("a secret").to_owned();
+    let naming = json!({"requestId": created["requestId"], "secret": login});
+    world.rpc("", "auth/cliLoginPoll", naming.clone()).await.ok();
+    world.rpc("", "auth/cliLoginApprove", naming.clone()).await;
+    world.rpc_by_session(&cookie, "auth/cliLoginApprove", naming.clone()).await.ok();
+    let fetched = world.rpc("", "auth/cliLoginPoll", naming.clone()).await.ok()["cookieHeader"].clone();
+    let fetched = fetched.as_str().expect("a cookie").trim_start_matches("session_token=").to_owned();
+    for wrong in [naming, json!({"requestId": login, "secret": [login]}), json!({"secret": {"a": login}})] {
+        world.rpc("", "auth/cliLoginPoll", wrong.clone()).await;
+        world.rpc_by_session(&cookie, "auth/cliLoginApprove", wrong).await;
+    }
+    world.send(world.http.get(world.url(&format!("/v1/auth/cliLoginPoll/{login}?cliLoginSecret={login}")))).await;
+    world.rpc_by_session(&format!("session_token={fetched}"), "auth/status", json!({})).await.ok();
     let issued = world.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
     let key = issued.body["key"].as_str().expect("a key").to_owned();
 
@@ -78,7 +93,7 @@ async fn no_canary_reaches_the_log() {
     assert!(log.contains(tenant), "the log was collected");
     let signing = [secret, rotated, generated, callback_secret];
     let [first, second] = &session;
-    let accounts = [password, new_password, first, second, &verification, &reset, &key];
+    let accounts = [password, new_password, first, second, &verification, &reset, &login, &fetched, &key];
     for canary in accounts.into_iter().chain([once, query, result]).chain(signing) {
         let found = log.lines().find(|line| line.contains(canary));
         assert_eq!(found, None, "{canary}");

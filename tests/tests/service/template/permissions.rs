@@ -161,6 +161,7 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     let sign_in = json!({"email": tenant.email, "password": World::sign_up_fields("acme")["password"]});
     assert_eq!(world.cli("", "sign-in/email", sign_in).await.status, 200);
     world.rpc("", "auth/requestPasswordReset", json!({"email": tenant.email})).await.ok();
+    a_client_is_signed_in_by_the_browser(world, &tenant).await;
     let get = |path: &str| world.send(world.http.get(world.url(path)).header("x-api-key", &tenant.key));
     assert_eq!(get("/api/auth/organization/list").await.status, 200);
 
@@ -219,6 +220,18 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
     assert_eq!(world.cli(&tenant.cookie, "sign-out", json!({})).await.status, 200);
+}
+
+/// Here, too, who calls is looked up first, and a key is not enough.
+async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Tenant) {
+    let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
+    for route in ["auth/cliLoginApprove", "auth/status"] {
+        world.forget_uses().await;
+        assert_eq!(world.rpc_by_session(&tenant.cookie, route, login.clone()).await.status, 200, "{route}");
+        assert_eq!(world.rpc(&tenant.key, route, json!({})).await.status, 401, "{route}");
+    }
+    let fetched = world.rpc("", "auth/cliLoginPoll", login).await.ok().clone();
+    assert_eq!(world.cli(text(&fetched["cookieHeader"]), "sign-out", json!({})).await.status, 200);
 }
 
 /// The caller is looked up before the fields are read. Once a day, that is noted.

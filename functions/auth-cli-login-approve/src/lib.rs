@@ -1,0 +1,84 @@
+//! Approving a request to be signed in by the browser, as a user who is signed in.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        cli_logins::{CliLogins, parse_secret},
+        email::Email,
+        token::Token,
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Session, SignedIn, Wire},
+    id::CliLoginId,
+    timestamp::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    logins: CliLogins,
+}
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App { callers: Callers::from_env(env, &aws)?, logins: CliLogins::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/auth/cliLoginApprove", Session, Input::read, handle)
+        .summary("Approves a request to be signed in by the browser: whoever made it gets a session of the caller.")
+        .faults(&[Fault::NotFound])
+}
+
+/// Which request, and its secret.
+pub struct Input {
+    id: CliLoginId,
+    secret: Token,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.text("requestId", CliLoginId::parse);
+        let secret = fields.text("secret", parse_secret);
+        Ok(Self { id: id?, secret: secret? })
+    }
+}
+
+/// Who has approved it, and whether the client gets its session at once.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    status: Status,
+    email: Email,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Status {
+    Approved,
+    PendingVerification,
+}
+
+async fn handle(app: Arc<App>, call: Call<SignedIn>, input: Input) -> Result<Output> {
+    let user = call.caller.user;
+    app.logins.approve(input.id, &input.secret, &user, Timestamp::now()).await?;
+    let status = if user.email_verified { Status::Approved } else { Status::PendingVerification };
+    Ok(Output { status, email: user.email })
+}

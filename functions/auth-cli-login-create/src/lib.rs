@@ -1,0 +1,57 @@
+//! Asking to be signed in by the browser: the first call of a command-line client without a session.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        attempts::{Attempts, CLI_LOGIN_CLIENT},
+        cli_logins::CliLogins,
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Fault, Function, Origins, Public, Route, Wire},
+    id::CliLoginId,
+    timestamp::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    attempts: Attempts,
+    logins: CliLogins,
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App { attempts: Attempts::from_env(env, &aws)?, logins: CliLogins::from_env(env, &aws)? };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/auth/cliLoginCreate", Public, |_, _| Ok(()), handle)
+        .summary("Makes a request to be signed in by the browser. It gives nothing until a signed-in user approves it.")
+        .faults(&[Fault::TooMany])
+}
+
+/// The request, and its secret, this once.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    request_id: CliLoginId,
+    secret: String,
+    expires_at: Timestamp,
+}
+
+async fn handle(app: Arc<App>, call: Call<()>, (): ()) -> Result<Output> {
+    let now = Timestamp::now();
+    app.attempts.count(CLI_LOGIN_CLIENT, &call.client.to_string(), now).await?;
+    let login = app.logins.create(&call.device(), now).await?;
+    Ok(Output { request_id: login.id, secret: login.secret.reveal().to_owned(), expires_at: login.expires_at })
+}

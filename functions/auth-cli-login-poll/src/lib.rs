@@ -1,0 +1,107 @@
+//! Asking whether a request to be signed in by the browser is approved, and fetching its session.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        attempts::{Attempts, CLI_LOGIN_POLL},
+        cli_logins::{CliLogins, parse_secret},
+        email::Email,
+        token::Token,
+        users::Users,
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, cookies::cookie_header},
+    id::{CliLoginId, UserId},
+    timestamp::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    attempts: Attempts,
+    logins: CliLogins,
+    users: Users,
+}
+
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        attempts: Attempts::from_env(env, &aws)?,
+        logins: CliLogins::from_env(env, &aws)?,
+        users: Users::from_env(env, &aws)?,
+    };
+    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/auth/cliLoginPoll", Public, Input::read, handle)
+        .summary("Answers whether a request is approved. Once it is, the answer has a session, this once.")
+        .faults(&[Fault::TooMany])
+}
+
+/// Which request, and its secret.
+pub struct Input {
+    id: CliLoginId,
+    secret: Token,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.text("requestId", CliLoginId::parse);
+        let secret = fields.text("secret", parse_secret);
+        Ok(Self { id: id?, secret: secret? })
+    }
+}
+
+/// How the request stands. One that does not exist, has expired, was used, or whose approval has ended is `expired`, so the
+/// answer does not say which.
+#[derive(JsonSchema, Serialize)]
+#[serde(tag = "status", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[schemars(deny_unknown_fields, inline)]
+pub enum Output {
+    /// The session, as a `Cookie` header to send, and whose it is.
+    Approved {
+        /// The header.
+        cookie_header: String,
+        /// The user.
+        user_id: UserId,
+        /// Their email.
+        email: Email,
+        /// Whether it is verified. It always is here.
+        email_verified: bool,
+        /// When the session expires.
+        session_expires_at: Timestamp,
+    },
+    /// Nobody has approved it yet, or who has must verify their email first.
+    Pending,
+    /// It leads nowhere.
+    Expired,
+}
+
+async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<Output> {
+    let now = Timestamp::now();
+    let Some(login) = app.logins.find(input.id, &input.secret, now).await? else { return Ok(Output::Expired) };
+    app.attempts.count(CLI_LOGIN_POLL, &login.id.to_string(), now).await?;
+    let Some(approval) = &login.approval else { return Ok(Output::Pending) };
+    let user = app.users.find(approval.user).await?.filter(|user| approval.is_of(user));
+    let Some(user) = user else { return Ok(Output::Expired) };
+    if !user.email_verified {
+        return Ok(Output::Pending);
+    }
+    let taken = app.logins.take(&login, &user, &call.device(), now).await?;
+    Ok(taken.map_or(Output::Expired, |(session, token)| Output::Approved {
+        cookie_header: cookie_header(&call.base, &token),
+        user_id: user.id,
+        email: user.email,
+        email_verified: user.email_verified,
+        session_expires_at: session.expires_at,
+    }))
+}
