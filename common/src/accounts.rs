@@ -3,6 +3,7 @@
 pub mod api_keys;
 pub mod attempts;
 pub mod cli_logins;
+pub mod deleted_organizations;
 pub mod email;
 pub mod invitations;
 pub mod mail;

@@ -32,6 +32,8 @@ pub enum Handler {
     Deliver(webhooks_deliver::Deliver),
     /// Wakes what is due, on a schedule.
     Wake(deliveries_wake::Wake),
+    /// Deletes what deleted organizations leave behind, on a schedule.
+    Purge(accounts_purge::Purge),
 }
 
 impl From<common::http::Function> for Handler {
@@ -49,6 +51,12 @@ impl From<webhooks_deliver::Deliver> for Handler {
 impl From<deliveries_wake::Wake> for Handler {
     fn from(function: deliveries_wake::Wake) -> Self {
         Self::Wake(function)
+    }
+}
+
+impl From<accounts_purge::Purge> for Handler {
+    fn from(function: accounts_purge::Purge) -> Self {
+        Self::Purge(function)
     }
 }
 
@@ -78,7 +86,7 @@ impl Handler {
     pub fn routes(&self) -> Vec<String> {
         match self {
             Self::Http(function) => function.routes().map(|route| format!("{} {}", route.method, route.path)).collect(),
-            Self::Deliver(_) | Self::Wake(_) => Vec::new(),
+            Self::Deliver(_) | Self::Wake(_) | Self::Purge(_) => Vec::new(),
         }
     }
 
@@ -98,6 +106,11 @@ impl Handler {
                 Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
             }
             Self::Wake(function) => {
+                let payload = serde_json::from_value(event)?;
+                let answer = function.handle(LambdaEvent::new(payload, context)).await;
+                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
+            }
+            Self::Purge(function) => {
                 let payload = serde_json::from_value(event)?;
                 let answer = function.handle(LambdaEvent::new(payload, context)).await;
                 Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)

@@ -23,7 +23,7 @@ pub fn openapi() -> Result<Value> {
 pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     let http = functions.values().filter_map(|function| match &function.handler {
         Handler::Http(function) => Some(function),
-        Handler::Deliver(_) | Handler::Wake(_) => None,
+        Handler::Deliver(_) | Handler::Wake(_) | Handler::Purge(_) => None,
     });
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }

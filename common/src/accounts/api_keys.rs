@@ -12,7 +12,7 @@ use crate::{
     accounts::{token::SecretHash, users::User},
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, is_refused, item, number, query_all, text},
+        dynamo::{Item, Record, batch_write, delete_request, is_refused, item, number, query_all, text},
         failure,
         transaction::Transaction,
     },
@@ -307,6 +307,23 @@ impl ApiKeys {
         self.delete_where(&user.organization, |key| key.user == user.id && key.epoch <= user.key_epoch).await
     }
 
+    /// Deletes what the index has of the keys of an organization that was deleted, and their count. Nobody holds one any
+    /// more. It can stop anywhere and be repeated.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub async fn delete_all(&self, organization: &TenantId) -> Result<()> {
+        let doing = "deleting API keys";
+        let found = self.list(organization).await?;
+        // The pointers first, since they are found by the keys.
+        let pointers = found.iter().map(|key| pointer(key.id)).chain([count_key(organization)]);
+        for keys in [pointers.collect::<Vec<_>>(), found.iter().map(|key| key.hash.clone()).collect()] {
+            let keys = keys.iter().map(|key| item([("key_hash", text(key))]));
+            batch_write(&self.dynamodb, &self.table, keys.map(delete_request), doing).await?;
+        }
+        Ok(())
+    }
+
     async fn delete_where(&self, organization: &TenantId, has_ended: impl Fn(&KeyRecord) -> bool) -> Result<()> {
         for key in self.list(organization).await?.iter().filter(|key| has_ended(key)) {
             match self.delete(key).await {
@@ -322,7 +339,7 @@ impl ApiKeys {
     fn counter(&self, organization: &TenantId, by: i64) -> UpdateBuilder {
         Update::builder()
             .table_name(&self.table)
-            .key("key_hash", text(format!("count#{organization}")))
+            .key("key_hash", text(count_key(organization)))
             .update_expression("ADD #keys :by")
             .expression_attribute_names("#keys", "keys")
             .expression_attribute_values(":by", number(by))
@@ -337,6 +354,11 @@ impl ApiKeys {
 /// The table key of the pointer to the API key `id`. No hash starts like this.
 fn pointer(id: KeyId) -> String {
     format!("id#{id}")
+}
+
+/// The table key of what counts the keys of `organization`.
+fn count_key(organization: &TenantId) -> String {
+    format!("count#{organization}")
 }
 
 impl KeyRecord {

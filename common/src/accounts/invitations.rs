@@ -1,6 +1,6 @@
 //! Invitations into an organization.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
 use aws_sdk_dynamodb::{
     Client,
@@ -15,13 +15,13 @@ use serde::Serialize;
 use crate::{
     accounts::{
         email::Email,
-        organizations::slug_key,
+        organizations::{join, slug_key},
         signup::NewUser,
         users::{Role, User, email_key},
     },
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, batch_get, batch_get_all, item, number, query_all, text},
+        dynamo::{Item, Record, batch_get, batch_get_all, batch_write, delete_request, item, number, query_all, text},
         failure,
         transaction::Transaction,
     },
@@ -199,7 +199,7 @@ impl Invitations {
     async fn previous(&self, invitation: &Invitation) -> Result<Option<Previous>> {
         let doing = "looking for an earlier invitation";
         let keys = [
-            (&self.invitations, item([("invitation_id", text(pointer(invitation)))])),
+            (&self.invitations, item([("invitation_id", text(pointer(&invitation.organization, &invitation.email)))])),
             (&self.users, item([("pk", text(email_key(&invitation.email)))])),
         ];
         let [pointer, guard] = batch_get(&self.dynamodb, keys, doing).await?;
@@ -217,7 +217,7 @@ impl Invitations {
     /// Points the organization and address at the new invitation, if they still point at `previous`.
     fn point_to(&self, invitation: &Invitation, expires_at: Timestamp, previous: Option<&Previous>) -> PutBuilder {
         let pointer = item([
-            ("invitation_id", text(pointer(invitation))),
+            ("invitation_id", text(pointer(&invitation.organization, &invitation.email))),
             ("current", text(invitation.id)),
             ("delete_at", delete_at(expires_at)),
         ]);
@@ -269,15 +269,19 @@ impl Invitations {
     /// or nothing. Of two concurrent calls, one succeeds.
     ///
     /// # Errors
-    /// The invitation was used in the meantime, or its email has an account; or the write fails.
+    /// The invitation was used in the meantime, or its email has an account, or its organization was deleted; or the write
+    /// fails.
     pub async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark = self
             .change_status(invitation.id, "accepted")
             .update_expression("SET #status = :new, user_id = :user, accepted_at = :now")
             .expression_attribute_values(":user", text(new.user.id))
             .expression_attribute_values(":now", text(now));
-        let writes =
-            Transaction::new("accepting an invitation").update(mark).or(Error::Conflict(Conflict::InvitationUsed));
+        let writes = Transaction::new("accepting an invitation")
+            .update(mark)
+            .or(Error::Conflict(Conflict::InvitationUsed))
+            .update(join(&self.organizations, &invitation.organization, new.user.id))
+            .or(NOT_FOUND);
         new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }
 
@@ -291,6 +295,34 @@ impl Invitations {
             .expression_attribute_values(":pending", text("pending"))
             .expression_attribute_values(":new", text(to))
     }
+}
+
+/// Deletes all invitations into `organization`, and what points to them. It can stop anywhere and be repeated.
+///
+/// # Errors
+/// A call fails.
+pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &TenantId) -> Result<()> {
+    let doing = "deleting invitations";
+    let key = |id: &str| item([("invitation_id", text(id))]);
+    let query = dynamodb
+        .query()
+        .table_name(table)
+        .index_name(BY_ORGANIZATION)
+        .key_condition_expression("organization_id = :organization")
+        .expression_attribute_values(":organization", text(organization));
+    let found = query_all(query, doing).await?;
+    let ids = found.iter().map(|found| Record::new("invitation", found).text("invitation_id"));
+    for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
+        let keys: Vec<Item> = ids.iter().map(|id| key(id)).collect();
+        let invitations = batch_get_all(dynamodb, table, keys.clone(), doing).await?;
+        // Several invitations of an address have one pointer, which is found by them.
+        let emails = invitations.iter().map(|found| Record::new("invitation", found).text("email"));
+        let emails: BTreeSet<&str> = emails.collect::<Result<_>>()?;
+        let pointers = emails.into_iter().map(|email| key(&pointer(organization, email)));
+        batch_write(dynamodb, table, pointers.map(delete_request), doing).await?;
+        batch_write(dynamodb, table, keys.into_iter().map(delete_request), doing).await?;
+    }
+    Ok(())
 }
 
 impl Invitation {
@@ -340,8 +372,8 @@ struct Previous {
 }
 
 /// The key of the item that points to the latest invitation of an address into an organization.
-fn pointer(invitation: &Invitation) -> String {
-    format!("last#{}#{}", invitation.organization, invitation.email)
+fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
+    format!("last#{organization}#{email}")
 }
 
 /// When the TTL deletes the items of an invitation.

@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::{
 use crate::{
     accounts::{
         email::Email,
+        organizations::part,
         users::{Role, User, email_key, user_key},
     },
     aws::{
@@ -23,6 +24,8 @@ use crate::{
     issue::Problem,
     timestamp::Timestamp,
 };
+
+mod last;
 
 /// A member of an organization.
 #[derive(Clone, Debug)]
@@ -59,11 +62,12 @@ enum Change {
     Removal,
 }
 
-/// The table of users, with its index.
+/// The table of users, with its index, and that of the organizations that they join and leave.
 #[derive(Clone)]
 pub struct Members {
     dynamodb: Client,
     users: String,
+    organizations: String,
 }
 
 /// The index of users by organization. It has only keys, and it is eventually consistent: it says who may be a member, and
@@ -74,12 +78,16 @@ const ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
 impl Members {
-    /// The store over the table that `env` names.
+    /// The store over the tables that `env` names.
     ///
     /// # Errors
     /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { dynamodb: aws.dynamodb(), users: env.required("USERS_TABLE")? })
+        Ok(Self {
+            dynamodb: aws.dynamodb(),
+            users: env.required("USERS_TABLE")?,
+            organizations: env.required("ORGANIZATIONS_TABLE")?,
+        })
     }
 
     /// Lists `limit` members from the one at `offset` on, in the order in which they joined, and says how many there are.
@@ -167,7 +175,6 @@ impl Members {
 
     /// The writes that change `user`. The first is refused if they have another role by now, or are gone.
     fn writes(&self, user: &User, change: Change) -> Transaction {
-        let organization = text(&user.organization);
         match change {
             Change::Role(role) => {
                 let update = Update::builder()
@@ -176,23 +183,29 @@ impl Members {
                     .update_expression("SET #role = :new")
                     .condition_expression(AS_READ)
                     .expression_attribute_names("#role", "role")
-                    .expression_attribute_values(":organization", organization)
+                    .expression_attribute_values(":organization", text(&user.organization))
                     .expression_attribute_values(":role", text(user.role.as_str()));
                 Transaction::new("changing a role")
                     .update(update.expression_attribute_values(":new", text(role.as_str())))
             }
             Change::Removal => {
-                let delete = Delete::builder()
-                    .table_name(&self.users)
-                    .key("pk", text(user_key(user.id)))
-                    .condition_expression(AS_READ)
-                    .expression_attribute_names("#role", "role")
-                    .expression_attribute_values(":organization", organization)
-                    .expression_attribute_values(":role", text(user.role.as_str()));
-                let guard = Delete::builder().table_name(&self.users).key("pk", text(email_key(&user.email)));
-                Transaction::new("removing a member").delete(delete).delete(guard)
+                let leaves = part(&self.organizations, &user.organization, user.id);
+                self.delete(Transaction::new("removing a member"), user).update(leaves)
             }
         }
+    }
+
+    /// Adds the deletion of the account of `user`. It is refused if they have another role by now, or are gone.
+    fn delete(&self, writes: Transaction, user: &User) -> Transaction {
+        let account = Delete::builder()
+            .table_name(&self.users)
+            .key("pk", text(user_key(user.id)))
+            .condition_expression(AS_READ)
+            .expression_attribute_names("#role", "role")
+            .expression_attribute_values(":organization", text(&user.organization))
+            .expression_attribute_values(":role", text(user.role.as_str()));
+        let guard = Delete::builder().table_name(&self.users).key("pk", text(email_key(&user.email)));
+        writes.delete(account).delete(guard)
     }
 
     /// The condition that `user` is an owner of their organization.

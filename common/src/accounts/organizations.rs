@@ -1,17 +1,22 @@
 //! Organizations.
 
-use aws_sdk_dynamodb::Client;
+use std::iter;
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{Update, builders::UpdateBuilder},
+};
 
 use crate::{
     accounts::email::Email,
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, text},
+        dynamo::{Item, Record, item, text, texts},
         failure,
     },
     config::{ConfigError, Env},
     error::{Error, Result},
-    id::TenantId,
+    id::{TenantId, UserId},
     name::{Name, Slug},
     timestamp::Timestamp,
 };
@@ -36,8 +41,29 @@ pub(crate) fn slug_key(slug: &Slug) -> String {
     format!("slug#{slug}")
 }
 
-fn organization_key(id: &TenantId) -> String {
+pub(crate) fn organization_key(id: &TenantId) -> String {
     format!("org#{id}")
+}
+
+/// The condition that an organization exists, and was not deleted.
+pub(crate) const EXISTS: &str = "attribute_exists(pk) AND attribute_not_exists(deleted_at)";
+
+/// Notes that `user` joins an organization, if it [`EXISTS`]. The index of users does not know it yet when they have
+/// joined, so this is how the last member knows that nobody else is one.
+pub(crate) fn join(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
+    note(table, organization, user).update_expression("ADD joined :user").condition_expression(EXISTS)
+}
+
+/// Notes that `user` leaves.
+pub(crate) fn part(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
+    note(table, organization, user).update_expression("DELETE joined :user")
+}
+
+fn note(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
+    Update::builder()
+        .table_name(table)
+        .key("pk", text(organization_key(organization)))
+        .expression_attribute_values(":user", texts(iter::once(user.to_string().as_str())))
 }
 
 impl Organization {
@@ -84,15 +110,22 @@ impl Organizations {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("ORGANIZATIONS_TABLE")? })
     }
 
-    /// Reads a user's own organization, which always exists.
+    /// Reads a user's own organization, which exists as long as the user does.
     ///
     /// # Errors
-    /// It does not exist, which is a bug; or the read fails.
+    /// It was deleted meanwhile, and the user with it; or the read fails.
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
-        let doing = "reading an organization";
+        self.find(id).await?.ok_or(Error::Unauthorized)
+    }
+
+    /// Finds an organization, unless it was deleted.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn find(&self, id: &TenantId) -> Result<Option<Organization>> {
         let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(organization_key(id)));
-        let found = found.consistent_read(true).send().await.map_err(failure(doing))?;
-        let found = found.item.ok_or_else(|| Error::Internal(format!("{doing}: {id} does not exist")))?;
-        Organization::from_item(&found)
+        let found = found.consistent_read(true).send().await.map_err(failure("reading an organization"))?;
+        let existing = found.item.filter(|item| !item.contains_key("deleted_at"));
+        existing.as_ref().map(Organization::from_item).transpose()
     }
 }

@@ -1,18 +1,20 @@
 //! Building and reading DynamoDB items.
 
-use std::{collections::HashMap, fmt, str::FromStr};
+use std::{collections::HashMap, fmt, str::FromStr, time::Duration};
 
 use aws_sdk_dynamodb::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
     operation::{query::builders::QueryFluentBuilder, update_item::builders::UpdateItemFluentBuilder},
-    types::{AttributeValue, KeysAndAttributes},
+    types::{AttributeValue, DeleteRequest, KeysAndAttributes, PutRequest, WriteRequest},
 };
+use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     aws::failure,
     error::{Error, Result},
     issue::Problem,
+    random,
     timestamp::Timestamp,
 };
 
@@ -194,6 +196,57 @@ pub(crate) async fn batch_get_all(
         items.extend(answer.responses.into_iter().flat_map(HashMap::into_values).flatten());
     }
     Ok(items)
+}
+
+/// The most items that one call writes.
+const WRITES: usize = 25;
+/// How many such calls are under way at once.
+const CONCURRENCY: usize = 16;
+/// How often a batch is sent again for what was left out, which happens where a partition is throttled.
+const ROUNDS: u32 = 4;
+
+/// The write of an item, whatever was there.
+pub(crate) fn put_request(item: Item) -> WriteRequest {
+    #[expect(clippy::expect_used, reason = "the item is given")]
+    let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
+    WriteRequest::builder().put_request(put).build()
+}
+
+/// The deletion of the item with this key, if there is one.
+pub(crate) fn delete_request(key: Item) -> WriteRequest {
+    #[expect(clippy::expect_used, reason = "the key is given")]
+    let delete = DeleteRequest::builder().set_key(Some(key)).build().expect("a complete deletion");
+    WriteRequest::builder().delete_request(delete).build()
+}
+
+/// Makes writes that can be repeated, in any number and order. No two of them may be of the same item.
+pub(crate) async fn batch_write(
+    dynamodb: &Client,
+    table: &str,
+    writes: impl IntoIterator<Item = WriteRequest>,
+    doing: &'static str,
+) -> Result<()> {
+    let writes: Vec<_> = writes.into_iter().collect();
+    let batches: Vec<_> = writes.chunks(WRITES).map(<[_]>::to_vec).collect();
+    let written = batches.into_iter().map(async |mut left| {
+        for round in 0..ROUNDS {
+            let call = dynamodb.batch_write_item().request_items(table, left);
+            let answer = Box::pin(call.send()).await.map_err(failure(doing))?;
+            left = answer.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default();
+            if left.is_empty() {
+                return Ok(());
+            }
+            pause(round).await;
+        }
+        tracing::warn!(doing, "throttled");
+        Err(Error::Busy)
+    });
+    stream::iter(written.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await
+}
+
+/// Gives a throttled partition time: on average 50 ms at first, and twice as long each time.
+pub(crate) async fn pause(round: u32) {
+    tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }
 
 /// Reads all pages of `query`. The SDK's paginator sends each item through two channels, which adds 26,000 instructions

@@ -137,7 +137,10 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::EmailTaken => "An account with this email already exists".to_owned(),
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
         Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
-        Conflict::LastOwner => "An organization keeps an owner: make somebody else one first".to_owned(),
+        Conflict::LastOwner => {
+            "An organization keeps an owner: make somebody else one first, or delete your account if you are the only member"
+                .to_owned()
+        },
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),

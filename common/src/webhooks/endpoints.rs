@@ -1,6 +1,6 @@
 //! Webhook endpoints, stored per tenant.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use aws_sdk_dynamodb::{
     Client,
@@ -35,6 +35,7 @@ use crate::{
 
 pub use self::health::{Decline, DisabledReason, Health, disable_after};
 
+mod forget;
 mod health;
 pub mod notice;
 mod tested;
@@ -394,8 +395,7 @@ impl Endpoints {
     /// # Errors
     /// The tenant has no such endpoint; or the write fails.
     pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
-        let mut deleted = key(tenant, format!("{DELETED}{id}"));
-        deleted.insert("delete_at".to_owned(), number(remembered_until.as_second()));
+        let deleted = deleted(tenant, id, remembered_until);
         Transaction::new("deleting an endpoint")
             .delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id))
             .or(NOT_FOUND)
@@ -427,6 +427,13 @@ fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
 /// How many shards the endpoint's part of the delivery log has.
 fn log_shards(record: &Record<'_>) -> u8 {
     record.optional_number("log_shards").and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
+}
+
+/// What is left of an endpoint that was deleted.
+fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
+    let mut item = key(tenant, format!("{DELETED}{id}"));
+    item.insert("delete_at".to_owned(), number(remembered_until.as_second()));
+    item
 }
 
 fn record(item: &Item) -> Record<'_> {

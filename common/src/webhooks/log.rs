@@ -33,14 +33,13 @@ pub use self::entry::{Attempt, Entry, RESPONSE_BYTES, Status, Trigger};
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, change, is_refused, item, number, text},
+        dynamo::{Item, change, is_refused, item, number, pause, text},
         failure,
         transaction::Transaction,
     },
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::TenantId,
-    random,
     timestamp::Timestamp,
     webhooks::{
         delivery::Destination,
@@ -52,6 +51,7 @@ use crate::{
 
 pub mod due;
 mod entry;
+mod forget;
 pub mod parked;
 mod payload;
 pub mod recovery;
@@ -540,11 +540,6 @@ impl Entry {
             ..self
         }
     }
-}
-
-/// Gives a throttled partition time: on average 50 ms at first, and twice as long each time.
-async fn pause(round: u32) {
-    tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }
 
 /// The sort key of a payload.

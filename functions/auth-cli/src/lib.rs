@@ -9,10 +9,12 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     http::{Callers, Function, Origins, Wire},
+    webhooks::{endpoints::Endpoints, log::Retention},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
+mod account;
 mod api_key;
 mod email;
 mod invitation;
@@ -25,12 +27,14 @@ mod session;
 pub struct App {
     attempts: Attempts,
     callers: Callers,
+    endpoints: Endpoints,
     hasher: Hasher,
     invitations: Invitations,
     mailer: Mailer,
     members: Members,
     organizations: Organizations,
     resets: PasswordResets,
+    retention: Retention,
     verifications: Verifications,
 }
 
@@ -43,12 +47,14 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let app = App {
         attempts: Attempts::from_env(env, &aws)?,
         callers: Callers::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
         hasher: Hasher::from_env(env)?,
         invitations: Invitations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         members: Members::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         resets: PasswordResets::from_env(env, &aws)?,
+        retention: Retention::from_env(env)?,
         verifications: Verifications::from_env(env, &aws)?,
     };
     let routes = [
@@ -78,6 +84,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         api_key::create(),
         api_key::list(),
         api_key::delete(),
+        account::delete(),
     ];
     Ok(Function::new(Wire::Plain, app, Origins::from_env(env)?, routes))
 }

@@ -111,3 +111,9 @@ async fn deliveries_wake() {
     let (_, response) = invoke("deliveries-wake", &sample_event("deliveries-wake").to_string()).await;
     assert_eq!(response, Value::Null);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts_purge() {
+    let (_, response) = invoke("accounts-purge", &sample_event("accounts-purge").to_string()).await;
+    assert_eq!(response, Value::Null);
+}

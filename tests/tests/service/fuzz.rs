@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 37] = [
+const ROUTES: [(&str, &str, &str, &str); 38] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -143,6 +143,8 @@ const ROUTES: [(&str, &str, &str, &str); 37] = [
         "/api/auth/change-password",
         r#"{"currentPassword": "correct horse battery", "newPassword": "correct horse battery"}"#,
     ),
+    // A password that is not theirs, since who deleted their account would be refused by everything after that.
+    ("auth-cli", "POST", "/api/auth/delete-user", r#"{"password": "somebody else's"}"#),
     ("auth-cli", "POST", "/api/auth/request-password-reset", r#"{"email": "someone@example.com"}"#),
     (
         "auth-cli",

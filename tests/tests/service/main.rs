@@ -16,6 +16,7 @@ mod binaries;
 mod cli_logins;
 mod cors;
 mod crashes;
+mod delete_user;
 mod deliveries;
 mod delivery;
 mod delivery_log;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{CONCURRENCY, Entry, INDEX, Log, Trigger, key, search::Filter};
 use crate::{
     aws::{
-        dynamo::{Item, Record, change, item, number, text},
+        dynamo::{Item, Record, change, is_refused, item, number, text},
         failure,
         transaction::Transaction,
     },
@@ -166,7 +166,7 @@ impl Log {
         Ok(resent)
     }
 
-    /// Stores how far a recovery is.
+    /// Stores how far a recovery is, unless it was deleted.
     ///
     /// # Errors
     /// The write failed.
@@ -177,7 +177,10 @@ impl Log {
         let set =
             vec![("resent", number(recovery.resent.into())), ("shard", number((*shard).into())), ("after", text(last))];
         let remove: &[&str] = if recovery.done { &["open"] } else { &[] };
-        change(update, set, remove).send().await.map(drop).map_err(failure("saving a recovery"))
+        match change(update, set, remove).condition_expression("attribute_exists(delivery)").send().await {
+            Err(error) if !is_refused(&error) => Err(failure("saving a recovery")(error)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -201,7 +204,7 @@ impl Recovery {
 /// What the partitions of recoveries begin with.
 const PREFIX: &str = "recovery/";
 
-fn partition(tenant: &TenantId) -> String {
+pub(super) fn partition(tenant: &TenantId) -> String {
     format!("{PREFIX}{tenant}")
 }
 

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -220,6 +221,19 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
     assert_eq!(world.cli(&tenant.cookie, "sign-out", json!({})).await.status, 200);
+    calls.shared.is_throttled.store(false, Ordering::Relaxed);
+    the_organization_is_deleted(world, &tenant).await;
+}
+
+async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
+    let password = &World::sign_up_fields("acme")["password"];
+    let signed_in = world.cli("", "sign-in/email", json!({"email": tenant.email, "password": password})).await;
+    let cookie = format!("session_token={}", text(&signed_in.body["token"]));
+    let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "s"});
+    world.rpc_by_session(&cookie, "webhooks/create", endpoint).await.ok();
+    assert_eq!(world.cli(&cookie, "delete-user", json!({"password": password})).await.status, 200);
+    let later = Timestamp::now().after(Duration::from_secs(180));
+    world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("it is purged");
 }
 
 /// Here, too, who calls is looked up first, and a key is not enough.

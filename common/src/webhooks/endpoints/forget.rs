@@ -1,0 +1,64 @@
+//! Forgetting a tenant: all its endpoints are deleted, and in the end every trace of them. It can stop anywhere and be
+//! repeated.
+
+use super::{DELETED, Endpoints, LOGGED, deleted, key, record};
+use crate::{
+    aws::dynamo::{batch_write, delete_request, put_request, query_all, text},
+    error::{Error, Result},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery_id::{DestinationId, SHARDS},
+        log::search::Place,
+    },
+};
+
+const DOING: &str = "forgetting endpoints";
+
+impl Endpoints {
+    /// Deletes all endpoints of `tenant`, those that cannot be read included. Where their deliveries are logged is known
+    /// until `remembered_until`. They are not counted down: the tenant creates no more.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<()> {
+        let found = self.query(tenant, LOGGED).await?;
+        let ids = found.iter().map(|item| record(item).text("webhook_endpoint_id")).collect::<Result<Vec<_>>>()?;
+        let remember = ids.iter().map(|id| put_request(deleted(tenant, id, remembered_until)));
+        batch_write(&self.dynamodb, &self.table, remember, DOING).await?;
+        batch_write(&self.dynamodb, &self.table, ids.iter().map(|id| delete_request(key(tenant, id))), DOING).await
+    }
+
+    /// The places of the delivery log that may have deliveries of a `tenant` whose endpoints are all deleted.
+    ///
+    /// # Errors
+    /// The read fails, or what it finds cannot be read.
+    pub async fn places_left(&self, tenant: &TenantId) -> Result<Vec<Place>> {
+        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
+        let query = query
+            .key_condition_expression("tenant_id = :tenant AND begins_with(webhook_endpoint_id, :deleted)")
+            .expression_attribute_values(":tenant", text(tenant))
+            .expression_attribute_values(":deleted", text(DELETED));
+        let mut destinations = vec![DestinationId::Callback];
+        for item in &query_all(query, DOING).await? {
+            let id = record(item).text("webhook_endpoint_id")?.trim_start_matches(DELETED).parse();
+            destinations.push(DestinationId::Endpoint(id.map_err(Error::internal(DOING))?));
+        }
+        let shards = |destination| (0..SHARDS).map(move |shard| (destination, shard));
+        Ok(destinations.into_iter().flat_map(shards).collect())
+    }
+
+    /// Deletes all that is stored for `tenant`: what reminds of its endpoints, and the calls that are remembered.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub async fn forget(&self, tenant: &TenantId) -> Result<()> {
+        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
+        let query = query
+            .key_condition_expression("tenant_id = :tenant")
+            .expression_attribute_values(":tenant", text(tenant))
+            .projection_expression("tenant_id, webhook_endpoint_id");
+        let keys = query_all(query, DOING).await?;
+        batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await
+    }
+}

@@ -1,0 +1,61 @@
+//! Forgetting a tenant: all that the log has of its deliveries is deleted.
+//!
+//! It can stop anywhere and be repeated. What has no key of the tenant is left to expire: due rows, which hold ids and
+//! times, and parked events.
+
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::{CONCURRENCY, Log, recovery, search::Place};
+use crate::{
+    aws::{
+        dynamo::{Item, batch_write, delete_request, query_all, text},
+        failure,
+    },
+    error::Result,
+    id::TenantId,
+};
+
+/// How many deliveries are deleted at once.
+const PAGE: i32 = 250;
+const DOING: &str = "forgetting deliveries";
+
+impl Log {
+    /// Deletes the oldest deliveries of a place, with their payloads and attempts. Returns whether there are more.
+    ///
+    /// # Errors
+    /// A call failed, or the partition was throttled until the end.
+    pub async fn forget_page(&self, tenant: &TenantId, (destination, shard): Place) -> Result<bool> {
+        let states = self.keys_of(format!("{tenant}/{destination}.{shard}")).limit(PAGE);
+        let page = Box::pin(states.send()).await.map_err(failure(DOING))?;
+        let states = page.items.unwrap_or_default();
+        let details = states.iter().map(|state| {
+            let [place, moment] = super::key_of(state);
+            query_all(self.keys_of(format!("{place}/{moment}")), DOING)
+        });
+        let details: Vec<Vec<Item>> =
+            stream::iter(details.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
+        // The states come last: what belongs to one is found by it.
+        for keys in [details.concat(), states] {
+            batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await?;
+        }
+        Ok(page.last_evaluated_key.is_some())
+    }
+
+    /// Deletes the recoveries of `tenant`.
+    ///
+    /// # Errors
+    /// A call failed.
+    pub async fn forget_recoveries(&self, tenant: &TenantId) -> Result<()> {
+        let keys = query_all(self.keys_of(recovery::partition(tenant)), DOING).await?;
+        batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await
+    }
+
+    fn keys_of(&self, partition: String) -> QueryFluentBuilder {
+        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
+        query
+            .key_condition_expression("destination = :partition")
+            .expression_attribute_values(":partition", text(partition))
+            .projection_expression("destination, delivery")
+    }
+}

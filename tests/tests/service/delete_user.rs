@@ -1,0 +1,497 @@
+//! Deleting one's account, and with the last one the organization.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use common::{config::Env, timestamp::Timestamp};
+use futures::future::join_all;
+use lambda_runtime::{Context, LambdaEvent};
+use local::Handler;
+use serde_json::{Value, json};
+use tests::{Answer, CutOff, Interceptor, Proxy, Receiver, Tenant, World};
+
+const PASSWORD: &str = "correct horse battery";
+const ALL: [&str; 7] =
+    ["api-keys", "deliveries", "invitations", "organizations", "tokens", "users", "webhook-endpoints"];
+
+async fn delete(world: &World, who: &Tenant) -> Answer {
+    world.cli(&who.cookie, "delete-user", json!({"password": PASSWORD})).await
+}
+
+fn refused(answer: &Answer) -> (u16, &str) {
+    (answer.status, answer.body["code"].as_str().unwrap_or_default())
+}
+
+/// Passes over the deleted organizations, `minutes` from now.
+async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> {
+    let time = Timestamp::now().after(Duration::from_secs(60 * minutes));
+    world.stack.invoke("accounts-purge", json!({"time": time})).await
+}
+
+/// No credential of theirs does anything any more.
+async fn has_ended(world: &World, who: &Tenant) {
+    assert_eq!(world.session(&who.cookie).await.body, Value::Null);
+    assert_eq!(world.rpc_by_session(&who.cookie, "webhooks/list", json!({})).await.status, 401);
+    assert_eq!(world.rpc(&who.key, "webhooks/list", json!({})).await.status, 401);
+    let credentials = json!({"email": who.email, "password": PASSWORD});
+    assert_eq!(refused(&world.cli("", "sign-in/email", credentials).await), (401, "INVALID_EMAIL_OR_PASSWORD"));
+}
+
+/// What the tables have that names an organization, as table and key. Left out is what is meant to expire: the tokens of
+/// its users, and due rows.
+async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
+    let mut left = BTreeSet::new();
+    for table in ALL {
+        for item in all_items(world, table).await {
+            // The members of a map have no order.
+            let attributes: BTreeMap<_, _> = item.iter().filter(|(_, value)| !value.is_m()).collect();
+            let text = format!("{attributes:?}");
+            if text.contains(organization) && !text.contains("S(\"due/") {
+                left.insert(format!("{table}: {text}"));
+            }
+        }
+    }
+    left
+}
+
+async fn all_items(world: &World, table: &str) -> Vec<HashMap<String, AttributeValue>> {
+    let (mut items, mut next) = (Vec::new(), None);
+    loop {
+        let scan = world.stack.dynamodb_client().scan().table_name(table).set_exclusive_start_key(next);
+        let page = scan.send().await.expect("the table is read");
+        items.extend(page.items.unwrap_or_default());
+        next = page.last_evaluated_key;
+        if next.is_none() {
+            return items;
+        }
+    }
+}
+
+/// Gives an organization some of everything: two members, one of whom is removed, invitations, keys, endpoints, remembered
+/// calls, deliveries of all kinds, and a recovery.
+async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
+    let slug = &owner.slug;
+    let al = world.member(owner, &format!("al@{slug}.example.com"), "member").await;
+    let removed = json!({"memberIdOrEmail": al.user});
+    assert_eq!(world.cli(&owner.cookie, "organization/remove-member", removed).await.status, 200);
+    for _ in 0..2 {
+        let invited = json!({"email": format!("bo@{slug}.example.com"), "role": "owner", "organizationId": owner.id});
+        assert_eq!(world.cli(&owner.cookie, "organization/invite-member", invited).await.status, 200);
+    }
+    assert_eq!(world.cli(&owner.cookie, "api-key/create", json!({"name": "second"})).await.status, 200);
+    world.endpoint(owner, &receiver.url("/"), "s").await;
+    let gone = world.endpoint(owner, &receiver.url("/"), "s").await;
+    let broken = json!({"url": "http://127.0.0.1:9/", "signing_secret": "s"});
+    let broken = world.rpc_once(&owner.key, "webhooks/create", "once", broken).await;
+    let broken = &broken.ok()["webhook_endpoint_id"];
+    for job in 0..3 {
+        world.enqueue("job-events", event(owner, &job.to_string(), None)).await;
+    }
+    world.enqueue("job-events", event(owner, "called back", Some("http://127.0.0.1:9/"))).await;
+    while world.stack.poll("job-events").await.expect("a step") > 0 {}
+    world.rpc(&owner.key, "webhooks/delete", json!({"id": gone})).await.ok();
+    world.rpc_once(&owner.key, "webhooks/test", "once", json!({"id": broken})).await.ok();
+    let since = json!({"webhook_endpoint_id": broken, "since": "2026-01-01T00:00:00Z"});
+    world.rpc(&owner.key, "deliveries/recover", since).await.ok();
+    let listed = world.rpc(&owner.key, "deliveries/list", json!({"status": "delivered"})).await;
+    let delivered = &listed.ok()["deliveries"][0]["delivery_id"];
+    world.rpc(&owner.key, "deliveries/resend", json!({"delivery_id": delivered})).await.ok();
+}
+
+fn event(tenant: &Tenant, job: &str, callback: Option<&str>) -> String {
+    let mut event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job});
+    if let Some(url) = callback {
+        event["callback_url"] = json!(url);
+        event["callback_secret"] = json!("s");
+    }
+    event.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_member_takes_the_organization_along() {
+    // What has to be tried again is due at once.
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0,0")]).await;
+    let (receiver, others_receiver) = (Receiver::start().await, Receiver::start().await);
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    furnish(&world, &jo, &receiver).await;
+    furnish(&world, &other, &others_receiver).await;
+    let others = left_of(&world, &other.id).await;
+    let taken = receiver.count().await;
+
+    let deleted = delete(&world, &jo).await;
+    assert_eq!((deleted.status, &deleted.body), (200, &json!({"success": true, "message": "User deleted"})));
+    assert!(deleted.headers["set-cookie"].to_str().expect("a text").contains("session_token=;"), "{deleted:?}");
+    has_ended(&world, &jo).await;
+    assert_eq!(refused(&delete(&world, &jo).await), (401, "UNAUTHORIZED"));
+    assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
+    // An event goes to nobody.
+    world.enqueue("job-events", event(&jo, "late", None)).await;
+    while world.stack.poll("job-events").await.expect("a step") > 0 {}
+    assert!(world.log(&jo.id).await.iter().all(|entry| entry.job_id != "late"));
+    // The address and the slug are free, and nothing of before is in the new organization.
+    let again = world.tenant("acme").await;
+    assert_ne!((&again.id, &again.user), (&jo.id, &jo.user));
+    assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.ok()["webhook_endpoints"], json!([]));
+    assert_eq!(world.cli_get(&again.cookie, "api-key/list").await.body.as_array().map(Vec::len), Some(1));
+    assert_eq!(world.cli_get(&again.cookie, "organization/list-invitations").await.body, json!([]));
+
+    // It is purged at once, but looked at again before it is forgotten.
+    purge(&world, 0).await.expect("a pass");
+    let listed = world.items("organizations").await;
+    assert!(listed.iter().any(|item| item.contains_key("organizations")), "{listed:?}");
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+    assert!(all_items(&world, "organizations").await.iter().all(|item| !item.contains_key("organizations")));
+    purge(&world, 3).await.expect("nothing is left to do");
+    assert_eq!(left_of(&world, &other.id).await, others);
+    assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.status, 200);
+
+    // What was under way is dropped without an error.
+    let mut dropped = 0;
+    while let handled @ 1.. = world.stack.poll("deliveries").await.expect("a step") {
+        dropped += handled;
+    }
+    assert!(dropped >= 10, "{dropped}");
+    assert_eq!(receiver.count().await, taken);
+    assert!(others_receiver.count().await > taken, "others get theirs");
+    assert!(world.drain("deliveries").await.is_empty());
+    let letters = world.drain("deliveries-dead").await;
+    assert!(letters.is_empty(), "{letters:?}");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_not_the_last_leaves_alone() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let (al, bo) =
+        (world.member(&jo, "al@example.com", "member").await, world.member(&jo, "bo@example.com", "owner").await);
+    for leaver in [&al, &jo] {
+        let deleted = delete(&world, leaver).await;
+        assert_eq!((deleted.status, &deleted.body["message"]), (200, &json!("User deleted")));
+        has_ended(&world, leaver).await;
+        purge(&world, 3).await.expect("nothing to do");
+    }
+    let members = world.cli_get(&bo.cookie, "organization/list-members").await.body;
+    assert_eq!((&members["total"], &members["members"][0]["userId"]), (&json!(1), &json!(bo.user)));
+    let keys = world.cli_get(&bo.cookie, "api-key/list").await.body;
+    assert_eq!(keys.as_array().map(Vec::len), Some(1), "theirs are gone");
+    // Leaving is not enough to end an organization, and says what is.
+    let left = world.cli(&bo.cookie, "organization/leave", json!({"organizationId": bo.id})).await;
+    assert_eq!(refused(&left), (409, "LAST_OWNER"));
+    assert!(left.body["message"].as_str().expect("a text").contains("delete your account"), "{left:?}");
+    assert_eq!(delete(&world, &bo).await.status, 200);
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_takes_a_session_and_the_password_and_each_try_is_counted() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let path = world.url("/api/auth/delete-user");
+    let by_key = world.http.post(&path).header("x-api-key", &jo.key).json(&json!({"password": PASSWORD}));
+    assert_eq!(refused(&world.send(by_key).await), (401, "UNAUTHORIZED"));
+    let foreign = world.http.post(&path).header("cookie", &jo.cookie).header("origin", "https://evil.example.com");
+    let foreign = world.send(foreign.json(&json!({"password": PASSWORD}))).await;
+    assert_eq!(refused(&foreign), (403, "INVALID_ORIGIN"));
+    assert_eq!(refused(&world.cli("", "delete-user", json!({"password": PASSWORD})).await), (401, "UNAUTHORIZED"));
+    for fields in [json!({}), json!({"password": null}), json!({"token": "t", "callbackURL": "/"})] {
+        assert_eq!(refused(&world.cli(&jo.cookie, "delete-user", fields).await), (400, "BAD_REQUEST"));
+    }
+    for _ in 0..9 {
+        let wrong = world.cli(&jo.cookie, "delete-user", json!({"password": "a wrong password"})).await;
+        assert_eq!(refused(&wrong), (400, "INVALID_PASSWORD"));
+    }
+    // A change of the password is counted together with it.
+    let change = json!({"currentPassword": "a wrong password", "newPassword": "another password"});
+    assert_eq!(refused(&world.cli(&jo.cookie, "change-password", change).await), (400, "INVALID_PASSWORD"));
+    assert_eq!(refused(&delete(&world, &jo).await), (429, "TOO_MANY_REQUESTS"));
+    assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
+    let fields = json!({"password": PASSWORD, "token": "t", "callbackURL": "/"});
+    let other = world.tenant("other").await;
+    assert_eq!(world.cli(&other.cookie, "delete-user", fields).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_owner_of_others_makes_somebody_an_owner_first() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    assert_eq!(refused(&delete(&world, &jo).await), (409, "LAST_OWNER"));
+    assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
+    let role = json!({"memberId": al.user, "role": "owner"});
+    assert_eq!(world.cli(&jo.cookie, "organization/update-member-role", role).await.status, 200);
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    assert_eq!(world.rpc(&al.key, "webhooks/list", json!({})).await.status, 200);
+}
+
+/// The index of users never shows who joined.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_joined_a_moment_ago_is_not_deleted_with_the_organization() {
+    let index = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let lagging = Arc::clone(&index);
+    let tables = Interceptor::start(move |operation, call| {
+        let is_index = operation == "Query" && call["TableName"] == "users";
+        let items = lagging.lock().expect("no panic");
+        is_index.then(|| (200, json!({"Items": *items, "Count": items.len(), "ScannedCount": items.len()})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let jo = world.tenant("acme").await;
+    let key = |who: &Tenant| json!({"pk": {"S": format!("user#{}", who.user)}, "organization_id": {"S": who.id}});
+    *index.lock().expect("no panic") = vec![key(&jo)];
+    let (al, bo) =
+        (world.member(&jo, "al@example.com", "member").await, world.member(&jo, "bo@example.com", "member").await);
+    for (leaver, status) in [(&al, 409), (&bo, 409)] {
+        assert_eq!(delete(&world, &jo).await.status, status);
+        assert_eq!(delete(&world, leaver).await.status, 200);
+    }
+    // Only who is a member is noted.
+    assert!(world.items("organizations").await.iter().all(|item| !item.contains_key("joined")));
+    assert_eq!(delete(&world, &jo).await.status, 200);
+}
+
+/// Either they join, and the organization stays, or it is deleted, and they do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_joins_an_organization_that_is_deleted_at_the_same_time() {
+    let world = World::start().await;
+    let mut outcomes = BTreeSet::new();
+    for round in 0..24_u64 {
+        let jo = world.tenant(&format!("acme{round}")).await;
+        let email = format!("al{round}@example.com");
+        let fields = json!({"email": email, "role": "member", "organizationId": jo.id});
+        let invited = world.cli(&jo.cookie, "organization/invite-member", fields).await.body;
+        let fields =
+            json!({"invitationId": invited["id"], "tenantSlug": jo.slug, "name": "Al", "password": "correct horse"});
+        let join = async {
+            // The two have different ways to their transactions.
+            for _ in 0..round % 8 {
+                world.session("").await;
+            }
+            world.rpc("", "auth/acceptInviteAndSignup", fields).await
+        };
+        let (deleted, joined) = tokio::join!(delete(&world, &jo), join);
+        match (deleted.status, joined.status) {
+            (200, 404) => has_ended(&world, &jo).await,
+            (409, 200) => assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200),
+            _ => unreachable!("{deleted:?} {joined:?}"),
+        }
+        outcomes.insert(deleted.status);
+        // Nobody is a member of nothing.
+        let members = world.items("users").await.iter().filter(|item| format!("{item:?}").contains(&jo.id)).count();
+        assert_eq!(members, if deleted.status == 200 { 0 } else { 2 });
+    }
+    eprintln!("outcomes: {outcomes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_owners_who_delete_their_accounts_at_once_the_last_takes_the_organization_along() {
+    let world = World::start().await;
+    for round in 0..6 {
+        let jo = world.tenant(&format!("acme{round}")).await;
+        let al = world.member(&jo, &format!("al{round}@example.com"), "owner").await;
+        let (one, two) = tokio::join!(delete(&world, &jo), delete(&world, &al));
+        assert_eq!([one.status, two.status], [200, 200], "{one:?} {two:?}");
+        has_ended(&world, &jo).await;
+        has_ended(&world, &al).await;
+        purge(&world, 3).await.expect("a pass");
+        assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_deletions_of_one_account_at_once_one_succeeds() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let answers = join_all((0..4).map(|_| delete(&world, &jo))).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 401, 401, 401], "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_created_during_the_deletion_is_deleted_too() {
+    let world = World::start().await;
+    for round in 0..6 {
+        let jo = world.tenant(&format!("acme{round}")).await;
+        let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "s"});
+        let invited = json!({"email": format!("bo{round}@example.com"), "role": "owner", "organizationId": jo.id});
+        let (deleted, created, issued, invited) = tokio::join!(
+            delete(&world, &jo),
+            world.rpc_once(&jo.key, "webhooks/create", "once", endpoint),
+            world.cli(&jo.cookie, "api-key/create", json!({"name": "late"})),
+            world.cli(&jo.cookie, "organization/invite-member", invited),
+        );
+        assert_eq!(deleted.status, 200);
+        assert!([created, issued, invited].iter().all(|answer| matches!(answer.status, 200 | 401)));
+        purge(&world, 3).await.expect("a pass");
+        assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+    }
+}
+
+/// More calls than a deletion makes.
+const DELETION_CALLS: u64 = 24;
+
+/// The process dies at some call of the deletion. Returns whether it came to that, and whether the account is gone.
+async fn delete_and_die(point: u64, takes_effect: bool) -> (bool, bool) {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
+    let cut_off = CutOff::new(point..u64::MAX, takes_effect);
+    let handler = doomed(&world, "auth-cli", &cut_off).await;
+    let mut call = tests::sample_event("auth-cli");
+    call["requestContext"]["http"]["method"] = json!("POST");
+    for path in [&["rawPath"][..], &["requestContext", "http", "path"]] {
+        *path.iter().fold(&mut call, |value, name| &mut value[*name]) = json!("/api/auth/delete-user");
+    }
+    call["headers"] = json!({"host": "x", "origin": world.stack.api()});
+    call["cookies"] = json!([jo.cookie]);
+    call["body"] = json!(json!({"password": PASSWORD}).to_string());
+    // It may fail: that is the point.
+    let answer = handler.call(call, context(60)).await.expect("an answer");
+    let is_gone = world.session(&jo.cookie).await.body == Value::Null;
+    assert!(is_gone || answer["statusCode"] != 200, "{answer}");
+    if is_gone {
+        has_ended(&world, &jo).await;
+        purge(&world, 3).await.expect("a pass");
+        assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+    } else {
+        assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.ok()["webhook_endpoints"][0]["active"], true);
+        purge(&world, 3).await.expect("nothing to do");
+        assert_eq!(delete(&world, &jo).await.status, 200);
+    }
+    (cut_off.is_reached(), is_gone)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_may_die_at_any_call_and_is_complete_or_has_not_begun() {
+    for takes_effect in [false, true] {
+        let mut lives = Vec::new();
+        for points in (0..DELETION_CALLS).collect::<Vec<_>>().chunks(6) {
+            lives.extend(join_all(points.iter().map(|point| delete_and_die(*point, takes_effect))).await);
+        }
+        assert_eq!(lives.last(), Some(&(false, true)), "the last points are behind the end");
+        assert_eq!(lives.first(), Some(&(true, false)));
+        // The call that is the point of no return is followed by others.
+        assert!(lives.contains(&(true, true)), "{lives:?}");
+    }
+}
+
+/// More calls than the purge makes in the test below.
+const PURGE_CALLS: u64 = 160;
+
+async fn purge_and_die(point: u64, takes_effect: bool) -> bool {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let jo = world.tenant("acme").await;
+    furnish(&world, &jo, &receiver).await;
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    let cut_off = CutOff::new(point..u64::MAX, takes_effect);
+    let handler = doomed(&world, "accounts-purge", &cut_off).await;
+    let time = Timestamp::now().after(Duration::from_secs(180));
+    handler.call(json!({"time": time}), context(60)).await.ok();
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new(), "{point}");
+    cut_off.is_reached()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_may_die_at_any_call_and_the_next_goes_on() {
+    for takes_effect in [false, true] {
+        let points: Vec<u64> = (if takes_effect { 3 } else { 0 }..PURGE_CALLS).step_by(6).collect();
+        let mut reached = Vec::new();
+        for points in points.chunks(8) {
+            reached.extend(join_all(points.iter().map(|point| purge_and_die(*point, takes_effect))).await);
+        }
+        assert_eq!((reached.first(), reached.last()), (Some(&true), Some(&false)), "{reached:?}");
+    }
+}
+
+/// The function `name`, whose calls to the tables fail from a point on.
+async fn doomed(world: &World, name: &str, cut_off: &Arc<CutOff>) -> Handler {
+    let mut settings = world.stack.environment(name).expect("a function").clone();
+    let proxy = Proxy::cut_off(world.stack.dynamodb(), cut_off).await;
+    settings.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), proxy.address().to_owned());
+    // It lives as long as the test.
+    std::mem::forget(proxy);
+    Handler::start(name, &Env::new(move |name| settings.get(name).cloned())).expect("settings")
+}
+
+/// The context of an invocation that has this many seconds.
+fn context(seconds: u64) -> Context {
+    let mut context = Context::default();
+    let deadline = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + Duration::from_secs(seconds);
+    context.deadline = u64::try_from(deadline.as_millis()).expect("it fits");
+    context
+}
+
+/// More deliveries than are deleted at once, each with a payload.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_log_is_deleted_as_far_as_there_is_time() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let text = |value: String| AttributeValue::S(value);
+    let rows = (0..600).flat_map(|number| {
+        let (place, moment) = (format!("{}/callback.{}", jo.id, number % 2), format!("{number:013}.{number:032x}"));
+        [(place.clone(), moment.clone()), (format!("{place}/{moment}"), "payload".to_owned())]
+    });
+    let rows = rows.map(|(destination, delivery)| {
+        let put = PutRequest::builder().item("destination", text(destination)).item("delivery", text(delivery));
+        WriteRequest::builder().put_request(put.build().expect("a put")).build()
+    });
+    for rows in rows.collect::<Vec<_>>().chunks(25) {
+        let write = world.stack.dynamodb_client().batch_write_item().request_items("deliveries", rows.to_vec());
+        write.send().await.expect("they are written");
+    }
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    let settings = world.stack.environment("accounts-purge").expect("a function").clone();
+    let env = Env::new(move |name| settings.get(name).cloned());
+    let Ok(Handler::Purge(hurried)) = Handler::start("accounts-purge", &env) else { unreachable!("it purges") };
+    let tick = || serde_json::from_value(json!({"time": Timestamp::now().after(Duration::from_secs(180))}));
+    // What is left of ten seconds is for calls under way.
+    hurried.handle(LambdaEvent::new(tick().expect("a tick"), context(9))).await.expect("there is no time");
+    assert!(left_of(&world, &jo.id).await.len() > 1200);
+    hurried.handle(LambdaEvent::new(tick().expect("a tick"), context(60))).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+    assert_eq!(world.rpc(&other.key, "webhooks/list", json!({})).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
+    let broken = Arc::new(Mutex::new(String::new()));
+    let (fails, failing) = (Arc::clone(&broken), Arc::new(AtomicBool::new(true)));
+    let is_failing = Arc::clone(&failing);
+    let tables = Interceptor::start(move |operation, call| {
+        let broken = fails.lock().expect("no panic");
+        let is_its = operation == "Query" && call["TableName"] == "webhook-endpoints" && !broken.is_empty();
+        let is_its = is_its && call["ExpressionAttributeValues"].to_string().contains(broken.as_str());
+        (is_its && is_failing.load(Ordering::SeqCst)).then(|| (500, json!({"__type": "InternalServerError"})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for who in [&jo, &other] {
+        world.endpoint(who, "http://127.0.0.1:9/", "s").await;
+    }
+    broken.lock().expect("no panic").clone_from(&jo.id);
+    // The endpoints cannot be deleted at once: the answer is the same.
+    for who in [&jo, &other] {
+        assert_eq!(delete(&world, who).await.status, 200);
+    }
+    assert!(purge(&world, 3).await.is_err(), "an alarm counts it");
+    assert_eq!(left_of(&world, &other.id).await, BTreeSet::new());
+    assert!(!left_of(&world, &jo.id).await.is_empty());
+    failing.store(false, Ordering::SeqCst);
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+}
