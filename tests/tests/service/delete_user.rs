@@ -86,7 +86,7 @@ async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
         assert_eq!(world.cli(&owner.cookie, "organization/invite-member", invited).await.status, 200);
     }
     assert_eq!(world.cli(&owner.cookie, "api-key/create", json!({"name": "second"})).await.status, 200);
-    world.endpoint(owner, &receiver.url("/"), "s").await;
+    let works = world.endpoint(owner, &receiver.url("/"), "s").await;
     let gone = world.endpoint(owner, &receiver.url("/"), "s").await;
     let broken = json!({"url": "http://127.0.0.1:9/", "signing_secret": "s"});
     let broken = world.rpc_once(&owner.key, "webhooks/create", "once", broken).await;
@@ -100,7 +100,8 @@ async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
     world.rpc_once(&owner.key, "webhooks/test", "once", json!({"id": broken})).await.ok();
     let since = json!({"webhook_endpoint_id": broken, "since": "2026-01-01T00:00:00Z"});
     world.rpc(&owner.key, "deliveries/recover", since).await.ok();
-    let listed = world.rpc(&owner.key, "deliveries/list", json!({"status": "delivered"})).await;
+    let delivered = json!({"webhook_endpoint_id": works, "status": "delivered"});
+    let listed = world.rpc(&owner.key, "deliveries/list", delivered).await;
     let delivered = &listed.ok()["deliveries"][0]["delivery_id"];
     world.rpc(&owner.key, "deliveries/resend", json!({"delivery_id": delivered})).await.ok();
 }
@@ -293,6 +294,60 @@ async fn nobody_joins_an_organization_that_is_deleted_at_the_same_time() {
     eprintln!("outcomes: {outcomes:?}");
 }
 
+/// The slug was read before the deletion, and the transaction comes after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acceptance_that_is_under_way_finds_the_organization_deleted() {
+    let world = World::start().await;
+    for is_purged in [false, true] {
+        let jo = world.tenant("acme").await;
+        let deleted = delete(&world, &jo).await;
+        assert_eq!(deleted.status, 200);
+        if is_purged {
+            purge(&world, 3).await.expect("a pass");
+        }
+        let guard = world.stack.dynamodb_client().put_item().table_name("organizations");
+        let guard = guard.item("pk", AttributeValue::S("slug#acme".to_owned()));
+        guard.item("organization_id", AttributeValue::S(jo.id.clone())).send().await.expect("it is put back");
+        let id = world.invitation(&jo.id, "al@example.com", i64::MAX / 2).await;
+        let fields = json!({"invitationId": id, "tenantSlug": "acme", "name": "Al", "password": PASSWORD});
+        let joined = world.rpc("", "auth/acceptInviteAndSignup", fields).await;
+        assert_eq!(joined.error(), (404, "NOT_FOUND", ""));
+        assert!(world.items("users").await.is_empty());
+        let guard = world.stack.dynamodb_client().delete_item().table_name("organizations");
+        guard.key("pk", AttributeValue::S("slug#acme".to_owned())).send().await.expect("it is deleted");
+    }
+}
+
+/// Each time, somebody joins between the last look at the organization and its deletion.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_is_under_way_finds_that_somebody_has_joined() {
+    let before = Arc::new(Mutex::new(Value::Null));
+    let stale = Arc::clone(&before);
+    let tables = Interceptor::start(move |operation, call| {
+        let organization = stale.lock().expect("no panic").clone();
+        let is_read = operation == "GetItem" && call["Key"]["pk"] == organization["pk"] && organization.is_object();
+        let is_index = operation == "Query" && call["TableName"] == "users" && organization.is_object();
+        let empty = json!({"Items": [], "Count": 0, "ScannedCount": 0});
+        is_read.then(|| (200, json!({"Item": organization}))).or_else(|| is_index.then_some((200, empty)))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let jo = world.tenant("acme").await;
+    let organization = json!({"pk": {"S": format!("org#{}", jo.id)}, "slug": {"S": "acme"}});
+    // Nobody had ever joined, or somebody who is gone.
+    let mut joined = organization.clone();
+    joined["joined"] = json!({"SS": ["01890f3e-7b5a-7cc0-8000-000000000000"]});
+    world.member(&jo, "al@example.com", "member").await;
+    for organization in [organization, joined] {
+        *before.lock().expect("no panic") = organization;
+        assert_eq!(refused(&delete(&world, &jo).await), (503, "SERVICE_UNAVAILABLE"));
+    }
+    *before.lock().expect("no panic") = Value::Null;
+    assert_eq!(refused(&delete(&world, &jo).await), (409, "LAST_OWNER"));
+    assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_owners_who_delete_their_accounts_at_once_the_last_takes_the_organization_along() {
     let world = World::start().await;
@@ -346,6 +401,8 @@ async fn delete_and_die(point: u64, takes_effect: bool) -> (bool, bool) {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
+    world.enqueue("job-events", event(&jo, "1", None)).await;
+    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
     let cut_off = CutOff::new(point..u64::MAX, takes_effect);
     let handler = doomed(&world, "auth-cli", &cut_off).await;
     let mut call = tests::sample_event("auth-cli");
@@ -492,6 +549,30 @@ async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
     assert_eq!(left_of(&world, &other.id).await, BTreeSet::new());
     assert!(!left_of(&world, &jo.id).await.is_empty());
     failing.store(false, Ordering::SeqCst);
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_that_is_throttled_is_no_failure_and_goes_on_later() {
+    let throttled = Arc::new(AtomicBool::new(true));
+    let is_throttled = Arc::clone(&throttled);
+    let tables = Interceptor::start(move |operation, call| {
+        let is_deletion = call["RequestItems"]["deliveries"][0]["DeleteRequest"].is_object();
+        (operation == "BatchWriteItem" && is_deletion && is_throttled.load(Ordering::SeqCst))
+            .then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
+    })
+    .await;
+    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
+    tables.stand_before(world.stack.dynamodb());
+    let jo = world.tenant("acme").await;
+    world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
+    world.enqueue("job-events", event(&jo, "1", None)).await;
+    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    purge(&world, 3).await.expect("it is no failure");
+    assert!(!left_of(&world, &jo.id).await.is_empty());
+    throttled.store(false, Ordering::SeqCst);
     purge(&world, 3).await.expect("a pass");
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
 }

@@ -239,6 +239,21 @@ async fn a_mail_that_is_sent_over_and_over_is_sent_ever_more_rarely() {
     assert_eq!(mails, [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5]);
 }
 
+/// The endpoint could not be deleted with the organization yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_of_an_organization_that_was_deleted() {
+    let (world, tenant, _receiver) = about_to_fail(500, "").await;
+    world.stack.poll("job-events").await.expect("a step");
+    let key = AttributeValue::S(format!("org#{}", tenant.id));
+    let update = world.stack.dynamodb_client().update_item().table_name("organizations").key("pk", key);
+    let at = AttributeValue::S(Timestamp::now().to_string());
+    let update = update.update_expression("SET deleted_at = :at").expression_attribute_values(":at", at);
+    update.send().await.expect("it is marked");
+    sweep(&world, later(0)).await;
+    assert!(subjects(&world).await.is_empty());
+    assert!(world.items("webhook-endpoints").await.iter().all(|item| !item.contains_key("notice")));
+}
+
 /// A world with this schedule, an endpoint that answers with this status, and an event for it.
 async fn about_to_fail(status: u16, schedule: &str) -> (World, Tenant, Receiver) {
     let world = World::with(&[("RETRY_SCHEDULE", schedule)]).await;
