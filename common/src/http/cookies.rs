@@ -64,6 +64,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_client_is_given_to_send_signs_it_in() {
+        let token = Token::generate();
+        for (base_url, name) in
+            [("https://api.example.com", "__Host-session_token"), ("http://127.0.0.1:9000", "session_token")]
+        {
+            let (base, header) = (base(base_url), cookie_header(&base(base_url), &token));
+            assert_eq!(header, format!("{name}={}", token.reveal()));
+            assert_eq!(token_in_cookies(&base, [&*header]).map(|found| found.hash()), Some(token.hash()));
+        }
+    }
+
+    #[test]
     fn the_token_is_found_among_other_cookies() {
         let (local, token) = (base("http://127.0.0.1:9000"), Token::generate());
         let own = format!("session_token={}", token.reveal());
