@@ -48,8 +48,8 @@ pub(crate) fn organization_key(id: &TenantId) -> String {
 /// The condition that an organization exists, and was not deleted.
 pub(crate) const EXISTS: &str = "attribute_exists(pk) AND attribute_not_exists(deleted_at)";
 
-/// Notes that `user` joins an organization, if it [`EXISTS`]. The index of users does not know it yet when they have
-/// joined, so this is how the last member knows that nobody else is one.
+/// Notes that `user` joins an organization, if it [`EXISTS`]. The index of users lags, so this is how an only member can be
+/// sure that nobody else has joined.
 pub(crate) fn join(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
     note(table, organization, user).update_expression("ADD joined :user").condition_expression(EXISTS)
 }

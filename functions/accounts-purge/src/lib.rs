@@ -1,8 +1,8 @@
 //! Deletes what deleted organizations leave behind, every minute: endpoints, invitations, keys and the delivery log.
 //!
 //! Each step can stop anywhere and be repeated, so it needs no lease and keeps no note of how far it is: an organization
-//! stays listed until nothing is left of it. It is passed over at least once after [`SETTLED`], for what a call or an
-//! attempt that was under way has stored after an earlier pass.
+//! stays listed until nothing is left of it. It is passed over once more after two minutes, for what a call or an attempt
+//! that was under way has stored after an earlier pass.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// How long after its deletion an organization may still get something new: a call by one of its credentials takes 29
-/// seconds at most, and so does one that has read its endpoints before a first pass, which comes within a minute.
+/// How long after its deletion an organization may still get something new. A call by one of its credentials takes 29
+/// seconds at most. An attempt takes 30, and may have begun before the first pass, which comes within a minute.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// How many organizations are worked on at once, so that one with a long log does not hold up the others.
 const ORGANIZATIONS: usize = 4;

@@ -576,3 +576,17 @@ async fn a_purge_that_is_throttled_is_no_failure_and_goes_on_later() {
     purge(&world, 3).await.expect("a pass");
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
 }
+
+/// A sweep has a recovery in hand while that is deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_that_was_deleted_is_not_written_again() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    furnish(&world, &jo, &Receiver::start().await).await;
+    let log = world.delivery_log();
+    let open = log.open_recoveries().await.expect("they are listed");
+    let [(tenant, recovery)] = &open[..] else { unreachable!("{open:?}") };
+    log.forget_recoveries(tenant).await.expect("they are deleted");
+    log.save_recovery(tenant, recovery).await.expect("there is nothing to save");
+    assert!(log.recoveries(tenant, None).await.expect("they are listed").is_empty());
+}
