@@ -12,6 +12,7 @@ pub mod organizations;
 pub mod password;
 pub mod password_reset;
 pub mod sessions;
+pub mod sign_in;
 pub mod signup;
 pub mod token;
 pub mod users;

@@ -79,6 +79,12 @@ pub enum Refusal {
 }
 
 impl Error {
+    /// Whether it is a failure of ours, so that whoever called can only try again.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Busy | Self::Internal(_))
+    }
+
     /// Turns an error of ours into an [`Error::Internal`] that says what was being done ("reading the user").
     pub fn internal<E: StdError>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Internal(chain(doing, &error))

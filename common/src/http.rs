@@ -12,11 +12,13 @@ use lambda_http::{
 };
 
 pub use self::{
-    auth::{Access, AnyCaller, By, Caller, Callers, Credential, KeyOrSession, Public, Session, SignedIn, Tenant},
+    auth::{
+        Access, AnyCaller, By, Caller, Callers, Credential, KeyOrSession, Public, Session, SignedIn, Tenant, Visitor,
+    },
     event::Event,
-    fields::{Fields, Rejected},
+    fields::{Fields, Rejected, Typed},
     origins::Origins,
-    page::{Form, Input, Page},
+    page::Page,
     reply::{Done, Output, Reply, WithCookies},
     route::{Call, Fault, Route, RouteInfo, Takes},
     status::Failure,
@@ -39,11 +41,11 @@ mod json;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 mod origins;
-mod page;
+pub mod page;
 mod reply;
 mod route;
 mod schemas;
-pub mod signed_up;
+pub mod sign_up;
 mod status;
 mod wire;
 
@@ -84,7 +86,7 @@ impl Function {
         let request_id = event.context.request_id;
         let (route, Outcome { reply, tenant }) = self.answer(event.payload).await;
         let (mut response, failure) = match reply {
-            Ok(reply) => (reply.response(), None),
+            Ok(reply) => reply.response(),
             Err(failure) => (self.wire.refusal(&failure), Some(failure)),
         };
         // Responses contain tokens and keys.
@@ -117,11 +119,16 @@ impl Function {
         let Some(route) = self.find(&request) else {
             return (None, Outcome { reply: self.unrouted(&request), tenant: None });
         };
+        let takes_page = self.wire == Wire::Page && request.takes_html();
         let call = Call::new(request, Arc::clone(&self.origins));
         // A panic fails one request, not the process and the requests waiting for it.
         let outcome = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
-        (Some(&route.info), outcome.unwrap_or_else(panicked))
+        let mut outcome = outcome.unwrap_or_else(panicked);
+        if takes_page {
+            outcome.reply = outcome.reply.or_else(|failure| Ok(Page::of(failure).into()));
+        }
+        (Some(&route.info), outcome)
     }
 
     /// The route of a request.

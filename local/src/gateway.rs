@@ -49,11 +49,14 @@ impl Gateway {
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
 
+    /// Of the routes that take a request, the most specific one.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
-        self.routes.iter().find_map(|(route, function)| {
+        let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
+        let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {
             let variables = match_path(&route.path, path)?;
-            (route.method == "ANY" || route.method == method.as_str()).then_some((route, function.as_ref(), variables))
-        })
+            Some((route, function.as_ref(), variables))
+        });
+        found.max_by_key(|(route, ..)| specificity(route))
     }
 
     async fn answer(&self, parts: &Parts, body: Body) -> Response {
@@ -90,6 +93,11 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
         cors.apply(&parts.method, &parts.headers, response.headers_mut());
     }
     response
+}
+
+/// Which of two routes API Gateway prefers where both take a request: the greater one.
+fn specificity(route: &Route) -> (bool, usize, bool) {
+    (!route.path.contains('{'), route.path.len(), route.method != "ANY")
 }
 
 /// The values of the variables in `pattern`, if `path` matches it. Only a greedy variable at the end is supported.
@@ -221,6 +229,19 @@ mod tests {
         assert_eq!(match_path("/v1/webhooks/list", "/v1/webhooks/list/"), None);
         assert_eq!(match_path("/api/auth/{proxy+}", "/api/auth/a/b"), Some(BTreeMap::from([("proxy", "a/b")])));
         assert_eq!(match_path("/api/auth/{proxy+}", "/api/auth/"), None);
+    }
+
+    #[test]
+    fn an_exact_path_comes_before_a_variable_and_a_method_before_any() {
+        let routes = [
+            ("ANY", "/{proxy+}"),
+            ("ANY", "/api/auth/{proxy+}"),
+            ("GET", "/api/auth/{proxy+}"),
+            ("ANY", "/api/auth"),
+            ("GET", "/api/auth"),
+        ];
+        let routes = routes.map(|(method, path)| Route { method: method.to_owned(), path: path.to_owned() });
+        assert!(routes.is_sorted_by(|one, other| specificity(one) < specificity(other)));
     }
 
     #[test]

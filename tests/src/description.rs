@@ -29,7 +29,7 @@ pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
 }
 
 fn is_page(body: &Value) -> bool {
-    body.as_str().is_some_and(|text| text.starts_with("<!doctype html>"))
+    body.as_str().is_some_and(|text| text.starts_with("<!DOCTYPE html>"))
 }
 
 fn operations() -> &'static HashMap<(String, String), Operation> {

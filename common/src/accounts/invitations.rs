@@ -15,8 +15,10 @@ use serde::Serialize;
 use crate::{
     accounts::{
         email::Email,
-        organizations::{join, slug_key},
-        signup::NewUser,
+        organizations::{self, slug_key},
+        password::Hasher,
+        sessions::Device,
+        signup::{Invitee, NewUser, Person, new_user},
         users::{Role, User, email_key},
     },
     aws::{
@@ -265,13 +267,25 @@ impl Invitations {
         Ok(Invitation { id, email, organization, role: record.parsed("role")? })
     }
 
-    /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted: all
-    /// or nothing. Of two concurrent calls, one succeeds.
+    /// Creates a user in the organization that invited them. They still have to verify their email: the inviter knows the
+    /// invitation's id too, so presenting it does not prove access to the mailbox.
     ///
     /// # Errors
-    /// The invitation was used in the meantime, or its email has an account, or its organization was deleted; or the write
-    /// fails.
-    pub async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
+    /// The invitation does not exist, has expired or was used, or its email has an account, or its organization was
+    /// deleted; or a call fails.
+    pub async fn join(&self, invitee: Invitee, device: Device, hasher: &Hasher) -> Result<NewUser> {
+        let now = Timestamp::now();
+        let invitation = self.pending(invitee.invitation, &invitee.slug, now).await?;
+        let password = hasher.hash(invitee.password).await?;
+        let person = Person { name: invitee.name, email: invitation.email.clone(), password, device };
+        let new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
+        self.accept(&invitation, &new, now).await?;
+        Ok(new)
+    }
+
+    /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted: all
+    /// or nothing. Of two concurrent calls, one succeeds.
+    async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark = self
             .change_status(invitation.id, "accepted")
             .update_expression("SET #status = :new, user_id = :user, accepted_at = :now")
@@ -280,7 +294,7 @@ impl Invitations {
         let writes = Transaction::new("accepting an invitation")
             .update(mark)
             .or(Error::Conflict(Conflict::InvitationUsed))
-            .update(join(&self.organizations, &invitation.organization, new.user.id))
+            .update(organizations::join(&self.organizations, &invitation.organization, new.user.id))
             .or(NOT_FOUND);
         new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }

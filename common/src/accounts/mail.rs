@@ -6,7 +6,7 @@ use aws_sdk_ses::{
     Client,
     types::{Body, Content, Destination, Message},
 };
-use html_escape::encode_safe;
+use maud::{DOCTYPE, html};
 use tokio::time::sleep;
 
 use crate::{
@@ -39,12 +39,20 @@ pub struct Mailer {
     from: String,
 }
 
-/// A mail, as HTML and as plain text for clients that do not show HTML.
+/// A mail, as HTML and as plain text for clients that do not show HTML. Both are made of the same parts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mail {
     subject: String,
     text: String,
     html: String,
+}
+
+/// A part of a mail.
+pub enum Part {
+    /// A paragraph of plain text. A line stays a line.
+    Text(String),
+    /// A link, alone on a line.
+    Link(String),
 }
 
 impl Mailer {
@@ -92,68 +100,93 @@ impl Mailer {
 }
 
 impl Mail {
-    /// A mail of paragraphs of plain text. A line stays a line.
+    /// A mail of these parts.
     #[must_use]
-    pub fn plain(subject: &str, paragraphs: &[String]) -> Self {
-        let html = paragraphs.iter().map(|text| format!("<p>{}</p>\n", encode_safe(text).replace('\n', "<br>")));
-        Self { subject: subject.to_owned(), text: paragraphs.join("\n\n") + "\n", html: html.collect() }
+    pub fn new(subject: &str, parts: &[Part]) -> Self {
+        let text = parts.iter().map(|(Part::Text(text) | Part::Link(text))| format!("{text}\n")).collect::<Vec<_>>();
+        let html = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (subject) }
+                }
+                body style="max-width: 36rem; font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere" {
+                    @for part in parts {
+                        p {
+                            @match part {
+                                Part::Text(text) => @for (number, line) in text.lines().enumerate() {
+                                    @if number > 0 { br; }
+                                    (line)
+                                },
+                                // Its text is the address itself, so that everybody can see where it leads.
+                                Part::Link(url) => a href=(url) { (url) },
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        Self { subject: subject.to_owned(), text: text.join("\n"), html: html.into_string() }
     }
+}
+
+fn text(text: &str) -> Part {
+    Part::Text(text.to_owned())
 }
 
 /// The mail with the link to join an organization. The names are the inviter's words to somebody who may not know them,
 /// so they appear only in the body, attributed to the inviter, and never in the subject.
 #[must_use]
 pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
-    let (id, slug) = (invitation.id, &organization.slug);
-    let link = format!("{base}/api/auth/organization/invitation?id={id}&slug={slug}");
-    let (inviter, name) = (inviter.as_str(), organization.name.as_str());
-    let text = format!(
-        "Hello,\n\n{inviter} invites you to join the organization {name}. Within 7 days you can accept with a new \
-         account; this page says how:\n\n{link}\n\nOrganization slug: {slug}\nInvitation id: {id}\n\nIf you do not \
-         know {inviter}, you can ignore this mail.\n"
-    );
-    let (inviter_html, name_html, href) = (encode_safe(inviter), encode_safe(name), encode_safe(&link));
-    let html = format!(
-        "<p>Hello,</p>\n<p>{inviter_html} invites you to join the organization {name_html}. Within 7 days you can \
-         accept with a new account; this page says how:</p>\n<p><a href=\"{href}\">{href}</a></p>\n<p>Organization \
-         slug: {slug}<br>Invitation id: {id}</p>\n<p>If you do not know {inviter_html}, you can ignore this mail.</p>\n"
-    );
-    Mail { subject: "You are invited to join an organization".to_owned(), text, html }
+    let (id, slug, name, inviter) = (invitation.id, &organization.slug, organization.name.as_str(), inviter.as_str());
+    Mail::new(
+        "You are invited to join an organization",
+        &[
+            text("Hello,"),
+            Part::Text(format!(
+                "{inviter} invites you to join the organization {name}. Within 7 days you can accept with a new account \
+                 by opening this link:"
+            )),
+            Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
+            Part::Text(format!("Organization slug: {slug}\nInvitation id: {id}")),
+            Part::Text(format!("If you do not know {inviter}, you can ignore this mail.")),
+        ],
+    )
 }
 
 /// The mail with the link that verifies an address. It has no name in it: anybody can sign up with any address, and would
 /// be writing to its owner.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
-    let link = format!("{base}/api/auth/verify-email?token={}", token.reveal());
-    let text = format!(
-        "Hello,\n\nplease confirm your email address by opening this link. It works once, within 24 hours:\n\n\
-         {link}\n\nIf you did not create an account, you can ignore this mail.\n"
-    );
-    let href = encode_safe(&link);
-    let html = format!(
-        "<p>Hello,</p>\n<p>please confirm your email address by opening this link. It works once, within 24 \
-         hours:</p>\n<p><a href=\"{href}\">{href}</a></p>\n<p>If you did not create an account, you can ignore this \
-         mail.</p>\n"
-    );
-    Mail { subject: "Confirm your email address".to_owned(), text, html }
+    Mail::new(
+        "Confirm your email address",
+        &[
+            text("Hello,"),
+            text("please confirm your email address by opening this link. It works once, within 24 hours:"),
+            Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
+            text("If you did not create an account, you can ignore this mail."),
+        ],
+    )
 }
 
 /// The mail with the link that resets a password. It has no name in it, for the same reason.
 #[must_use]
 pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
-    let link = format!("{base}/reset-password?token={}", token.reveal());
-    let text = format!(
-        "Hello,\n\nsomebody asked for a new password for your account. If it was you, open this link and choose one. It \
-         works once, within an hour:\n\n{link}\n\nIf it was not you, you can ignore this mail: nothing has changed.\n"
-    );
-    let href = encode_safe(&link);
-    let html = format!(
-        "<p>Hello,</p>\n<p>somebody asked for a new password for your account. If it was you, open this link and choose \
-         one. It works once, within an hour:</p>\n<p><a href=\"{href}\">{href}</a></p>\n<p>If it was not you, you can \
-         ignore this mail: nothing has changed.</p>\n"
-    );
-    Mail { subject: "Choose a new password".to_owned(), text, html }
+    Mail::new(
+        "Choose a new password",
+        &[
+            text("Hello,"),
+            text(
+                "somebody asked for a new password for your account. If it was you, open this link and choose one. It works \
+                 once, within an hour:",
+            ),
+            Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
+            text("If it was not you, you can ignore this mail: nothing has changed."),
+        ],
+    )
 }
 
 #[cfg(test)]
@@ -165,11 +198,29 @@ mod tests {
         let token = Token::generate();
         let base = "https://api.example.com".parse().expect("a base URL");
         for (mail, path) in
-            [(verification_mail(&base, &token), "api/auth/verify-email"), (reset_mail(&base, &token), "reset-password")]
+            [(verification_mail(&base, &token), "verify-email"), (reset_mail(&base, &token), "reset-password")]
         {
             let link = format!("https://api.example.com/{path}?token={}", token.reveal());
             assert!(mail.text.lines().any(|line| line == link));
-            assert!(mail.html.contains(&format!(">{}</a>", encode_safe(&link))));
+            assert!(mail.html.contains(&format!("<a href=\"{link}\">{link}</a>")));
+        }
+    }
+
+    #[test]
+    fn text_and_html_say_the_same_and_markup_stays_text() {
+        let parts = [
+            text("Hello,"),
+            text("<b> & \"more\"\na second line"),
+            Part::Link("https://a.example/?b=1&c=2".to_owned()),
+        ];
+        let mail = Mail::new("A subject", &parts);
+        assert_eq!(mail.text, "Hello,\n\n<b> & \"more\"\na second line\n\nhttps://a.example/?b=1&c=2\n");
+        for says in [
+            "<p>Hello,</p>",
+            "<p>&lt;b&gt; &amp; &quot;more&quot;<br>a second line</p>",
+            "<p><a href=\"https://a.example/?b=1&amp;c=2\">https://a.example/?b=1&amp;c=2</a></p>",
+        ] {
+            assert!(mail.html.contains(says), "{}", mail.html);
         }
     }
 }

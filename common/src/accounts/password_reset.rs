@@ -7,10 +7,11 @@ use aws_sdk_dynamodb::{
 
 use crate::{
     accounts::{
+        api_keys::ApiKeys,
         attempts::{Attempts, ClientAddress},
         email::Email,
         mail::{Mailer, reset_mail, unhurried},
-        password::PasswordHash,
+        password::{Hasher, Password},
         token::Token,
         users::{User, Users, user_key},
     },
@@ -23,6 +24,7 @@ use crate::{
     base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Result},
+    telemetry::metrics,
     timestamp::Timestamp,
 };
 
@@ -96,15 +98,22 @@ impl PasswordResets {
         user.filter(|user| user.email == email && user.key_epoch == epoch).ok_or(Error::InvalidToken)
     }
 
-    /// Gives `user`, as [`PasswordResets::user`] found them, another password. In the same moment all their
-    /// sessions and keys end, the token is used up, and so are all others that were sent before; and the email is verified,
+    /// Gives `user`, as [`PasswordResets::user`] found them, the password `new`, once. In the same moment all their sessions
+    /// and keys end, the token is used up, and so are all others that were sent before; and the email is verified,
     /// since who has the token reads its mail. It is all or nothing, so of resets at once one succeeds.
     ///
     /// No change of their sessions meanwhile stops it: whoever else is signed in could make one again and again.
     ///
     /// # Errors
     /// Another reset was faster, or the token has expired: [`Error::InvalidToken`]; or the write fails.
-    pub async fn reset(&self, user: &User, token: &Token, password: &PasswordHash, now: Timestamp) -> Result<()> {
+    pub async fn reset(
+        &self,
+        user: &User,
+        token: &Token,
+        new: Password,
+        (hasher, keys): (&Hasher, &ApiKeys),
+    ) -> Result<()> {
+        let (password, now) = (hasher.hash(new).await?, Timestamp::now());
         let use_up = Delete::builder()
             .table_name(&self.tokens_table)
             .key("token_hash", text(token.hash().as_str()))
@@ -130,7 +139,9 @@ impl PasswordResets {
             .update(change)
             .or(Error::InvalidToken)
             .commit(&self.dynamodb)
-            .await
+            .await?;
+        metrics::upkeep("resetting a password", keys.delete_ended(user).await);
+        Ok(())
     }
 
     /// Issues a token that resets the password of `user`. Earlier ones stay valid until one is used.

@@ -6,8 +6,9 @@ use crate::{
     accounts::{
         attempts::known_client_item,
         email::Email,
+        mail::{Mailer, verification_mail},
         organizations::{Organization, slug_key},
-        password::PasswordHash,
+        password::{Hasher, Password, PasswordHash},
         sessions::{Device, Session},
         token::Token,
         users::{Role, User, email_key},
@@ -18,10 +19,12 @@ use crate::{
         dynamo::{batch_get, item, text},
         transaction::Transaction,
     },
+    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
-    id::{TenantId, UserId},
+    id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
+    telemetry::metrics,
     timestamp::Timestamp,
 };
 
@@ -41,8 +44,36 @@ pub struct NewUser {
     pub device: Device,
 }
 
+/// Somebody who signs up with an organization of their own.
+pub struct Founder {
+    /// Their display name.
+    pub name: Name,
+    /// Their email address, with which they will sign in.
+    pub email: Email,
+    /// Their password.
+    pub password: Password,
+    /// The display name of the organization.
+    pub organization_name: Name,
+    /// Its unique name.
+    pub organization_slug: Slug,
+    /// Where its notifications go.
+    pub debug_notification_email: Email,
+}
+
+/// Somebody who signs up by accepting an invitation.
+pub struct Invitee {
+    /// The invitation.
+    pub invitation: InvitationId,
+    /// The unique name of the organization that they join.
+    pub slug: Slug,
+    /// Their display name.
+    pub name: Name,
+    /// Their password.
+    pub password: Password,
+}
+
 /// Somebody who is signing up.
-pub struct Person {
+pub(crate) struct Person {
     /// Their display name.
     pub name: Name,
     /// Their email address, with which they will sign in.
@@ -57,7 +88,7 @@ pub struct Person {
 ///
 /// # Errors
 /// The session would end beyond the representable time.
-pub fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
+pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: Timestamp) -> Result<NewUser> {
     let Person { name, email, password, device } = person;
     let (session_epoch, key_epoch) = (0, 0);
     let id = UserId::generate();
@@ -89,11 +120,30 @@ impl Accounts {
         })
     }
 
-    /// Refuses early, before a password is hashed, with one read of both guards. Only [`Self::create`] is certain.
+    /// Creates a user and the organization that they own. Conflicts are looked for before the costly hash; the transaction is
+    /// what decides.
     ///
     /// # Errors
-    /// The slug or the email is taken; or the read fails.
-    pub async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
+    /// The slug or the email is taken; or a call fails.
+    pub async fn found(&self, founder: Founder, device: Device, hasher: &Hasher) -> Result<NewUser> {
+        self.check_free(&founder.organization_slug, &founder.email).await?;
+        let password = hasher.hash(founder.password).await?;
+        let now = Timestamp::now();
+        let organization = Organization {
+            id: TenantId::generate(),
+            name: founder.organization_name,
+            slug: founder.organization_slug,
+            debug_notification_email: founder.debug_notification_email,
+            created_at: now,
+        };
+        let person = Person { name: founder.name, email: founder.email, password, device };
+        let new = new_user(person, organization.id.clone(), Role::Owner, now)?;
+        self.create(&organization, &new, now).await?;
+        Ok(new)
+    }
+
+    /// Refuses early, with one read of both guards. Only [`Self::create`] is certain.
+    async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
         let (slug_key, email_key) = (slug_key(slug), email_key(email));
         let found = batch_get(
             &self.dynamodb,
@@ -109,10 +159,7 @@ impl Accounts {
     }
 
     /// Creates the user, the organization, their guards, the session and the verification token: all or nothing.
-    ///
-    /// # Errors
-    /// The slug or the email was taken in the meantime; or the write fails.
-    pub async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
+    async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
         let writes = Transaction::new("creating an account")
             .put_new(&self.organizations, "pk", organization.slug_guard())
             .or(Error::Conflict(Conflict::SlugTaken(organization.slug.clone())))
@@ -122,6 +169,12 @@ impl Accounts {
 }
 
 impl NewUser {
+    /// Sends the mail with which they verify their email. If that fails, they can ask for another.
+    pub async fn welcome(&self, mailer: &Mailer, base: &BaseUrl) {
+        mailer.send(&self.user.email, verification_mail(base, &self.verification_token), self.user.id).await;
+        metrics::count("SignedUp");
+    }
+
     /// Adds the writes that every sign-up needs.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);

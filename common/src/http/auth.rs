@@ -81,6 +81,17 @@ impl Callers {
         }
     }
 
+    /// Whose credential `by` is, unless its user is gone or has ended it, or is not of the key's organization.
+    async fn user(&self, by: &By) -> Result<Option<User>> {
+        let id = match by {
+            By::Session(session) => session.user,
+            By::Key(holder) => holder.user,
+        };
+        let Some(user) = self.users.find(id).await?.filter(|user| by.is_of(user)) else { return Ok(None) };
+        self.note_use(by, Timestamp::now()).await;
+        Ok(Some(user))
+    }
+
     /// The session in the cookie of a call, unless there is none or it has ended.
     async fn session(&self, call: &Call<()>) -> Result<Option<Stored>> {
         match call.session() {
@@ -165,14 +176,7 @@ impl<A: AsRef<Callers> + Sync> Access<A> for AnyCaller {
             None => callers.session(call).await?.map(By::Session),
         };
         let Some(by) = by else { return Ok(None) };
-        let id = match &by {
-            By::Session(session) => session.user,
-            By::Key(holder) => holder.user,
-        };
-        // Whose user is gone or has ended it, or is not of the key's organization, is no credential any more.
-        let Some(user) = callers.users.find(id).await?.filter(|user| by.is_of(user)) else { return Ok(None) };
-        callers.note_use(&by, Timestamp::now()).await;
-        Ok(Some(Caller { user, by }))
+        Ok(callers.user(&by).await?.map(|user| Caller { user, by }))
     }
 
     fn tenant(caller: &Option<Caller>) -> Option<&TenantId> {
@@ -221,5 +225,24 @@ impl<A: AsRef<Callers> + Sync> Access<A> for Session {
 
     fn tenant(caller: &SignedIn) -> Option<&TenantId> {
         Some(&caller.user.organization)
+    }
+}
+
+/// Whoever looks at a page: a signed-in user, or anybody. Keys are not for people, and are not looked at.
+pub struct Visitor;
+
+impl<A: AsRef<Callers> + Sync> Access<A> for Visitor {
+    type Caller = Option<SignedIn>;
+    const CREDENTIALS: &'static [Credential] = &[Credential::Session, Credential::None];
+
+    async fn identify(app: &A, call: &Call<()>) -> Result<Option<SignedIn>> {
+        let callers = app.as_ref();
+        let Some(session) = callers.session(call).await? else { return Ok(None) };
+        let by = By::Session(session.clone());
+        Ok(callers.user(&by).await?.map(|user| SignedIn { user, session }))
+    }
+
+    fn tenant(visitor: &Option<SignedIn>) -> Option<&TenantId> {
+        visitor.as_ref().map(|visitor| &visitor.user.organization)
     }
 }

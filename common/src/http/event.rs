@@ -75,6 +75,11 @@ impl Request {
         self.headers.get(name)?.to_str().ok()
     }
 
+    /// Whether it comes from a browser that is to show the response.
+    pub(super) fn takes_html(&self) -> bool {
+        self.header("accept").is_some_and(|accept| accept.contains("text/html"))
+    }
+
     /// The configured base URL, or else the domain that the request came to. API Gateway only puts a domain there that
     /// is mapped to this API, whatever the `Host` header says.
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {

@@ -164,6 +164,15 @@ impl Fields {
         if self.issues.len() == before { Ok(Patch::Set(list)) } else { Err(Rejected) }
     }
 
+    /// Takes what somebody typed into the fields of a form, or what a link for people has, whatever it is: a mistake gets
+    /// them a page that says so.
+    pub fn typed(&mut self, names: &[&'static str]) -> Typed {
+        for name in names {
+            self.note::<String>(name, Presence::Optional);
+        }
+        Typed(std::mem::take(&mut self.values))
+    }
+
     /// Reads a boolean that may be absent, but not `null`.
     ///
     /// # Errors
@@ -232,6 +241,45 @@ impl Fields {
         if let Some(description) = &mut self.description {
             description.note::<T>(_name, _presence);
         }
+    }
+}
+
+/// What somebody typed into a form. It may have passwords, so it cannot be printed.
+#[derive(Clone)]
+pub struct Typed(Object);
+
+impl Typed {
+    /// What is in a field; nothing, if there is no such field.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(Json::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// Whether there is a field of this name, empty or not.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Takes what is in the field `other` where `name` is empty.
+    #[must_use]
+    pub fn or(mut self, name: &str, other: &str) -> Self {
+        if self.get(name).is_empty() {
+            let value = Json::Text(self.get(other).to_owned());
+            self.0.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    /// Reads an input from it.
+    ///
+    /// # Errors
+    /// Every issue that it has: [`Error::Invalid`].
+    pub fn read<I>(&self, read: impl FnOnce(&mut Fields) -> Result<I, Rejected>) -> Result<I> {
+        Fields::read(self.0.clone(), read)
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{
 };
 
 /// A JSON value. It is serialised only to be hashed.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Json {
     Null,
     Bool(bool),

@@ -50,10 +50,6 @@ impl FieldDescriptions {
         self.fields.push((name, Presence::Optional, schema));
     }
 
-    fn has(&self, field: &str) -> bool {
-        self.fields.iter().any(|(name, ..)| *name == field)
-    }
-
     fn required(&self) -> Vec<&'static str> {
         self.fields.iter().filter(|(_, presence, _)| *presence == Presence::Required).map(|(name, ..)| *name).collect()
     }
@@ -94,6 +90,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             { "name": "webhooks", "description": "Webhook endpoints, in the envelope" },
             { "name": "deliveries", "description": "The delivery log, in the envelope" },
             { "name": "account", "description": "The command-line authentication flow, in plain JSON" },
+            { "name": "pages", "description": "Pages for people" },
         ],
         "paths": paths,
         "webhooks": webhooks,
@@ -126,7 +123,7 @@ fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) ->
     let mut operation = json!({
         "operationId": operation_id(info, wire),
         "summary": info.summary,
-        "tags": [tag(info.path)],
+        "tags": [tag(info.path, wire)],
         "security": security(info.credentials),
         "responses": responses(info, wire, &shapes),
     });
@@ -146,7 +143,7 @@ fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) ->
                 if info.takes == Takes::Form { "application/x-www-form-urlencoded" } else { "application/json" };
             let (fields, required) = (shapes.input.schema(), !shapes.input.required().is_empty());
             let schema = match wire {
-                Wire::Plain => fields,
+                Wire::Plain | Wire::Page => fields,
                 Wire::Envelope if required => {
                     json!({ "type": "object", "properties": { "json": fields }, "required": ["json"] })
                 }
@@ -177,23 +174,24 @@ fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let words = path.split(['/', '-']);
     let mut id = match wire {
         Wire::Envelope => String::new(),
-        Wire::Plain => info.method.as_str().to_lowercase(),
+        Wire::Plain | Wire::Page => info.method.as_str().to_lowercase(),
     };
     for word in words {
         let mut letters = word.chars();
         let first = letters.next().map(|first| if id.is_empty() { first } else { first.to_ascii_uppercase() });
         id.extend(first.into_iter().chain(letters));
     }
-    if wire == Wire::Plain && !info.path.starts_with("/api/auth/") {
+    if wire == Wire::Page && !info.path.starts_with("/api/auth/") {
         id.push_str("Page");
     }
     id
 }
 
-fn tag(path: &str) -> &str {
-    match path.strip_prefix("/v1/") {
-        Some(rest) => rest.split('/').next().unwrap_or_default(),
-        None => "account",
+fn tag(path: &str, wire: Wire) -> &str {
+    match wire {
+        Wire::Envelope => path.trim_start_matches("/v1/").split('/').next().unwrap_or_default(),
+        Wire::Plain => "account",
+        Wire::Page => "pages",
     }
 }
 
@@ -209,27 +207,32 @@ fn security(credentials: &[Credential]) -> Value {
 fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes) -> Value {
     let mut responses = Map::new();
     let mut add = |status: u16, response: Value| responses.insert(status.to_string(), response);
-    match (&shapes.output, info.takes) {
-        (Some(schema), _) => {
+    match &shapes.output {
+        Some(schema) => {
             let schema = match wire {
-                Wire::Plain => schema.clone().into(),
+                Wire::Plain | Wire::Page => schema.clone().into(),
                 Wire::Envelope => json!({ "type": "object", "properties": { "json": schema }, "required": ["json"] }),
             };
             add(200, json!({ "description": "Done.", "content": { "application/json": { "schema": schema } } }));
         }
-        (None, takes) => {
+        None => {
             add(200, page("A page."));
-            if takes == Takes::Form && shapes.input.has("callbackURL") {
-                add(303, json!({ "description": "Done: redirects to the `callbackURL`, if that is trusted." }));
-            }
         }
     }
-    for (status, errors) in errors(info, wire) {
+    if info.redirects {
+        add(303, json!({ "description": "Done: the browser goes on at the `Location`." }));
+    }
+    let everywhere = errors(info, &[], wire);
+    for (status, errors) in errors(info, info.faults, wire) {
+        if shapes.output.is_none() && !everywhere.contains_key(&status) {
+            add(status, page("A page that says why."));
+            continue;
+        }
         let codes: BTreeSet<&str> = errors.iter().map(|(code, _)| code.as_str()).collect();
         let codes = Vec::from_iter(codes);
         let reasons: Vec<&str> = errors.iter().filter_map(|(_, reason)| *reason).collect();
         let mut media = json!({ "application/json": { "schema": error_schema(wire, status, &codes, &reasons) } });
-        if let (None, 400, Value::Object(media)) = (&shapes.output, status, &mut media) {
+        if let (None, Value::Object(media)) = (&shapes.output, &mut media) {
             media.insert("text/html".to_owned(), json!({ "schema": { "type": "string" } }));
         }
         add(status, json!({ "description": describe(status, &codes, &reasons), "content": media }));
@@ -241,9 +244,9 @@ fn page(description: &str) -> Value {
     json!({ "description": description, "content": { "text/html": { "schema": { "type": "string" } } } })
 }
 
-/// Status, code and, for a conflict, reason of every error that a route can return.
-fn errors(info: &RouteInfo, wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'static str>)>> {
-    let plain = wire == Wire::Plain;
+/// Status, code and, for a conflict, reason of the errors that every route of its kind can return, and of `faults`.
+fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'static str>)>> {
+    let plain = wire != Wire::Envelope;
     let mut errors: BTreeMap<u16, Vec<(String, Option<&'static str>)>> = BTreeMap::new();
     let mut add = |status, code: &str, reason| errors.entry(status).or_default().push((code.to_owned(), reason));
     add(400, "BAD_REQUEST", None);
@@ -256,7 +259,7 @@ fn errors(info: &RouteInfo, wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'s
     if info.method == super::Method::POST {
         add(403, if plain { "INVALID_ORIGIN" } else { "FORBIDDEN" }, None);
     }
-    for fault in info.faults {
+    for fault in faults {
         match fault {
             Fault::WrongPassword if plain => add(401, "INVALID_EMAIL_OR_PASSWORD", None),
             Fault::WrongPassword => add(401, "UNAUTHORIZED", None),
@@ -311,7 +314,7 @@ fn error_schema(wire: Wire, status: u16, codes: &[&str], reasons: &[&str]) -> Va
     let mut properties = json!({ "code": { "enum": codes }, "message": text });
     let mut required = vec!["code", "message"];
     let Value::Object(members) = &mut properties else { return properties };
-    if wire == Wire::Plain {
+    if wire != Wire::Envelope {
         if let Some((name, schema)) = data {
             members.insert(name.to_owned(), schema);
         }
@@ -327,12 +330,12 @@ fn error_schema(wire: Wire, status: u16, codes: &[&str], reasons: &[&str]) -> Va
         }
     }
     if status == 409 {
-        required.push(if wire == Wire::Plain { "reason" } else { "data" });
+        required.push(if wire == Wire::Envelope { "data" } else { "reason" });
     }
     let error =
         json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
     match wire {
-        Wire::Plain => error,
+        Wire::Plain | Wire::Page => error,
         Wire::Envelope => json!({
             "type": "object", "properties": { "json": error }, "required": ["json"], "additionalProperties": false,
         }),

@@ -1,46 +1,22 @@
-//! HTML pages for people.
+//! HTML pages for people, in one layout. They need no script, and load nothing from elsewhere.
 
-use std::borrow::Cow;
+use std::sync::LazyLock;
 
-use html_escape::encode_safe;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::http::{HeaderValue, StatusCode, header};
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+use sha2::{Digest, Sha256};
 
-use super::Response;
+use super::{Failure, Response, status::error_message};
+use crate::error::Error;
 
-/// A page that tells a person how something went.
+/// A page. Its status is 200, unless it says that something was refused.
 pub struct Page {
-    /// Whether it succeeded: status 200, else 400.
-    pub good: bool,
-    /// The heading.
-    pub title: &'static str,
-    /// The paragraph below it.
-    pub text: Cow<'static, str>,
-    /// A command to copy, if any.
-    pub command: Option<String>,
-    /// A button to press, if any.
-    pub form: Option<Form>,
-}
-
-/// A button that posts fields to the page's own path.
-pub struct Form {
-    /// The label of the button.
-    pub button: &'static str,
-    /// Names and values of the hidden fields.
-    pub fields: Vec<(&'static str, String)>,
-    /// The fields to fill in.
-    pub inputs: &'static [Input],
-    /// Where the response may redirect to, other than our own origin: browsers check redirects of forms too.
-    pub redirects_to: Option<String>,
-}
-
-/// A field to fill in.
-pub struct Input {
-    /// What to fill in.
-    pub label: &'static str,
-    /// Its name in the form.
-    pub name: &'static str,
-    /// Its attributes.
-    pub attributes: &'static str,
+    title: &'static str,
+    content: Markup,
+    is_done: bool,
+    pub(super) refused: Option<Failure>,
+    redirects_to: Option<String>,
 }
 
 /// No framing, no content sniffing, and no referrer for other sites, since the address contains a token. Our own site
@@ -51,72 +27,247 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
 
+/// What the policy allows: our style, by its hash, and forms.
+static ALLOWED: LazyLock<String> = LazyLock::new(|| {
+    let style = STANDARD.encode(Sha256::digest(STYLE));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+    )
+});
+
 impl Page {
-    pub(super) fn response(&self) -> Response {
-        let Self { good, title, text, command, form } = self;
-        let mark = if *good { "&#10003;" } else { "&#33;" };
-        let text = encode_safe(text);
-        let command = command.as_ref().map(|command| format!("<code>{}</code>\n", encode_safe(command)));
-        let command = command.unwrap_or_default();
-        let button = form.as_ref().map(Form::html).unwrap_or_default();
-        let html = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-             <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{mark} {title}</h1>\n<p>{text}</p>\n{command}{button}\
-             </body>\n</html>\n"
-        );
-        let mut response = Response::new(html);
-        *response.status_mut() = if *good { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    /// A page with this heading, and `content` below it.
+    #[must_use]
+    pub fn new(title: &'static str, content: Markup) -> Self {
+        Self { title, content, is_done: false, refused: None, redirects_to: None }
+    }
+
+    /// Marks it as the end of something that succeeded.
+    #[must_use]
+    pub fn done(self) -> Self {
+        Self { is_done: true, ..self }
+    }
+
+    /// Gives it the status of `error`, if there is one, and marks it as a failure. What the error means is for the content
+    /// to say.
+    #[must_use]
+    pub fn refused(self, error: Option<Error>) -> Self {
+        Self { refused: error.map(Failure::Domain), ..self }
+    }
+
+    /// Lets the answer to its form redirect to `origin`, other than to our own: browsers check that, too.
+    #[must_use]
+    pub fn redirects_to(self, origin: Option<String>) -> Self {
+        Self { redirects_to: origin, ..self }
+    }
+
+    /// What somebody sees where no handler has made a page.
+    pub(super) fn of(failure: Failure) -> Self {
+        let (title, text) = match failure.status().is_server_error() {
+            true => ("Something went wrong on our side", "Please try again in a moment.".to_owned()),
+            false => ("This did not work", format!("{}.", failure.message().trim_end_matches('.'))),
+        };
+        Self { refused: Some(failure), ..Self::new(title, html! { p { (text) } }) }
+    }
+
+    /// The response, and what it refuses.
+    pub(super) fn response(self) -> (Response, Option<Failure>) {
+        let mut response = Response::new(self.html().into_string());
+        *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, Failure::status);
         let headers = PAGE_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);
-        let policy = HeaderValue::from_str(&self.content_security_policy());
+        let policy = HeaderValue::from_str(&match self.redirects_to {
+            Some(origin) => format!("{} {origin}", *ALLOWED),
+            None => ALLOWED.clone(),
+        });
         response.headers_mut().extend(policy.ok().map(|policy| (header::CONTENT_SECURITY_POLICY, policy)));
-        response
+        (response, self.refused)
     }
 
-    /// No scripts, nothing from other sites, and forms only if the page has one.
-    fn content_security_policy(&self) -> String {
-        let form_action = match &self.form {
-            None => "'none'".to_owned(),
-            Some(Form { redirects_to: None, .. }) => "'self'".to_owned(),
-            Some(Form { redirects_to: Some(origin), .. }) => format!("'self' {origin}"),
+    fn html(&self) -> Markup {
+        let mark = match (&self.refused, self.is_done) {
+            (Some(_), _) => Some("!"),
+            (None, true) => Some("✓"),
+            (None, false) => None,
         };
-        format!(
-            "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action {form_action}; \
-             frame-ancestors 'none'"
-        )
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    // Screen readers begin with the title.
+                    title { @if self.refused.is_some() { "Error: " } (self.title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    main {
+                        h1 {
+                            @if let Some(mark) = mark { span aria-hidden="true" { (mark) " " } }
+                            (self.title)
+                        }
+                        (self.content)
+                    }
+                }
+            }
+        }
     }
 }
 
-impl Form {
+/// A form, which posts to the path of its page.
+pub struct Form<'a> {
+    /// The label of the button.
+    pub button: &'static str,
+    /// Whether the button stands back behind another one on the page.
+    pub is_secondary: bool,
+    /// Names and values of the hidden fields. Those that are empty are left out.
+    pub hidden: &'a [(&'static str, &'a str)],
+    /// The fields to fill in.
+    pub fields: &'a [Field<'a>],
+    /// Why it was not accepted when it was last sent. The issues of a field are shown beside it.
+    pub error: Option<&'a Error>,
+}
+
+impl Render for Form<'_> {
     /// Without an `action`, the form would post to the address of the page, query included.
-    fn html(&self) -> String {
-        let field = |(name, value): &(&str, String)| {
-            format!("<input type=\"hidden\" name=\"{name}\" value=\"{}\">\n", encode_safe(value))
-        };
-        let input = |Input { label, name, attributes }: &Input| {
-            format!("<label>{label}<input name=\"{name}\" {attributes} required></label>\n")
-        };
-        let fields: String = self.fields.iter().map(field).chain(self.inputs.iter().map(input)).collect();
-        format!("<form method=\"post\" action=\"?\">\n{fields}<button>{}</button>\n</form>\n", self.button)
+    fn render(&self) -> Markup {
+        let hidden = self.hidden.iter().filter(|(_, value)| !value.is_empty());
+        let alert = self.error.map(|error| match error {
+            Error::Invalid(_) => "Please correct what is marked below.".to_owned(),
+            error => format!("{}.", error_message(error)),
+        });
+        html! {
+            form method="post" action="?" {
+                @if let Some(alert) = alert { p .error role="alert" { (alert) } }
+                @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
+                @for field in self.fields { (field.html(self.error)) }
+                button class=[self.is_secondary.then_some("secondary")] { (self.button) }
+            }
+        }
     }
 }
 
-/// Readable on a phone, in light and dark mode.
-const STYLE: &str = "\
-:root { color-scheme: light dark; }
-body { font: 1.125rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 20vh auto 0; padding: 0 1.5rem 3rem;
-  color: #1c1e21; background: #fff; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; line-height: 1.25; }
-code { display: block; padding: .75rem 1rem; border-radius: .375rem; font: .9375rem/1.5 ui-monospace, monospace;
-  background: #f0f1f3; user-select: all; }
-label { display: block; margin-bottom: 1rem; font-weight: 600; }
-input { display: block; box-sizing: border-box; width: 100%; margin-top: .25rem; padding: .5rem .75rem; font: inherit;
-  border: 1px solid #767a80; border-radius: .375rem; }
-button { font: inherit; font-weight: 600; padding: .625rem 1.25rem; border: 0; border-radius: .375rem; cursor: pointer;
-  color: #fff; background: #1a56c4; }
-@media (prefers-color-scheme: dark) {
-  body { color: #e6e6e6; background: #16181b; }
-  code { background: #24272b; }
+/// A field to fill in.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    label: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    autocomplete: &'static str,
+    value: &'a str,
+    hint: Option<&'static str>,
+    is_optional: bool,
 }
+
+impl<'a> Field<'a> {
+    /// A line of text. Browsers and password managers fill it in by `autocomplete`.
+    #[must_use]
+    pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
+        Self { label, name, kind: "text", autocomplete, value, hint: None, is_optional: false }
+    }
+
+    /// An email address.
+    #[must_use]
+    pub fn email(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
+        Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
+    }
+
+    /// The password that somebody has. It is never shown again.
+    #[must_use]
+    pub fn password(name: &'static str, label: &'static str) -> Self {
+        Self { kind: "password", ..Self::text(name, label, "current-password", "") }
+    }
+
+    /// A password that somebody makes up.
+    #[must_use]
+    pub fn new_password(name: &'static str, label: &'static str) -> Self {
+        Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
+    }
+
+    /// Adds what to know before filling it in.
+    #[must_use]
+    pub fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    /// Lets it be empty.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    fn html(&self, error: Option<&Error>) -> Markup {
+        let Self { label, name, kind, autocomplete, value, hint, is_optional } = *self;
+        let issues: Vec<&str> = match error {
+            Some(Error::Invalid(issues)) => {
+                let own = issues.iter().filter(|issue| issue.path.first().is_some_and(|path| path == name));
+                own.map(|issue| issue.message.as_str()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let is_wrong = !issues.is_empty();
+        let (about, wrong) = (format!("{name}-hint"), format!("{name}-error"));
+        let described: Vec<&str> =
+            [hint.map(|_| about.as_str()), is_wrong.then_some(wrong.as_str())].into_iter().flatten().collect();
+        let described = (!described.is_empty()).then(|| described.join(" "));
+        html! {
+            div .field {
+                label for=(name) { (label) @if is_optional { " (optional)" } }
+                @if let Some(hint) = hint { p .hint id=(about) { (hint) } }
+                input id=(name) name=(name) type=(kind) value=[(!value.is_empty()).then_some(value)]
+                    autocomplete=(autocomplete) aria-describedby=[described] aria-invalid=[is_wrong.then_some("true")]
+                    minlength=[(autocomplete == "new-password").then_some("8")] required[!is_optional];
+                @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
+            }
+        }
+    }
+}
+
+/// Names and values.
+#[must_use]
+pub fn facts(facts: &[(&str, &str)]) -> Markup {
+    html! { dl { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
+}
+
+/// Something that somebody should know before going on.
+#[must_use]
+pub fn warning(content: Markup) -> Markup {
+    html! { div .warning role="note" { (content) } }
+}
+
+/// Readable on a phone, in light and dark mode. Texts have a contrast of at least 4.5 to 1.
+const STYLE: &str = "\
+:root { color-scheme: light dark; --text: #1c1e21; --back: #fff; --soft: #565a61; --panel: #f0f1f3; --line: #767a80;
+  --link: #1a56c4; --error: #b3261e; --warning: #5c3a00; --warning-back: #fff1d6; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6e6e6; --back: #16181b; --soft: #a9aeb6; --panel: #24272b; --line: #8a8f97; --link: #8ab4f8;
+    --error: #ff9a90; --warning: #ffe0a8; --warning-back: #3a2c10; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; font: 1.125rem/1.5 system-ui, sans-serif; color: var(--text); background: var(--back);
+  overflow-wrap: anywhere; }
+main { max-width: 32rem; margin: 0 auto; padding: min(12vh, 6rem) 1.5rem 3rem; }
+h1 { margin: 0 0 1.25rem; font-size: 1.5rem; line-height: 1.25; }
+a { color: var(--link); }
+code { display: block; padding: .75rem 1rem; border-radius: .375rem; font: .9375rem/1.5 ui-monospace, monospace;
+  background: var(--panel); user-select: all; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; padding: .75rem 1rem;
+  border-radius: .375rem; background: var(--panel); }
+dt { color: var(--soft); }
+dd { margin: 0; }
+form { margin: 1.5rem 0; }
+.field { margin-bottom: 1.25rem; }
+label { font-weight: 600; }
+input { display: block; width: 100%; margin-top: .25rem; padding: .5rem .75rem; font: inherit; color: inherit;
+  background: var(--back); border: 1px solid var(--line); border-radius: .375rem; }
+input[aria-invalid] { border-color: var(--error); }
+.hint { margin: 0; font-size: 1rem; color: var(--soft); }
+.error { margin: .25rem 0 0; color: var(--error); }
+form > .error { margin: 0 0 1.25rem; font-weight: 600; }
+.warning { padding: .125rem 1rem; border-left: .25rem solid; border-radius: .375rem; color: var(--warning);
+  background: var(--warning-back); }
+button { font: inherit; font-weight: 600; padding: .625rem 1.25rem; border: 1px solid transparent;
+  border-radius: .375rem; cursor: pointer; color: #fff; background: #1a56c4; }
+button.secondary { color: var(--text); background: transparent; border-color: var(--line); }
+:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
 ";

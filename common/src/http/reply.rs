@@ -1,12 +1,10 @@
 //! What handlers return.
 
+use super::{Failure, Page, Response, Result, Wire};
+use crate::{error::Error, webhooks::once::Answer};
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
-use url::Url;
-
-use super::{Page, Response, Result, Wire};
-use crate::{error::Error, webhooks::once::Answer};
 
 /// A response, before the headers that every response has.
 pub enum Reply {
@@ -17,10 +15,20 @@ pub enum Reply {
         /// The `Set-Cookie` values.
         cookies: Vec<String>,
     },
-    /// An HTML page.
-    Page(Page),
-    /// 303 to this URL, which the browser fetches with `GET`.
-    Redirect(Url),
+    /// An HTML page, with these `Set-Cookie` values.
+    Page {
+        /// The page.
+        page: Page,
+        /// The `Set-Cookie` values.
+        cookies: Vec<String>,
+    },
+    /// 303, with these `Set-Cookie` values.
+    Redirect {
+        /// Where the browser goes on with `GET`: a URL, or one relative to that of the page.
+        to: String,
+        /// The `Set-Cookie` values.
+        cookies: Vec<String>,
+    },
     /// 204 to a CORS preflight: API Gateway adds the headers that answer it.
     Preflight,
 }
@@ -85,7 +93,7 @@ impl<T: Serialize + JsonSchema + Send> Output for WithCookies<T> {
 
 impl Output for Page {
     fn reply(self, _: Wire) -> Result<Reply> {
-        Ok(Reply::Page(self))
+        Ok(self.into())
     }
 
     #[cfg(feature = "openapi")]
@@ -106,6 +114,12 @@ impl Output for Reply {
     }
 }
 
+impl From<Page> for Reply {
+    fn from(page: Page) -> Self {
+        Self::Page { page, cookies: Vec::new() }
+    }
+}
+
 #[derive(Serialize)]
 struct Envelope<'a, T> {
     json: &'a T,
@@ -114,7 +128,7 @@ struct Envelope<'a, T> {
 fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
     match wire {
         Wire::Envelope => serde_json::to_string(&Envelope { json: body }),
-        Wire::Plain => serde_json::to_string(body),
+        Wire::Plain | Wire::Page => serde_json::to_string(body),
     }
     .map_err(Error::internal("writing the answer"))
 }
@@ -135,26 +149,32 @@ impl Done {
 }
 
 impl Reply {
-    pub(super) fn response(self) -> Response {
+    /// The response, and what it refuses: a page can say that something did not work.
+    pub(super) fn response(self) -> (Response, Option<Failure>) {
         match self {
-            Self::Json { body, cookies } => {
-                let mut response = json_response(StatusCode::OK, body);
-                for cookie in cookies.iter().filter_map(|cookie| HeaderValue::from_str(cookie).ok()) {
-                    response.headers_mut().append(header::SET_COOKIE, cookie);
-                }
-                response
+            Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
+            Self::Page { page, cookies } => {
+                let (response, refused) = page.response();
+                (with(response, &cookies), refused)
             }
-            Self::Page(page) => page.response(),
-            Self::Redirect(url) => {
+            Self::Redirect { to, cookies } => {
                 let mut response = empty(StatusCode::SEE_OTHER);
-                if let Ok(url) = HeaderValue::from_str(url.as_str()) {
-                    response.headers_mut().insert(header::LOCATION, url);
+                if let Ok(to) = HeaderValue::from_str(&to) {
+                    response.headers_mut().insert(header::LOCATION, to);
                 }
-                response
+                (with(response, &cookies), None)
             }
-            Self::Preflight => empty(StatusCode::NO_CONTENT),
+            Self::Preflight => (empty(StatusCode::NO_CONTENT), None),
         }
     }
+}
+
+/// Adds these `Set-Cookie` values.
+fn with(mut response: Response, cookies: &[String]) -> Response {
+    for cookie in cookies.iter().filter_map(|cookie| HeaderValue::from_str(cookie).ok()) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    response
 }
 
 fn empty(status: StatusCode) -> Response {

@@ -50,6 +50,8 @@ pub struct RouteInfo {
     pub summary: &'static str,
     /// The errors it can return, beyond those of every route of its kind.
     pub faults: &'static [Fault],
+    /// Whether a success may be a redirect.
+    pub redirects: bool,
 }
 
 /// Where a route's input comes from.
@@ -178,7 +180,8 @@ impl<A: Send + Sync + 'static> Route<A> {
         O: Output,
         F: Future<Output = Result<O>> + Send + 'static,
     {
-        let info = RouteInfo { method, path, credentials: C::CREDENTIALS, takes, summary: "", faults: &[] };
+        let info =
+            RouteInfo { method, path, credentials: C::CREDENTIALS, takes, summary: "", faults: &[], redirects: false };
         let answer = move |app: Arc<A>, call: Call<()>, wire| -> BoxFuture<'static, Outcome> {
             Box::pin(async move {
                 let mut tenant = None;
@@ -219,6 +222,13 @@ impl<A: Send + Sync + 'static> Route<A> {
     #[must_use]
     pub fn faults(mut self, faults: &'static [Fault]) -> Self {
         self.info.faults = faults;
+        self
+    }
+
+    /// Notes that a success may be a redirect.
+    #[must_use]
+    pub fn redirects(mut self) -> Self {
+        self.info.redirects = true;
         self
     }
 

@@ -71,31 +71,7 @@ impl Failure {
             Self::Unreadable => "Malformed request. Its host, query, headers or body are not valid HTTP.".to_owned(),
             Self::Method => "This route does not take this method".to_owned(),
             Self::TooLarge => "The body must not have more than 64 KiB".to_owned(),
-            Self::Domain(error) => match error {
-                Error::Malformed => {
-                    "Malformed request. The body must be JSON of the form {\"json\": {...}}.".to_owned()
-                }
-                Error::Invalid(_) => "Input validation failed".to_owned(),
-                Error::Unauthorized => "A valid credential is required".to_owned(),
-                Error::SessionRequired => "Sign in first: this needs a session, an API key is not enough".to_owned(),
-                Error::WrongPassword => "Invalid email or password".to_owned(),
-                Error::InvalidPassword => "This is not your current password".to_owned(),
-                Error::InvalidToken => {
-                    "This link or its token is not valid: it may have expired or been used".to_owned()
-                }
-                Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
-                Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
-                Error::Forbidden(Refusal::Origin { expected }) => {
-                    format!("The Origin header must be {expected} or another trusted origin")
-                }
-                Error::NotFound(message) => (*message).to_owned(),
-                Error::Conflict(conflict) => conflict_message(conflict),
-                Error::TooMany { retry_after_seconds } => {
-                    format!("Too many attempts. Try again in {retry_after_seconds} s")
-                }
-                Error::Busy => "The service is busy. Try again in a moment".to_owned(),
-                Error::Internal(_) => "Internal server error".to_owned(),
-            },
+            Self::Domain(error) => error_message(error),
         }
     }
 
@@ -106,6 +82,31 @@ impl Failure {
             Self::Domain(Error::Conflict(conflict)) => Some(json!({ "reason": reason(conflict) })),
             _ => None,
         }
+    }
+}
+
+/// What the caller may know of an error.
+pub(super) fn error_message(error: &Error) -> String {
+    match error {
+        Error::Malformed => "Malformed request. The body must be JSON of the form {\"json\": {...}}.".to_owned(),
+        Error::Invalid(_) => "Input validation failed".to_owned(),
+        Error::Unauthorized => "A valid credential is required".to_owned(),
+        Error::SessionRequired => "Sign in first: this needs a session, an API key is not enough".to_owned(),
+        Error::WrongPassword => "Invalid email or password".to_owned(),
+        Error::InvalidPassword => "This is not your current password".to_owned(),
+        Error::InvalidToken => "This link or its token is not valid: it may have expired or been used".to_owned(),
+        Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
+        Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
+        Error::Forbidden(Refusal::Origin { expected }) => {
+            format!("The Origin header must be {expected} or another trusted origin")
+        }
+        Error::NotFound(message) => (*message).to_owned(),
+        Error::Conflict(conflict) => conflict_message(conflict),
+        Error::TooMany { retry_after_seconds } => {
+            format!("Too many attempts. Try again in {retry_after_seconds} s")
+        }
+        Error::Busy => "The service is busy. Try again in a moment".to_owned(),
+        Error::Internal(_) => "Internal server error".to_owned(),
     }
 }
 

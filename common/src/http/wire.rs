@@ -20,8 +20,10 @@ pub enum Wire {
     /// `{"json": {...}}` both ways, the JSON part of oRPC's "RPC protocol"
     /// (<https://orpc.unnoq.com/docs/advanced/rpc-protocol>): the routes under `/v1`.
     Envelope,
-    /// Plain JSON, forms and pages: the routes under `/api/auth`.
+    /// Plain JSON: the routes under `/api/auth`.
     Plain,
+    /// Forms and pages, for people. Whoever does not take HTML gets a refusal in plain JSON.
+    Page,
 }
 
 impl Wire {
@@ -31,13 +33,13 @@ impl Wire {
             return Ok(Object::new());
         }
         let document = match self {
-            Self::Plain => serde_json::from_slice(body),
+            Self::Plain | Self::Page => serde_json::from_slice(body),
             Self::Envelope => serde_json::from_slice(body).map(|Envelope(document)| document),
         };
         match document.map_err(|_not_json| Error::Malformed)? {
             Document::Null => Ok(Object::new()),
             Document::Object(fields) => Ok(fields),
-            Document::Other if self == Self::Plain => Err(Error::Malformed),
+            Document::Other if self != Self::Envelope => Err(Error::Malformed),
             Document::Other => Err(Error::Invalid(vec![Issue {
                 code: IssueCode::InvalidType,
                 path: Vec::new(),
@@ -50,7 +52,7 @@ impl Wire {
     pub(super) fn refusal(self, failure: &Failure) -> Response {
         let body = match self {
             Self::Envelope => json!({ "json": error(failure) }),
-            Self::Plain => flow_error(failure),
+            Self::Plain | Self::Page => flow_error(failure),
         };
         json_response(failure.status(), body.to_string())
     }

@@ -3,22 +3,14 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{
-        invitations::Invitations,
-        mail::Mailer,
-        password::{Hasher, Password},
-        signup::{Person, new_user},
-    },
+    accounts::{invitations::Invitations, mail::Mailer, password::Hasher, signup::Invitee},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Fault, Fields, Function, Origins, Public, Rejected, Route, Wire, WithCookies,
-        signed_up::{SignedUp, welcome},
+        Call, Fault, Function, Origins, Public, Route, Wire, WithCookies,
+        sign_up::{self, SignedUp},
     },
-    id::InvitationId,
-    name::{Name, Slug},
-    timestamp::Timestamp,
 };
 
 /// The dependencies of the route.
@@ -43,7 +35,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/auth/acceptInviteAndSignup", Public, Input::read, handle)
+    Route::post("/v1/auth/acceptInviteAndSignup", Public, |_, fields| sign_up::invitee(fields), handle)
         .summary("Creates a user in the organization that invited them.")
         .faults(&[
             Fault::NotFound,
@@ -53,32 +45,9 @@ fn route() -> Route<App> {
         ])
 }
 
-/// The invitation, and the person who accepts it.
-pub struct Input {
-    invitation_id: InvitationId,
-    tenant_slug: Slug,
-    name: Name,
-    password: Password,
-}
-
-impl Input {
-    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let invitation_id = fields.text("invitationId", InvitationId::parse);
-        let tenant_slug = fields.text("tenantSlug", Slug::parse);
-        let name = fields.text("name", Name::parse);
-        let password = fields.text("password", Password::parse);
-        Ok(Self { invitation_id: invitation_id?, tenant_slug: tenant_slug?, name: name?, password: password? })
-    }
-}
-
-/// Creates the user and sends a verification mail: the inviter knows the invitation's id too, so presenting it does not
-/// prove access to the mailbox.
-async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<WithCookies<SignedUp>> {
-    let now = Timestamp::now();
-    let invitation = app.invitations.pending(input.invitation_id, &input.tenant_slug, now).await?;
-    let password = app.hasher.hash(input.password).await?;
-    let person = Person { name: input.name, email: invitation.email.clone(), password, device: call.device() };
-    let new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
-    app.invitations.accept(&invitation, &new, now).await?;
-    Ok(welcome(&app.mailer, &call.base, new, input.tenant_slug).await)
+async fn handle(app: Arc<App>, call: Call<()>, invitee: Invitee) -> Result<WithCookies<SignedUp>> {
+    let slug = invitee.slug.clone();
+    let new = app.invitations.join(invitee, call.device(), &app.hasher).await?;
+    new.welcome(&app.mailer, &call.base).await;
+    Ok(SignedUp::of(new, slug, &call.base))
 }

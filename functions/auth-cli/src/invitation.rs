@@ -9,10 +9,9 @@ use common::{
         mail::invitation_mail,
         users::Role,
     },
-    error::{Error, Result},
-    http::{self, Call, Caller, Fault, Fields, KeyOrSession, Public, Rejected, Route},
+    error::Result,
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route},
     id::{InvitationId, TenantId, UserId},
-    name::Slug,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -47,12 +46,6 @@ pub(crate) fn cancel() -> Route<App> {
     Route::post("/api/auth/organization/cancel-invitation", KeyOrSession, Which::read, withdraw)
         .summary("Cancels an invitation, which can no longer be accepted. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("invitation_used")])
-}
-
-/// Mail programs open links on their own, so the page only explains how to accept.
-pub(crate) fn show() -> Route<App> {
-    Route::get("/api/auth/organization/invitation", Public, Link::read, explain)
-        .summary("The link in the invitation mail: a page that says how to accept; it changes nothing.")
 }
 
 struct New {
@@ -119,51 +112,6 @@ async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Vie
     check_manages(owner, None)?;
     Ok(app.invitations.cancel(&owner.organization, input.invitation).await?.into())
 }
-
-/// The parameters of a link. Any text is accepted here, because a bad link should get a page and not a list of issues.
-struct Link {
-    id: Option<String>,
-    slug: Option<String>,
-}
-
-impl Link {
-    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.optional_text("id", |text| Ok(text.to_owned()));
-        let slug = fields.optional_text("slug", |text| Ok(text.to_owned()));
-        Ok(Self { id: id?, slug: slug? })
-    }
-
-    fn parse(&self) -> Option<(InvitationId, Slug)> {
-        Some((InvitationId::parse(self.id.as_deref()?).ok()?, Slug::parse(self.slug.as_deref()?).ok()?))
-    }
-}
-
-async fn explain(app: Arc<App>, _: Call<()>, link: Link) -> Result<http::Page> {
-    let Some((id, slug)) = link.parse() else { return Ok(NO_INVITATION) };
-    match app.invitations.pending(id, &slug, Timestamp::now()).await {
-        Ok(_) => Ok(http::Page {
-            good: true,
-            title: "You are invited",
-            text:
-                "Accept with the command-line client. It asks for your name and a password, and creates your account:"
-                    .into(),
-            command: Some(format!("auth accept-invite {slug} {id}")),
-            form: None,
-        }),
-        Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(NO_INVITATION),
-        Err(error) => Err(error),
-    }
-}
-
-const NO_INVITATION: http::Page = http::Page {
-    good: false,
-    title: "This invitation does not work",
-    text: std::borrow::Cow::Borrowed(
-        "It may have expired, been accepted or cancelled, or been replaced by a newer one. Ask for another.",
-    ),
-    command: None,
-    form: None,
-};
 
 impl From<Invited> for View {
     fn from(invited: Invited) -> Self {

@@ -4,7 +4,7 @@
 use common::{
     accounts::{
         attempts::Attempts, invitations::Invitations, mail::Mailer, members::Members, organizations::Organizations,
-        password::Hasher, password_reset::PasswordResets, verification::Verifications,
+        password::Hasher, password_reset::PasswordResets, sign_in::SignIns, verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -35,6 +35,7 @@ pub struct App {
     organizations: Organizations,
     resets: PasswordResets,
     retention: Retention,
+    sign_ins: SignIns,
     verifications: Verifications,
 }
 
@@ -44,11 +45,13 @@ pub struct App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
+    let hasher = Hasher::from_env(env)?;
     let app = App {
         attempts: Attempts::from_env(env, &aws)?,
         callers: Callers::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
-        hasher: Hasher::from_env(env)?,
+        sign_ins: SignIns::from_env(env, &aws, hasher.clone())?,
+        hasher,
         invitations: Invitations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         members: Members::from_env(env, &aws)?,
@@ -58,8 +61,6 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         verifications: Verifications::from_env(env, &aws)?,
     };
     let routes = [
-        email::ask_to_verify(),
-        email::verify(),
         email::send_verification(),
         session::sign_in(),
         session::get(),
@@ -67,8 +68,6 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         password::change(),
         password::request_reset(),
         password::reset(),
-        password::show_reset(),
-        password::submit_reset(),
         session::list(),
         session::revoke(),
         session::revoke_others(),
@@ -76,7 +75,6 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         invitation::invite(),
         invitation::list(),
         invitation::cancel(),
-        invitation::show(),
         member::list(),
         member::update_role(),
         member::remove(),

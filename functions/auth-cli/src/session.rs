@@ -5,18 +5,17 @@ use std::sync::Arc;
 use common::{
     accounts::{
         email::Email,
-        password::{Checked, Guess},
+        password::Guess,
         sessions::{IdOrToken, Session},
         users::User,
     },
-    error::{Error, Result},
+    error::Result,
     http::{
         self, AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, SignedIn, WithCookies,
         cookies::{cleared_cookie, session_cookie},
     },
     id::{SessionId, UserId},
     name::Name,
-    telemetry::metrics,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -151,31 +150,7 @@ impl From<User> for UserView {
 }
 
 async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<Started>> {
-    let now = Timestamp::now();
-    let email = Email::parse(&input.address).ok();
-    // Attempts count together for all spellings of an address.
-    let subject = email.as_ref().map_or(input.address.as_str(), Email::as_str);
-    app.attempts.count_sign_in(subject, call.client, now).await?;
-    let (user, hash) = app.callers.users.credentials(email.as_ref()).await?.unzip();
-    let checked = app.hasher.check(input.password, hash.clone()).await?;
-    let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
-        return Err(Error::WrongPassword);
-    };
-    let (session, token) = Session::start(&user, &call.device(), now)?;
-    let rehash = async {
-        match &checked {
-            Checked::Outdated(new) => app.callers.users.rehash(user.id, &hash, new).await,
-            _ => Ok(()),
-        }
-    };
-    let (stored, rehashed, forgotten, remembered) = tokio::join!(
-        app.callers.sessions.store(&session),
-        rehash,
-        app.attempts.forget_sign_in(subject, call.client),
-        app.attempts.remember_client(subject, call.client, now),
-    );
-    stored?;
-    [rehashed, forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
+    let (user, token) = app.sign_ins.sign_in(&input.address, input.password, &call.device(), Timestamp::now()).await?;
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: Started { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }

@@ -1,4 +1,4 @@
-//! Asking for a mail with which a forgotten password is reset. The link in it leads to a page of `auth-cli`.
+//! Asking for a mail with which a forgotten password is reset. The link in it leads to a page of `console`.
 
 use std::sync::Arc;
 

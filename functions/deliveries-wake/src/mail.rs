@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    accounts::mail::Mail,
+    accounts::mail::{Mail, Part},
     name::Name,
     timestamp::Timestamp,
     webhooks::{
@@ -68,7 +68,7 @@ pub(crate) fn about(organization: &Name, notice: &Notice, given_up: &GivenUp, di
     let mut paragraphs = vec!["Hello,".to_owned(), format!("a webhook endpoint of {organization} {news}")];
     paragraphs.push(facts(notice, given_up));
     paragraphs.extend(rest);
-    Mail::plain(subject, &paragraphs)
+    Mail::new(subject, &paragraphs.into_iter().map(Part::Text).collect::<Vec<_>>())
 }
 
 fn facts(notice: &Notice, given_up: &GivenUp) -> String {

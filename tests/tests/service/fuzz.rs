@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 38] = [
+const ROUTES: [(&str, &str, &str, &str); 46] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -127,7 +127,37 @@ const ROUTES: [(&str, &str, &str, &str); 38] = [
     ),
     ("webhooks-delete", "POST", "/v1/webhooks/delete", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
     ("webhooks-test", "POST", "/v1/webhooks/test", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
-    ("auth-cli", "GET", "/api/auth/verify-email", ""),
+    ("console", "GET", "/signin", ""),
+    (
+        "console",
+        "POST",
+        "/signin",
+        "action=sign-in&email=someone%40example.com&password=correct+horse+battery&cliLoginId=x&cliLoginSecret=x",
+    ),
+    (
+        "console",
+        "POST",
+        "/signin",
+        "action=sign-up&mode=signup&name=Jo&email=someone%40example.com&password=correct+horse&organizationName=Doe\
+         &organizationSlug=someone&debugNotificationEmail=",
+    ),
+    (
+        "console",
+        "POST",
+        "/signin",
+        "action=approve&cliLoginId=01890f3e-7b5a-7cc0-8000-000000000000\
+         &cliLoginSecret=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&userId=01890f3e-7b5a-7cc0-8000-000000000000",
+    ),
+    ("console", "GET", "/verify-email", ""),
+    ("console", "POST", "/verify-email", "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&callbackURL=x"),
+    ("console", "GET", "/invite", ""),
+    (
+        "console",
+        "POST",
+        "/invite",
+        "tenantSlug=acme&invitationId=01890f3e-7b5a-7cc0-8000-000000000000&name=Jo&password=correct+horse",
+    ),
+    ("console", "GET", "/api/auth/verify-email", ""),
     ("auth-cli", "POST", "/api/auth/send-verification-email", r#"{"email": "someone@example.com"}"#),
     (
         "auth-cli",
@@ -152,9 +182,9 @@ const ROUTES: [(&str, &str, &str, &str); 38] = [
         "/api/auth/reset-password",
         r#"{"token": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "newPassword": "correct horse battery"}"#,
     ),
-    ("auth-cli", "GET", "/reset-password", ""),
+    ("console", "GET", "/reset-password", ""),
     (
-        "auth-cli",
+        "console",
         "POST",
         "/reset-password",
         "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&newPassword=correct+horse+battery",
@@ -169,7 +199,7 @@ const ROUTES: [(&str, &str, &str, &str); 38] = [
         "/api/auth/organization/invite-member",
         r#"{"email": "someone@example.com", "role": "member", "organizationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
     ),
-    ("auth-cli", "GET", "/api/auth/organization/invitation", ""),
+    ("console", "GET", "/api/auth/organization/invitation", ""),
     ("auth-cli", "GET", "/api/auth/organization/list-invitations", ""),
     (
         "auth-cli",

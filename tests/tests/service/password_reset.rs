@@ -165,9 +165,10 @@ async fn the_page_behind_the_link_resets_without_a_script() {
         assert_eq!(page.headers["referrer-policy"], "same-origin");
         assert_eq!(page.headers["cache-control"], "no-store");
         let policy = page.headers["content-security-policy"].to_str().expect("a policy");
-        assert!(policy.starts_with("default-src 'none'") && policy.contains("form-action 'self';"), "{policy}");
+        assert!(policy.starts_with("default-src 'none'") && policy.ends_with("form-action 'self'"), "{policy}");
         let html = text(&page);
-        assert!(html.contains("<label>New password<input name=\"newPassword\" type=\"password\""), "{html}");
+        let field = "<input id=\"newPassword\" name=\"newPassword\" type=\"password\" autocomplete=\"new-password\"";
+        assert!(html.contains("<label for=\"newPassword\">New password</label>") && html.contains(field), "{html}");
         assert!(!html.contains("<script") && html.contains("<form method=\"post\" action=\"?\">"));
         assert_eq!(hidden_fields(html), [("token".to_owned(), token(&link).to_owned())]);
     }
@@ -188,13 +189,49 @@ async fn the_page_behind_the_link_resets_without_a_script() {
     assert!(text(&page).contains("Your password is changed") && !text(&page).contains("<form"));
     assert!(!is_signed_in(&world, &tenant.cookie).await && !works(&world, &tenant.key).await);
     assert_eq!(sign_in(&world, &tenant.email, NEW).await.status, 200);
-    for fields in [&[("token", token(&link)), ("newPassword", NEW)][..], &[("token", "x"), ("newPassword", NEW)], &[]] {
+    for fields in [&[("token", token(&link)), ("newPassword", NEW)][..], &[("token", "x"), ("newPassword", NEW)]] {
         let page = post(fields).await;
         assert_eq!(page.status, 400);
         assert!(text(&page).contains("This link does not work"));
     }
     let methods = world.http.put(world.url("/reset-password"));
     assert_eq!(world.send(methods).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_without_a_token_sends_the_mail_and_says_the_same_for_any_address() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let page = world.send(world.http.get(world.url("/reset-password"))).await;
+    assert!(page.status == 200 && text(&page).contains("<input id=\"email\" name=\"email\" type=\"email\""));
+    assert!(hidden_fields(text(&page)).is_empty());
+    let post = async |email: &str| {
+        let request = world.http.post(world.url("/reset-password")).header("origin", world.stack.api());
+        world.send(request.form(&[("email", email)])).await
+    };
+    let before = mails(&world).await;
+    let (known, unknown) = (post(&tenant.email).await, post("nobody@example.com").await);
+    assert_eq!((known.status, text(&known)), (200, text(&unknown)));
+    assert!(text(&known).contains("Look into your mailbox"));
+    assert_eq!(mails(&world).await, before + 1);
+    let link = link(&world.mail_to(&tenant.email).await);
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
+
+    let typed = "\"><script>alert(1)</script>";
+    let bad = post(typed).await;
+    assert_eq!(bad.status, 400);
+    assert!(text(&bad).contains("Must be an email address") && text(&bad).contains("role=\"alert\""));
+    assert!(
+        text(&bad).contains("value=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
+            && !text(&bad).contains("<script")
+    );
+    // The limits are those of the API, and counted together with it.
+    set(&world, "reset_mail", "attempts", 5).await;
+    let limited = post("nobody@example.com").await;
+    assert_eq!(limited.status, 429);
+    assert!(limited.headers.contains_key("retry-after") && text(&limited).contains("Too many attempts"));
+    assert!(text(&limited).contains("value=\"nobody@example.com\""));
+    assert_eq!(world.cli("", "request-password-reset", json!({"email": "nobody@example.com"})).await.status, 429);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -217,6 +217,7 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", member).await.status, 200);
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(2));
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
+    the_pages_are_used(world).await;
     let keys = get("/api/auth/api-key/list").await.body;
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
@@ -261,6 +262,30 @@ async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
             assert_ne!(answer.status, 401, "{route}");
         }
     }
+}
+
+/// By somebody who has a key, so that it ends with the password.
+async fn the_pages_are_used(world: &World) {
+    let tenant = world.tenant("pages").await;
+    let form = |path: &str, fields: Value| world.send(world.http.post(world.url(path)).form(&fields));
+    assert_eq!(form("/reset-password", json!({"email": tenant.email})).await.status, 200);
+    let link = link(&world.mail_to(&tenant.email).await);
+    let token = link.rsplit('=').next().expect("a token");
+    let reset = form("/reset-password", json!({"token": token, "newPassword": "a new long password"})).await;
+    assert_eq!(reset.status, 200);
+
+    let founder = json!({
+        "action": "sign-up", "name": "Jo", "email": "jo@page.example.com", "password": "correct horse",
+        "organizationName": "Doe", "organizationSlug": "page",
+    });
+    assert_eq!(form("/signin", founder).await.status, 303);
+    let signed_in = form("/signin", json!({"email": "jo@page.example.com", "password": "correct horse"})).await;
+    assert_eq!(signed_in.status, 303);
+    let invited = world.invitation(&tenant.id, "al@page.example.com", Timestamp::now().as_second() + 60).await;
+    let accepting = json!({"tenantSlug": "pages", "invitationId": invited, "name": "Al", "password": "correct horse"});
+    let page = world.url(&format!("/invite?tenantSlug=pages&invitationId={invited}"));
+    assert_eq!(world.send(world.http.get(page)).await.status, 200);
+    assert_eq!(form("/invite", accepting).await.status, 200);
 }
 
 async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) {

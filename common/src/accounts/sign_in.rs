@@ -1,0 +1,80 @@
+//! Signing in, the same for programs and for people.
+
+use crate::{
+    accounts::{
+        attempts::Attempts,
+        email::Email,
+        password::{Checked, Guess, Hasher},
+        sessions::{Device, Session, Sessions},
+        token::Token,
+        users::{User, Users},
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    telemetry::metrics,
+    timestamp::Timestamp,
+};
+
+/// What signing in takes.
+#[derive(Clone)]
+pub struct SignIns {
+    attempts: Attempts,
+    hasher: Hasher,
+    sessions: Sessions,
+    users: Users,
+}
+
+impl SignIns {
+    /// The stores over the tables that `env` names. All that hash in a process share the memory of `hasher`.
+    ///
+    /// # Errors
+    /// A variable is missing.
+    pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
+        Ok(Self {
+            attempts: Attempts::from_env(env, aws)?,
+            hasher,
+            sessions: Sessions::from_env(env, aws)?,
+            users: Users::from_env(env, aws)?,
+        })
+    }
+
+    /// Starts a session on `device` for the user with this address and password. All wrong credentials, also a text that is
+    /// no address, get the same answer after the same work.
+    ///
+    /// # Errors
+    /// Too many attempts: [`Error::TooMany`]; the two do not belong together: [`Error::WrongPassword`]; or a call fails.
+    pub async fn sign_in(
+        &self,
+        address: &str,
+        password: Guess,
+        device: &Device,
+        now: Timestamp,
+    ) -> Result<(User, Token)> {
+        let email = Email::parse(address).ok();
+        // Attempts count together for all spellings of an address.
+        let subject = email.as_ref().map_or(address, Email::as_str);
+        self.attempts.count_sign_in(subject, device.address, now).await?;
+        let (user, hash) = self.users.credentials(email.as_ref()).await?.unzip();
+        let checked = self.hasher.check(password, hash.clone()).await?;
+        let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
+            return Err(Error::WrongPassword);
+        };
+        let (session, token) = Session::start(&user, device, now)?;
+        let rehash = async {
+            match &checked {
+                Checked::Outdated(new) => self.users.rehash(user.id, &hash, new).await,
+                _ => Ok(()),
+            }
+        };
+        let (stored, rehashed, forgotten, remembered) = tokio::join!(
+            self.sessions.store(&session),
+            rehash,
+            self.attempts.forget_sign_in(subject, device.address),
+            self.attempts.remember_client(subject, device.address, now),
+        );
+        stored?;
+        [rehashed, forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
+        Ok((user, token))
+    }
+}

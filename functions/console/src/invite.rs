@@ -1,0 +1,115 @@
+//! Accepting an invitation: the page behind the link in the mail.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::signup::NewUser,
+    error::{Conflict, Error, Result},
+    http::{
+        Call, Fault, Public, Reply, Route, Typed,
+        cookies::session_cookie,
+        page::{Field, Form, Page, facts},
+        sign_up,
+    },
+    id::InvitationId,
+    name::Slug,
+    timestamp::Timestamp,
+};
+use maud::html;
+
+use crate::App;
+
+/// What the form has.
+const FIELDS: [&str; 4] = ["tenantSlug", "invitationId", "name", "password"];
+
+/// The link in the mail. Command-line clients print it, too, with an `accept=1` that changes nothing.
+pub(crate) fn show() -> Route<App> {
+    Route::get("/invite", Public, |_, fields| Ok(fields.typed(&["tenantSlug", "invitationId"])), open)
+        .summary("The link in the invitation mail: a page with a form to accept it; it changes nothing.")
+}
+
+/// The link in the mails of earlier versions.
+pub(crate) fn show_old() -> Route<App> {
+    Route::get("/api/auth/organization/invitation", Public, |_, fields| Ok(fields.typed(&["slug", "id"])), open_old)
+        .summary("The link in earlier invitation mails: the same page as `/invite`.")
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post_form("/invite", Public, |_, fields| Ok(fields.typed(&FIELDS)), accept)
+        .summary("The form of that page: creates the account, as `acceptInviteAndSignup` does, and signs in.")
+        .faults(&[Fault::Conflict("email_taken")])
+}
+
+async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
+    page(&app, (link.get("tenantSlug"), link.get("invitationId")), "", None).await
+}
+
+async fn open_old(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
+    page(&app, (link.get("slug"), link.get("id")), "", None).await
+}
+
+async fn accept(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Reply> {
+    let joined = async {
+        let invitee = form.read(sign_up::invitee)?;
+        app.invitations.join(invitee, call.device(), &app.hasher).await
+    };
+    match joined.await {
+        Ok(new) => {
+            new.welcome(&app.mailer, &call.base).await;
+            Ok(Reply::Page { cookies: vec![session_cookie(&call.base, &new.session_token)], page: welcome(&new) })
+        }
+        Err(error) if error.is_ours() => Err(error),
+        Err(error) => {
+            let link = (form.get("tenantSlug"), form.get("invitationId"));
+            Ok(page(&app, link, form.get("name"), Some(error)).await?.into())
+        }
+    }
+}
+
+/// The page with the form, if the invitation can be accepted. It says no more than the mail and the answer to accepting do.
+async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Error>) -> Result<Page> {
+    let (Ok(slug), Ok(id)) = (Slug::parse(slug), InvitationId::parse(id)) else { return Ok(no_invitation()) };
+    let invitation = match app.invitations.pending(id, &slug, Timestamp::now()).await {
+        Ok(invitation) => invitation,
+        Err(Error::NotFound(_) | Error::Conflict(Conflict::InvitationUsed | Conflict::InvitationExpired)) => {
+            return Ok(no_invitation());
+        }
+        Err(error) => return Err(error),
+    };
+    let organization = app.organizations.get(&invitation.organization).await?;
+    let id = id.to_string();
+    let form = Form {
+        button: "Create account and join",
+        is_secondary: false,
+        hidden: &[("tenantSlug", slug.as_str()), ("invitationId", &id)],
+        fields: &[Field::text("name", "Your name", "name", name), Field::new_password("password", "Password")],
+        error: error.as_ref(),
+    };
+    let content = html! {
+        p { "You can join this organization with a new account." }
+        (facts(&[("Organization", organization.name.as_str()), ("Your email", &invitation.email.to_string())]))
+        (form)
+        p { "Or accept with the command-line client, which asks for the same:" }
+        code { "auth accept-invite " (slug) " " (id) }
+    };
+    Ok(Page::new("You are invited", content).refused(error))
+}
+
+fn welcome(new: &NewUser) -> Page {
+    let content = html! {
+        p { "Your account exists, and you are signed in." }
+        p {
+            "Now confirm your email address: we have sent a mail with a link to " strong { (new.user.email) } ". Until then you \
+             cannot issue keys or use the API."
+        }
+    };
+    Page::new("Welcome", content).done()
+}
+
+fn no_invitation() -> Page {
+    let content = html! {
+        p { "It may have expired, been accepted or cancelled, or been replaced by a newer one. Ask for another." }
+        p { "If you have accepted it already, you can " a href="/signin" { "sign in" } "." }
+    };
+    Page::new("This invitation does not work", content).refused(Some(Error::InvalidToken))
+}

@@ -1,0 +1,138 @@
+//! Resetting a forgotten password: asking for the mail, and the page behind its link.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{email::Email, password::Password, token::Token, users::User},
+    error::{Error, Result},
+    http::{
+        Call, Fault, Public, Route, Typed,
+        page::{Field, Form, Page},
+    },
+    timestamp::Timestamp,
+};
+use maud::html;
+
+use crate::App;
+
+/// The link in the mail, which only shows a form. Without a token, the form asks for the mail.
+pub(crate) fn show() -> Route<App> {
+    Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&["token"])), open)
+        .summary("The link in the mail to reset a password with, or, without a token, a form that asks for that mail.")
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post_form(
+        "/reset-password",
+        Public,
+        |_, fields| Ok(fields.typed(&["token", "newPassword", "email"])),
+        fill_in,
+    )
+    .summary("The forms of that page: sets another password, or sends the mail, as the API does.")
+    .faults(&[Fault::TooMany])
+}
+
+async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
+    if !link.has("token") {
+        return Ok(ask(&link, None));
+    }
+    match holder(&app, &link).await {
+        Ok((_, token)) => Ok(choose(&token, None)),
+        Err(error) => bad_link(error),
+    }
+}
+
+async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
+    if !form.has("token") {
+        return request(&app, &call, &form).await;
+    }
+    let (user, token) = match holder(&app, &form).await {
+        Ok(holder) => holder,
+        Err(error) => return bad_link(error),
+    };
+    let new = match form.read(|fields| fields.text("newPassword", Password::parse)) {
+        Ok(new) => new,
+        Err(error) => return Ok(choose(&token, Some(error))),
+    };
+    match app.resets.reset(&user, &token, new, (&app.hasher, &app.callers.keys)).await {
+        Ok(()) => Ok(changed()),
+        Err(error) => bad_link(error),
+    }
+}
+
+async fn request(app: &App, call: &Call<()>, form: &Typed) -> Result<Page> {
+    let requested = async {
+        let email = form.read(|fields| fields.text("email", Email::parse))?;
+        app.resets.request(email.as_str(), call.client, &call.base, Timestamp::now()).await
+    };
+    match requested.await {
+        Ok(()) => Ok(sent()),
+        Err(error) if error.is_ours() => Err(error),
+        Err(error) => Ok(ask(form, Some(error))),
+    }
+}
+
+/// Whose password the link resets, and its token.
+async fn holder(app: &App, link: &Typed) -> Result<(User, Token)> {
+    let token = Token::parse(link.get("token")).ok_or(Error::InvalidToken)?;
+    Ok((app.resets.user(&token, Timestamp::now()).await?, token))
+}
+
+fn ask(form: &Typed, error: Option<Error>) -> Page {
+    let form = Form {
+        button: "Send the mail",
+        is_secondary: false,
+        hidden: &[],
+        fields: &[Field::email("email", "Email", "username", form.get("email"))],
+        error: error.as_ref(),
+    };
+    let content = html! {
+        p { "We send a mail with a link, with which you choose another password." }
+        (form)
+    };
+    Page::new("Reset your password", content).refused(error)
+}
+
+/// The same for an address that has no account.
+fn sent() -> Page {
+    let content = html! {
+        p { "If this address has an account, a mail with a link is on its way. The link works once, within an hour." }
+    };
+    Page::new("Look into your mailbox", content).done()
+}
+
+fn choose(token: &Token, error: Option<Error>) -> Page {
+    let form = Form {
+        button: "Set password",
+        is_secondary: false,
+        hidden: &[("token", token.reveal())],
+        fields: &[Field::new_password("newPassword", "New password")],
+        error: error.as_ref(),
+    };
+    let content = html! {
+        p { "When it is set, everybody who is signed in to your account is signed out, and your API keys end." }
+        (form)
+    };
+    Page::new("Choose a new password", content).refused(error)
+}
+
+fn changed() -> Page {
+    let content = html! {
+        p { "Nobody is signed in to your account any more, and the API keys that you had issued have ended." }
+        p { a href="/signin" { "Sign in with the new password" } }
+    };
+    Page::new("Your password is changed", content).done()
+}
+
+/// The page for a link that is not valid. Any other error is none of the link's.
+fn bad_link(error: Error) -> Result<Page> {
+    let Error::InvalidToken = error else { return Err(error) };
+    let content = html! {
+        p {
+            "It may be incomplete, older than an hour, or used before, or you have reset your password with another one \
+             since."
+        }
+        p { a href="/reset-password" { "Ask for a new link" } }
+    };
+    Ok(Page::new("This link does not work", content).refused(Some(error)))
+}

@@ -1,0 +1,319 @@
+//! Signing in and up, and approving the requests of command-line clients. What a request is found by is in the address and
+//! in hidden fields, so that it is still there after signing in.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        cli_logins::{CliLogin, parse_secret},
+        password::Guess,
+        token::Token,
+        users::User,
+    },
+    error::{Error, Result},
+    http::{
+        Call, Fault, Reply, Route, SignedIn, Typed, Visitor,
+        cookies::{cleared_cookie, session_cookie},
+        page::{Field, Form, Page, facts, warning},
+        sign_up,
+    },
+    id::CliLoginId,
+    timestamp::Timestamp,
+};
+use maud::{Markup, html};
+use url::form_urlencoded;
+
+use crate::App;
+
+/// The query of the page, which stays until the end.
+const QUERY: [&str; 3] = ["mode", "cliLoginId", "cliLoginSecret"];
+
+/// What the forms have.
+const FIELDS: [&str; 11] = [
+    "action",
+    "mode",
+    "cliLoginId",
+    "cliLoginSecret",
+    "userId",
+    "name",
+    "email",
+    "password",
+    "organizationName",
+    "organizationSlug",
+    "debugNotificationEmail",
+];
+
+const NO_REQUEST: Error = Error::NotFound("There is no such request");
+
+pub(crate) fn show() -> Route<App> {
+    Route::get("/signin", Visitor, |_, fields| Ok(fields.typed(&QUERY)), open)
+        .summary("Signing in; with `mode` `signup`, signing up; with a request of a client, approving it. It changes nothing.")
+        .faults(&[Fault::NotFound])
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post_form("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .summary("The forms of that page. Each does what the API does: signs in, up or out, or approves.")
+        .faults(&[
+            Fault::WrongPassword,
+            Fault::NotFound,
+            Fault::Conflict("slug_taken"),
+            Fault::Conflict("email_taken"),
+            Fault::TooMany,
+        ])
+        .redirects()
+}
+
+async fn open(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Result<Page> {
+    page(&app, &call, &link).await
+}
+
+async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result<Reply> {
+    match form.get("action") {
+        "sign-up" => sign_up(&app, &call, &form).await,
+        "sign-out" => sign_out(&app, &call, &form).await,
+        "approve" => Ok(approve(&app, &call, &form).await?.into()),
+        _ => sign_in(&app, &call, &form).await,
+    }
+}
+
+async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<Page> {
+    let login = match request(link) {
+        None => None,
+        Some(request) => match find(app, request).await {
+            Err(error @ Error::NotFound(_)) => return Ok(no_request(error)),
+            found => Some(found?),
+        },
+    };
+    Ok(match (&call.caller, login) {
+        (None, _) if link.get("mode") == "signup" => sign_up_form(link, None),
+        (None, login) => sign_in_form(link, login.is_some(), None),
+        (Some(visitor), None) => signed_in(&visitor.user, link),
+        (Some(visitor), Some(login)) => approval(&visitor.user, &login, call, link),
+    })
+}
+
+async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+    let (address, password) = (form.get("email"), Guess::new(form.get("password")));
+    match app.sign_ins.sign_in(address, password, &call.device(), Timestamp::now()).await {
+        Ok((_, token)) => Ok(again(form, session_cookie(&call.base, &token))),
+        Err(error) if error.is_ours() => Err(error),
+        Err(error) => Ok(sign_in_form(form, request(form).is_some(), Some(error)).into()),
+    }
+}
+
+async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+    let founded = async {
+        let founder = form.clone().or("debugNotificationEmail", "email").read(sign_up::founder);
+        let founder = founder.map_err(|error| without_default(form, error))?;
+        app.accounts.found(founder, call.device(), &app.hasher).await
+    };
+    match founded.await {
+        Ok(new) => {
+            new.welcome(&app.mailer, &call.base).await;
+            Ok(again(form, session_cookie(&call.base, &new.session_token)))
+        }
+        Err(error) if error.is_ours() => Err(error),
+        Err(error) => Ok(sign_up_form(form, Some(error)).into()),
+    }
+}
+
+/// What is wrong with an address is not said a second time beside a field that was left empty.
+fn without_default(form: &Typed, mut error: Error) -> Error {
+    if let (Error::Invalid(issues), "") = (&mut error, form.get("debugNotificationEmail")) {
+        issues.retain(|issue| issue.path != ["debugNotificationEmail"]);
+    }
+    error
+}
+
+async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+    if let Some(token) = call.session() {
+        app.callers.sessions.end(&token).await?;
+    }
+    Ok(again(form, cleared_cookie(&call.base)))
+}
+
+/// Approves the request as the user whom the page has named; if it is another one meanwhile, they are shown first.
+async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
+    let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
+    if visitor.user.id.to_string() != form.get("userId") {
+        return page(app, call, form).await;
+    }
+    let approved = async {
+        let (id, secret) = request?;
+        app.logins.approve(id, &secret, &visitor.user, Timestamp::now()).await
+    };
+    match approved.await {
+        Ok(()) => Ok(approved_by(&visitor.user)),
+        Err(error @ Error::NotFound(_)) => Ok(no_request(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Which request of a client the page is about, if it is about one.
+fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
+    if !form.has("cliLoginId") && !form.has("cliLoginSecret") {
+        return None;
+    }
+    let id = CliLoginId::parse(form.get("cliLoginId"));
+    let secret = parse_secret(form.get("cliLoginSecret"));
+    Some(id.and_then(|id| Ok((id, secret?))).map_err(|_problems| NO_REQUEST))
+}
+
+async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogin> {
+    let (id, secret) = request?;
+    app.logins.find(id, &secret, Timestamp::now()).await?.ok_or(NO_REQUEST)
+}
+
+/// Shows the page once more, at its own address and by `GET`, so that a reload sends no form again.
+fn again(form: &Typed, cookie: String) -> Reply {
+    Reply::Redirect { to: address(form, form.get("mode")), cookies: vec![cookie] }
+}
+
+/// The address of the page, relative to itself, in this mode.
+fn address(form: &Typed, mode: &str) -> String {
+    let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
+    let values =
+        [("mode", mode), ("cliLoginId", form.get("cliLoginId")), ("cliLoginSecret", form.get("cliLoginSecret"))];
+    query.extend_pairs(values.into_iter().filter(|(_, value)| !value.is_empty()));
+    query.finish()
+}
+
+/// The hidden fields of a form that does this.
+fn hidden<'a>(form: &'a Typed, action: &'static str) -> [(&'static str, &'a str); 4] {
+    let [mode, id, secret] = QUERY.map(|name| (name, form.get(name)));
+    [("action", action), mode, id, secret]
+}
+
+fn sign_in_form(form: &Typed, for_client: bool, error: Option<Error>) -> Page {
+    let sign_in = Form {
+        button: "Sign in",
+        is_secondary: false,
+        hidden: &hidden(form, "sign-in"),
+        fields: &[
+            Field::email("email", "Email", "username", form.get("email")),
+            Field::password("password", "Password"),
+        ],
+        error: error.as_ref(),
+    };
+    let content = html! {
+        @if for_client { p { "A command-line client asks to be signed in. Sign in here first; then you can look at what asks." } }
+        (sign_in)
+        p { a href="/reset-password" { "Forgotten your password?" } }
+        p { "No account yet? " a href=(address(form, "signup")) { "Sign up" } }
+    };
+    Page::new("Sign in", content).refused(error)
+}
+
+fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
+    let sign_up = Form {
+        button: "Sign up",
+        is_secondary: false,
+        hidden: &hidden(form, "sign-up"),
+        fields: &[
+            Field::text("name", "Your name", "name", form.get("name")),
+            Field::email("email", "Email", "email", form.get("email")),
+            Field::new_password("password", "Password"),
+            Field::text("organizationName", "Organization", "organization", form.get("organizationName")),
+            Field::text("organizationSlug", "Short name of the organization", "off", form.get("organizationSlug"))
+                .hint("For addresses and commands: lower-case letters, digits and hyphens, such as analytical-engines"),
+            Field::email(
+                "debugNotificationEmail",
+                "Email for notifications",
+                "off",
+                form.get("debugNotificationEmail"),
+            )
+            .hint("Gets a mail when deliveries fail. Without it, your own does")
+            .optional(),
+        ],
+        error: error.as_ref(),
+    };
+    let content = html! {
+        (sign_up)
+        p { "Have an account? " a href=(address(form, "signin")) { "Sign in" } }
+    };
+    Page::new("Sign up", content).refused(error)
+}
+
+fn signed_in(user: &User, link: &Typed) -> Page {
+    let content = html! {
+        (facts(&[("Name", user.name.as_str()), ("Email", &user.email.to_string())]))
+        @if !user.email_verified { (unverified()) }
+        (sign_out_form(link))
+    };
+    Page::new("You are signed in", content).done()
+}
+
+fn unverified() -> Markup {
+    html! { p { "Your email address is not confirmed yet: open the link in the mail that we have sent you." } }
+}
+
+fn sign_out_form(link: &Typed) -> Markup {
+    let hidden = hidden(link, "sign-out");
+    html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, fields: &[], error: None }) }
+}
+
+/// The page on which somebody lets a client in. What it shows of the request are a stranger's words.
+fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: &Typed) -> Page {
+    let here = call.client.to_string();
+    let is_elsewhere = login.address != here;
+    let agent = login.agent.as_deref().unwrap_or("nothing");
+    let (email, id, asked) = (user.email.to_string(), user.id.to_string(), ago(login.created_at));
+    let [action, mode, request, secret] = hidden(link, "approve");
+    let approve = Form {
+        button: "Approve",
+        is_secondary: false,
+        hidden: &[action, mode, request, secret, ("userId", &id)],
+        fields: &[],
+        error: None,
+    };
+    let content = html! {
+        p { "A command-line client wants to sign in as " strong { (email) } "." }
+        (facts(&[("Asked", &asked), ("From address", &login.address), ("Calls itself", agent)]))
+        (warning(html! {
+            p {
+                strong { "Only approve if you have just started this yourself. " }
+                "Whoever sent you this link would get your account."
+            }
+            @if is_elsewhere {
+                p {
+                    "The request does not come from where you are: your address is " (here) ". Unless you have started the \
+                     client on another machine, do not approve."
+                }
+            }
+        }))
+        (approve)
+        p { "Not you? Close this page: nothing happens. Or use another account:" }
+        (sign_out_form(link))
+    };
+    Page::new("Sign in a command-line client?", content)
+}
+
+fn ago(at: Timestamp) -> String {
+    match Timestamp::now().since(at).as_secs() / 60 {
+        0 => "less than a minute ago".to_owned(),
+        1 => "a minute ago".to_owned(),
+        minutes => format!("{minutes} minutes ago"),
+    }
+}
+
+fn approved_by(user: &User) -> Page {
+    if user.email_verified {
+        let content = html! { p { "You can close this page and go back to your terminal." } };
+        return Page::new("The command-line client is signed in", content).done();
+    }
+    let content = html! {
+        p {
+            "We have sent a mail with a link to " strong { (user.email) } ". Open it within ten minutes: the command line goes \
+             on when you have. You can close this page."
+        }
+    };
+    Page::new("Confirm your email address first", content)
+}
+
+fn no_request(error: Error) -> Page {
+    let content = html! {
+        p { "It holds for ten minutes and works once, or the link is incomplete. Start again in your terminal." }
+    };
+    Page::new("This request has expired", content).refused(Some(error))
+}

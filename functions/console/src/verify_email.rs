@@ -1,0 +1,81 @@
+//! Verifying an email address: the page behind the link in the mail.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::token::Token,
+    error::{Error, Result},
+    http::{
+        Call, Public, Reply, Route, Typed,
+        page::{Form, Page},
+    },
+    timestamp::Timestamp,
+};
+use maud::html;
+use url::Url;
+
+use crate::App;
+
+/// The link in the mail. Mail programs and scanners open links on their own, so it only shows a button.
+pub(crate) fn show(path: &'static str) -> Route<App> {
+    Route::get(path, Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), ask)
+        .summary("The link in the verification mail: a page with a button; it changes nothing.")
+}
+
+/// The form behind that button.
+pub(crate) fn submit(path: &'static str) -> Route<App> {
+    Route::post_form(path, Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), confirm)
+        .summary("The button of that page: marks the email as verified. A link works once.")
+        .redirects()
+}
+
+/// Where to go on afterwards, if it is trusted.
+fn callback(call: &Call<()>, link: &Typed) -> Option<Url> {
+    call.trusted_url(link.get("callbackURL"))
+}
+
+async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
+    let token = match Token::parse(link.get("token")) {
+        Some(token) if app.verifications.holds(&token, Timestamp::now()).await? => token,
+        _ => return Ok(bad_link()),
+    };
+    let callback = callback(&call, &link);
+    let form = Form {
+        button: "Confirm",
+        is_secondary: false,
+        hidden: &[("token", token.reveal()), ("callbackURL", callback.as_ref().map_or("", Url::as_str))],
+        fields: &[],
+        error: None,
+    };
+    let content = html! {
+        p { "If you have just signed up, press the button. If not, close this page: nothing happens." }
+        (form)
+    };
+    let origin = callback.as_ref().map(|url| url.origin().ascii_serialization());
+    Ok(Page::new("Confirm your email address", content).redirects_to(origin))
+}
+
+async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
+    let verified = match Token::parse(link.get("token")) {
+        Some(token) => app.verifications.verify(&token, Timestamp::now()).await?,
+        None => false,
+    };
+    if !verified {
+        return Ok(bad_link().into());
+    }
+    let done = html! { p { "You can close this page and go back to where you signed up." } };
+    Ok(match callback(&call, &link) {
+        Some(url) => Reply::Redirect { to: url.into(), cookies: Vec::new() },
+        None => Page::new("Your email address is confirmed", done).done().into(),
+    })
+}
+
+fn bad_link() -> Page {
+    let content = html! {
+        p {
+            "It may be incomplete, older than 24 hours, or used before. If you have pressed the button before, your address \
+             is already confirmed. Otherwise ask for a new link where you signed up."
+        }
+    };
+    Page::new("This link does not work", content).refused(Some(Error::InvalidToken))
+}

@@ -1,0 +1,143 @@
+//! The page behind the link in an invitation mail.
+
+use serde_json::json;
+use tests::{
+    Answer, Tenant, World,
+    world::{hidden_fields, link},
+};
+
+const PASSWORD: &str = "another long password";
+
+fn html(page: &Answer) -> &str {
+    page.body.as_str().expect("a page")
+}
+
+/// Invites Al, and returns the link in the mail.
+async fn invite(world: &World, by: &Tenant) -> String {
+    let fields = json!({"email": "al@example.com", "role": "member", "organizationId": by.id});
+    assert_eq!(world.cli(&by.cookie, "organization/invite-member", fields).await.status, 200);
+    link(&world.mail_to("al@example.com").await)
+}
+
+/// Fills in the form behind the link as a browser does.
+async fn accept(world: &World, link: &str, name: &str, password: &str) -> Answer {
+    let page = world.send(world.http.get(link)).await;
+    let mut fields = hidden_fields(html(&page));
+    fields.extend([("name".to_owned(), name.to_owned()), ("password".to_owned(), password.to_owned())]);
+    world.send(world.http.post(world.url("/invite")).header("origin", world.stack.api()).form(&fields)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invitation_is_accepted_on_the_page_and_the_browser_is_signed_in() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let link = invite(&world, &tenant).await;
+    assert!(link.starts_with(&world.url("/invite?tenantSlug=acme&invitationId=")), "{link}");
+    // A client prints it like this.
+    for link in [&link, &format!("{link}&accept=1")] {
+        let page = world.send(world.http.get(link)).await;
+        assert_eq!(page.status, 200);
+        let id = link.split("invitationId=").nth(1).and_then(|id| id.split('&').next()).expect("an id");
+        for says in ["<dd>Doe &amp; Co</dd>", "<dd>al@example.com</dd>", &format!("auth accept-invite acme {id}")] {
+            assert!(html(&page).contains(says), "{says}");
+        }
+    }
+    assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");
+
+    let joined = accept(&world, &link, "Al", PASSWORD).await;
+    assert_eq!(joined.status, 200);
+    assert!(html(&joined).contains("confirm your email address") && html(&joined).contains("al@example.com"));
+    let cookie = joined.headers["set-cookie"].to_str().expect("a cookie").split(';').next().unwrap_or_default();
+    let session = world.session(cookie).await.body;
+    assert_eq!((&session["user"]["name"], &session["user"]["emailVerified"]), (&json!("Al"), &json!(false)));
+    assert_eq!(world.cli_get(cookie, "organization/list").await.body[0]["id"], json!(tenant.id));
+    let mail = tests::world::link(&world.mail_to("al@example.com").await);
+    assert_eq!(world.confirm(&mail).await.status, 200);
+    assert_eq!(world.session(cookie).await.body["user"]["emailVerified"], true);
+
+    for again in [world.send(world.http.get(&link)).await, accept(&world, &link, "Al", PASSWORD).await] {
+        assert_eq!(again.status, 400);
+        assert!(html(&again).contains("This invitation does not work") && !again.headers.contains_key("set-cookie"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_get_the_form_again_with_the_name_and_without_the_password() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let link = invite(&world, &tenant).await;
+    let again = accept(&world, &link, "<script>alert(1)</script>\u{7}", "short").await;
+    assert_eq!(again.status, 400);
+    let says = html(&again);
+    assert!(
+        says.contains("value=\"&lt;script&gt;alert(1)&lt;/script&gt;\u{7}\"") && !says.contains("<script"),
+        "{says}"
+    );
+    assert!(says.contains("Must not contain control characters.") && says.contains("Must have at least 8 characters."));
+    assert!(!says.contains("short") && hidden_fields(says).len() == 2);
+    let foreign = world.http.post(world.url("/invite")).header("origin", "https://evil.example.com");
+    let foreign = world.send(foreign.form(&hidden_fields(says))).await;
+    assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
+    assert_eq!(world.items("users").await.len(), 2);
+
+    // They have signed up meanwhile, with an organization of their own.
+    let mut fields = World::sign_up_fields("other");
+    fields["email"] = json!("al@example.com");
+    world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();
+    let taken = accept(&world, &link, "Al", PASSWORD).await;
+    assert_eq!(taken.status, 409);
+    assert!(html(&taken).contains("An account with this email already exists.") && !html(&taken).contains(PASSWORD));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_names_of_an_organization_stay_text() {
+    let world = World::start().await;
+    let mut fields = World::sign_up_fields("acme");
+    fields["organizationName"] = json!("<script>alert(1)</script>");
+    let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
+    let id = account["organizationId"].as_str().expect("an id");
+    let invitation = world.invitation(id, "al@example.com", jiff::Timestamp::now().as_second() + 60).await;
+    let link = world.url(&format!("/invite?tenantSlug=acme&invitationId={invitation}"));
+    let page = world.send(world.http.get(link)).await;
+    assert!(html(&page).contains("<dd>&lt;script&gt;alert(1)&lt;/script&gt;</dd>") && !html(&page).contains("<script"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_leads_to_no_pending_invitation_gets_a_page_that_says_so() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let link = invite(&world, &tenant).await;
+    let id = link.rsplit('=').next().expect("an id").to_owned();
+    let expired = world.invitation(&tenant.id, "bo@example.com", 1).await;
+    let cancelled = world.invitation(&tenant.id, "cy@example.com", jiff::Timestamp::now().as_second() + 60).await;
+    let cancelling = json!({"invitationId": cancelled});
+    assert_eq!(world.cli(&tenant.cookie, "organization/cancel-invitation", cancelling).await.status, 200);
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for (slug, id) in [
+        (other.slug.as_str(), id.as_str()),
+        ("unknown", &id),
+        ("acme", &unknown),
+        ("acme", &expired),
+        ("acme", &cancelled),
+        ("acme", "%3Cscript%3E"),
+        ("", ""),
+    ] {
+        let query = format!("/invite?tenantSlug={slug}&invitationId={id}");
+        let older = format!("/api/auth/organization/invitation?slug={slug}&id={id}");
+        let fields = [("tenantSlug", slug), ("invitationId", id), ("name", "Al"), ("password", PASSWORD)];
+        for answer in [
+            world.send(world.http.get(world.url(&query))).await,
+            world.send(world.http.get(world.url(&older))).await,
+            world.send(world.http.post(world.url("/invite")).form(&fields)).await,
+        ] {
+            assert_eq!(answer.status, 400, "{query}");
+            assert!(html(&answer).contains("This invitation does not work") && !html(&answer).contains("<form"));
+            assert!(!html(&answer).contains("al@example.com") && !answer.headers.contains_key("set-cookie"));
+        }
+    }
+    assert_eq!(world.send(world.http.get(&link)).await.status, 200, "and that one still does");
+    let older =
+        link.replace("/invite?tenantSlug=", "/api/auth/organization/invitation?slug=").replace("invitationId", "id");
+    let page = world.send(world.http.get(older)).await;
+    assert!(page.status == 200 && html(&page).contains("<form"));
+}

@@ -1,0 +1,98 @@
+//! What all pages have in common.
+
+use serde_json::json;
+use tests::{Answer, World};
+
+/// The address of each page, as far as it is there for anybody.
+const PAGES: [&str; 8] = [
+    "/signin",
+    "/signin?mode=signup",
+    "/signin?cliLoginId=x",
+    "/verify-email?token=x",
+    "/reset-password",
+    "/reset-password?token=x",
+    "/invite",
+    "/api/auth/verify-email",
+];
+
+fn html(page: &Answer) -> &str {
+    page.body.as_str().expect("a page")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
+    let world = World::start().await;
+    for path in PAGES {
+        let page = world.send(world.http.get(world.url(path))).await;
+        let header = |name: &str| page.headers[name].to_str().expect("a text").to_owned();
+        assert_eq!(header("content-type"), "text/html; charset=utf-8", "{path}");
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("cache-control"), "no-store");
+        // With `no-referrer`, the browser would send `Origin: null` with a form.
+        assert_eq!(header("referrer-policy"), "same-origin");
+        let policy = header("content-security-policy");
+        let mut rules: Vec<_> = policy.split("; ").collect();
+        rules.retain(|rule| !rule.starts_with("style-src"));
+        let strict = ["default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"];
+        assert_eq!(rules, strict);
+        for active in ["<script", "<link", "<img", " src=", " style=", "javascript:", "http:", "https:"] {
+            assert!(!html(&page).contains(active), "{path}: {active}");
+        }
+    }
+}
+
+/// Browsers compare the hash with exactly what is between the tags.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use sha2::{Digest, Sha256};
+    let world = World::start().await;
+    let page = world.send(world.http.get(world.url("/reset-password"))).await;
+    let (_, style) = html(&page).split_once("<style>").expect("a style");
+    let (style, rest) = style.split_once("</style>").expect("an end");
+    assert!(style.contains("prefers-color-scheme: dark") && !rest.contains("<style"));
+    let policy = page.headers["content-security-policy"].to_str().expect("a policy");
+    assert!(policy.contains(&format!("style-src 'sha256-{}';", STANDARD.encode(Sha256::digest(style)))), "{policy}");
+}
+
+/// For keyboards and screen readers: a language, one heading, the viewport of a phone, and a label for each field.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_has_one_heading_and_every_field_has_a_label() {
+    let world = World::start().await;
+    for path in PAGES {
+        let page = world.send(world.http.get(world.url(path))).await;
+        let html = html(&page);
+        assert!(html.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{html}");
+        assert!(html.contains("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"));
+        assert_eq!(html.matches("<h1>").count(), 1, "{path}");
+        for input in html.split("<input ").skip(1).filter(|input| !input.starts_with("type=\"hidden\"")) {
+            let id = input.strip_prefix("id=\"").and_then(|id| id.split('"').next()).expect("an id");
+            assert!(html.contains(&format!("<label for=\"{id}\">")), "{path}: {id}");
+            assert!(input.split('>').next().is_some_and(|input| input.contains(" autocomplete=\"")), "{path}: {id}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browsers_get_a_page_for_any_refusal_and_programs_get_json() {
+    let world = World::start().await;
+    for (accept, is_page) in [("text/html,application/xhtml+xml,*/*;q=0.8", true), ("*/*", false)] {
+        let post = |origin: &str, body: String| {
+            let request = world.http.post(world.url("/verify-email")).header("accept", accept).header("origin", origin);
+            world.send(request.body(body))
+        };
+        let foreign = post("https://evil.example.com", String::new()).await;
+        let large = post(world.stack.api(), "x".repeat(70_000)).await;
+        for (refused, status, code) in [(&foreign, 403, "INVALID_ORIGIN"), (&large, 413, "PAYLOAD_TOO_LARGE")] {
+            assert_eq!(refused.status, status);
+            if is_page {
+                assert!(html(refused).contains("<h1><span aria-hidden=\"true\">! </span>This did not work</h1>"));
+                assert!(refused.headers.contains_key("content-security-policy"));
+            } else {
+                assert_eq!(refused.body["code"], json!(code));
+            }
+        }
+        let named = if is_page { html(&foreign).to_owned() } else { foreign.body.to_string() };
+        assert!(named.contains(world.stack.api()), "the expected origin is named: {named}");
+    }
+}

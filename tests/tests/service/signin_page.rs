@@ -1,0 +1,378 @@
+//! The page `/signin`, with what a browser without scripts sends.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::{Value, json};
+use tests::{
+    Answer, World,
+    world::{cookie, hidden_fields, link},
+};
+
+const EMAIL: &str = "jo@acme.example.com";
+const RIGHT: &str = "correct horse battery";
+const WRONG: &str = "wrong horse battery";
+const SCRIPT: &str = "\"><script>alert(1)</script>";
+
+fn html(page: &Answer) -> &str {
+    page.body.as_str().expect("a page")
+}
+
+/// The text of a page that shows no markup of a stranger.
+fn harmless(page: &Answer) -> &str {
+    assert!(!html(page).contains("<script"), "{page:?}");
+    html(page)
+}
+
+/// The hidden fields of the form with this button, and what a person fills in.
+fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, String)> {
+    let form = html(page).split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
+    let form = form.filter(|form| form.contains(&format!(">{button}</button>"))).collect::<Vec<_>>();
+    assert_eq!(form.len(), 1, "{button} in {}", html(page));
+    let mut fields = hidden_fields(form[0]);
+    for (name, value) in typed {
+        assert!(form[0].contains(&format!(" name=\"{name}\"")), "{name} in {}", form[0]);
+        fields.push(((*name).to_owned(), (*value).to_owned()));
+    }
+    fields
+}
+
+async fn get(world: &World, cookie: &str, query: &str) -> Answer {
+    let request = world.http.get(world.url(&format!("/signin{query}")));
+    world.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
+}
+
+/// Sends a form of the page from our origin.
+async fn post(world: &World, cookie: &str, fields: &[(String, String)]) -> Answer {
+    let request = world.http.post(world.url("/signin")).header("origin", world.stack.api()).form(fields);
+    world.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
+}
+
+async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Answer {
+    let page = get(world, "", query).await;
+    post(world, "", &filled(&page, "Sign in", &[("email", email), ("password", password)])).await
+}
+
+/// The session cookie that an answer sets, as a `cookie` header.
+fn set(answer: &Answer) -> String {
+    let cookie = answer.headers["set-cookie"].to_str().expect("a cookie");
+    cookie.split(';').next().unwrap_or_default().to_owned()
+}
+
+async fn is_signed_in(world: &World, cookie: &str) -> bool {
+    world.session(cookie).await.body != Value::Null
+}
+
+/// A request of a client that calls itself something: the query of the page, and what the client polls with.
+async fn ask(world: &World, agent: &str) -> (String, Value) {
+    let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
+    let made = world.send(request.json(&json!({"json": {}}))).await.ok().clone();
+    let text = |name: &str| made[name].as_str().expect("a text").to_owned();
+    let query = format!("?mode=signin&cliLoginId={}&cliLoginSecret={}", text("requestId"), text("secret"));
+    (query, json!({"requestId": made["requestId"], "secret": made["secret"]}))
+}
+
+async fn poll(world: &World, login: &Value) -> String {
+    let answer = world.rpc("", "auth/cliLoginPoll", login.clone()).await;
+    answer.ok()["status"].as_str().expect("a status").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_signs_in_sees_as_whom_and_signs_out() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let page = get(&world, "", "").await;
+    assert_eq!(page.status, 200);
+    assert!(html(&page).contains("<a href=\"/reset-password\">") && html(&page).contains("<a href=\"?mode=signup\">"));
+    let signed_in = sign_in(&world, "", " JO@acme.example.com", RIGHT).await;
+    assert_eq!((signed_in.status, &signed_in.headers["location"]), (303, &"?".parse().expect("a header")));
+    let cookie = set(&signed_in);
+    assert!(is_signed_in(&world, &cookie).await && cookie != tenant.cookie);
+
+    let page = get(&world, &cookie, "").await;
+    assert!(html(&page).contains("You are signed in") && html(&page).contains("<dd>jo@acme.example.com</dd>"));
+    assert!(!html(&page).contains("is not confirmed yet"));
+    let out = post(&world, &cookie, &filled(&page, "Sign out", &[])).await;
+    assert_eq!(out.status, 303);
+    assert!(out.headers["set-cookie"].to_str().expect("a cookie").starts_with("session_token=; Path=/;"));
+    assert!(!is_signed_in(&world, &cookie).await && is_signed_in(&world, &tenant.cookie).await);
+    for ended in ["", &cookie, "session_token=x"] {
+        assert!(html(&get(&world, ended, "").await).contains("<h1>Sign in</h1>"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_credentials_get_the_form_again_and_it_says_the_same_for_any_address() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let mut pages = Vec::new();
+    for (email, password) in
+        [(EMAIL, WRONG), ("nobody@example.com", RIGHT), (SCRIPT, RIGHT), (EMAIL, ""), (EMAIL, "short")]
+    {
+        let page = sign_in(&world, "", email, password).await;
+        assert_eq!(page.status, 401, "{email}");
+        assert!(!page.headers.contains_key("set-cookie"));
+        let escaped = email.replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
+        let kept = format!(" value=\"{escaped}\"");
+        assert!(harmless(&page).contains(&kept), "{page:?}");
+        assert!(password.is_empty() || !html(&page).contains(password));
+        assert!(html(&page).contains("<p class=\"error\" role=\"alert\">Invalid email or password.</p>"));
+        pages.push(html(&page).replace(&kept, ""));
+    }
+    pages.dedup();
+    assert_eq!(pages.len(), 1);
+    // What no browser sends.
+    for fields in [vec![], vec![("action".to_owned(), "x".to_owned())]] {
+        assert_eq!(post(&world, "", &fields).await.status, 401);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_on_the_page_and_by_the_api_count_together() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    for round in 0..10 {
+        if round % 2 == 0 {
+            assert_eq!(sign_in(&world, "", EMAIL, WRONG).await.status, 401);
+        } else {
+            let credentials = json!({"email": EMAIL, "password": WRONG});
+            assert_eq!(world.cli("", "sign-in/email", credentials).await.status, 401);
+        }
+    }
+    let refused = sign_in(&world, "", EMAIL, RIGHT).await;
+    assert_eq!(refused.status, 429);
+    assert!(html(&refused).contains("Too many attempts") && html(&refused).contains(&format!("value=\"{EMAIL}\"")));
+    let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    assert!((1..=600).contains(&wait), "{wait}");
+    let credentials = json!({"email": EMAIL, "password": RIGHT});
+    assert_eq!(world.cli("", "sign-in/email", credentials).await.status, 429);
+}
+
+/// What somebody fills in to sign up.
+fn founder<'a>(slug: &'a str, email: &'a str) -> Vec<(&'a str, &'a str)> {
+    vec![
+        ("name", "Jo Doe"),
+        ("email", email),
+        ("password", RIGHT),
+        ("organizationName", "Doe & Co"),
+        ("organizationSlug", slug),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_signs_up_and_confirms_their_email() {
+    let world = World::start().await;
+    let page = get(&world, "", "?mode=signup").await;
+    assert!(html(&page).contains("<h1>Sign up</h1>") && html(&page).contains("<a href=\"?mode=signin\">"));
+    let mut typed = founder("acme", EMAIL);
+    typed.push(("debugNotificationEmail", ""));
+    let signed_up = post(&world, "", &filled(&page, "Sign up", &typed)).await;
+    assert_eq!((signed_up.status, &signed_up.headers["location"]), (303, &"?mode=signup".parse().expect("a header")));
+    let cookie = set(&signed_up);
+    let page = get(&world, &cookie, "?mode=signup").await;
+    assert!(html(&page).contains("You are signed in") && html(&page).contains("is not confirmed yet"));
+    assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
+    assert!(!html(&get(&world, &cookie, "").await).contains("is not confirmed yet"));
+    assert_eq!(world.cli_get(&cookie, "organization/list").await.body[0]["slug"], "acme");
+    let organizations = world.items("organizations").await;
+    let notified = organizations.iter().find_map(|item| item.get("debug_notification_email")).expect("an address");
+    assert_eq!(notified, &AttributeValue::S(EMAIL.to_owned()), "their own, as they named no other");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_up_with_mistakes_gets_the_form_again_with_what_was_typed() {
+    let world = World::start().await;
+    world.sign_up("taken").await;
+    let page = get(&world, "", "?mode=signup&cliLoginId=x").await;
+    assert_eq!(page.status, 404, "of a request that does not exist");
+    let page = get(&world, "", "?mode=signup").await;
+    let typed = [
+        ("name", SCRIPT),
+        ("email", "no address"),
+        ("password", "short"),
+        ("organizationName", ""),
+        ("organizationSlug", "Upper"),
+    ];
+    let again = post(&world, "", &filled(&page, "Sign up", &typed)).await;
+    assert_eq!(again.status, 400);
+    let says = harmless(&again);
+    assert!(
+        says.contains("value=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"") && says.contains("value=\"Upper\"")
+    );
+    assert!(!says.contains("short"), "the password");
+    for (field, problem) in [
+        ("email", "Must be an email address."),
+        ("password", "Must have at least 8 characters."),
+        ("organizationName", "Must have at least 1 character."),
+        ("organizationSlug", "Must contain only lower-case letters, digits and hyphens."),
+    ] {
+        assert!(says.contains(&format!("<p class=\"error\" id=\"{field}-error\">{problem}</p>")), "{field}: {says}");
+        let input =
+            says.split("<input ").find(|input| input.starts_with(&format!("id=\"{field}\""))).expect("an input");
+        let described = input.split("aria-describedby=\"").nth(1).and_then(|ids| ids.split('"').next());
+        assert!(described.is_some_and(|ids| ids.split(' ').any(|id| id == format!("{field}-error"))), "{field}");
+        assert!(input.contains("aria-invalid=\"true\""));
+    }
+    assert_eq!(says.matches("aria-invalid").count(), 4 + 1, "and in the style: {says}");
+
+    for (slug, email, status, says) in [
+        ("taken", EMAIL, 409, "The organization slug &quot;taken&quot; is already taken."),
+        ("free", "jo@taken.example.com", 409, "An account with this email already exists."),
+    ] {
+        let refused = post(&world, "", &filled(&page, "Sign up", &founder(slug, email))).await;
+        assert_eq!(refused.status, status);
+        assert!(html(&refused).contains(says) && html(&refused).contains(&format!("value=\"{slug}\"")), "{refused:?}");
+        assert!(!html(&refused).contains(RIGHT) && !refused.headers.contains_key("set-cookie"));
+    }
+    assert_eq!(world.items("users").await.len(), 2, "a user, and the guard of their email");
+}
+
+/// Otherwise another site's page could sign a visitor in to the account of the site's owner, or approve as the visitor.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_of_another_site_does_nothing() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let (query, login) = ask(&world, "a client").await;
+    let (page, anonymous) = (get(&world, &tenant.cookie, &query).await, get(&world, "", "").await);
+    let forms = [
+        filled(&page, "Approve", &[]),
+        filled(&page, "Sign out", &[]),
+        filled(&anonymous, "Sign in", &[("email", EMAIL), ("password", RIGHT)]),
+    ];
+    for form in &forms {
+        for origin in [Some("https://evil.example.com"), Some("null"), Some(""), None] {
+            let request = world.http.post(world.url("/signin")).header("cookie", &tenant.cookie).form(form);
+            let request = match origin {
+                Some(origin) => request.header("origin", origin),
+                None => request,
+            };
+            let refused = world.send(request).await;
+            assert_eq!((refused.status, &refused.body["code"]), (403, &json!("INVALID_ORIGIN")), "{origin:?}");
+            assert!(!refused.headers.contains_key("set-cookie"));
+        }
+    }
+    assert!(is_signed_in(&world, &tenant.cookie).await);
+    assert_eq!(poll(&world, &login).await, "pending");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
+    let world = World::start().await;
+    world.tenant("acme").await;
+    let (query, login) = ask(&world, &format!("evil/1 {SCRIPT}")).await;
+    let page = get(&world, "", &query).await;
+    assert!(html(&page).contains("<h1>Sign in</h1>") && html(&page).contains("A command-line client asks"));
+    assert_eq!(sign_in(&world, &query, EMAIL, WRONG).await.status, 401);
+    let signed_in = sign_in(&world, &query, EMAIL, RIGHT).await;
+    assert_eq!(signed_in.status, 303);
+    assert_eq!(signed_in.headers["location"].to_str().expect("a text"), query, "back to the same address");
+    let cookie = set(&signed_in);
+
+    let mut page = get(&world, &cookie, &query).await;
+    for _ in 0..2 {
+        page = get(&world, &cookie, &query).await;
+        assert_eq!(page.status, 200);
+    }
+    let says = harmless(&page);
+    assert!(says.contains("wants to sign in as <strong>jo@acme.example.com</strong>"));
+    assert!(says.contains("<dd>evil/1 &quot;&gt;&lt;script&gt;") && says.contains("<dd>127.0.0.1</dd>"), "{says}");
+    assert!(says.contains("Only approve if you have just started this yourself."));
+    assert!(says.contains("Whoever sent you this link would get your account."));
+    assert!(!says.contains("does not come from where you are"));
+    assert_eq!(poll(&world, &login).await, "pending", "looking changes nothing");
+
+    let approve = filled(&page, "Approve", &[]);
+    let without_session = post(&world, "", &approve).await;
+    assert!(html(&without_session).contains("<h1>Sign in</h1>"));
+    let by_key = world.http.post(world.url("/signin")).header("x-api-key", "ak_x").form(&approve);
+    assert!(html(&world.send(by_key).await).contains("<h1>Sign in</h1>"));
+    assert_eq!(poll(&world, &login).await, "pending");
+
+    for _ in 0..2 {
+        let approved = post(&world, &cookie, &approve).await;
+        assert_eq!(approved.status, 200);
+        assert!(html(&approved).contains("go back to your terminal") && !html(&approved).contains("<form"));
+    }
+    assert_eq!(poll(&world, &login).await, "approved");
+    for gone in [get(&world, &cookie, &query).await, post(&world, &cookie, &approve).await] {
+        assert_eq!(gone.status, 404, "it was fetched");
+        assert!(html(&gone).contains("This request has expired"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_approves_as_the_account_that_it_has_shown() {
+    let world = World::start().await;
+    let (shown, other) = (world.tenant("shown").await, world.tenant("other").await);
+    let (query, login) = ask(&world, "a client").await;
+    let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve", &[]);
+    // Somebody signs in to another account, in another window.
+    let page = post(&world, &other.cookie, &approve).await;
+    assert!(html(&page).contains("wants to sign in as <strong>jo@other.example.com</strong>"));
+    assert_eq!(poll(&world, &login).await, "pending");
+    let out = post(&world, &other.cookie, &filled(&page, "Sign out", &[])).await;
+    assert_eq!(out.headers["location"].to_str().expect("a text"), query, "to go on with another account");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_who_signs_up_for_a_client_confirms_their_email_before_it_goes_on() {
+    let world = World::start().await;
+    let (query, login) = ask(&world, "a client").await;
+    let query = query.replace("mode=signin", "mode=signup");
+    let page = get(&world, "", &query).await;
+    let signed_up = post(&world, "", &filled(&page, "Sign up", &founder("acme", EMAIL))).await;
+    assert_eq!(signed_up.headers["location"].to_str().expect("a text"), query);
+    let cookie = set(&signed_up);
+    let page = get(&world, &cookie, &query).await;
+    let approved = post(&world, &cookie, &filled(&page, "Approve", &[])).await;
+    assert_eq!(approved.status, 200);
+    assert!(html(&approved).contains("Confirm your email address first"));
+    assert_eq!(poll(&world, &login).await, "pending");
+    assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
+    assert_eq!(poll(&world, &login).await, "approved");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let (query, _) = ask(&world, "a client").await;
+    let other = ask(&world, "another client").await.0;
+    let (id, secret) = (query.split(['=', '&']).nth(3).expect("an id"), other.rsplit('=').next().expect("a secret"));
+    let now = jiff::Timestamp::now().as_second();
+    for mut item in world.items("tokens").await {
+        if item["kind"].as_s().is_ok_and(|kind| kind == "cli_login")
+            && item["request_id"].as_s().is_ok_and(|of| of == id)
+        {
+            item.insert("expires_at".to_owned(), AttributeValue::N(now.to_string()));
+            let put = world.stack.dynamodb_client().put_item().table_name("tokens").set_item(Some(item));
+            put.send().await.expect("it is stored");
+        }
+    }
+    let of_another = format!("?cliLoginId={id}&cliLoginSecret={secret}");
+    let bad = ["?cliLoginId=x&cliLoginSecret=%3Cscript%3E", "?cliLoginId=", "?cliLoginSecret=", &of_another, &query];
+    for query in bad {
+        for cookie in ["", &cookie] {
+            let page = get(&world, cookie, query).await;
+            assert_eq!(page.status, 404, "{query}");
+            assert!(harmless(&page).contains("This request has expired") && !html(&page).contains("<form"));
+        }
+    }
+}
+
+/// A link of a stranger's own request does not get better by the page that shows it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_from_elsewhere_gets_a_stronger_warning() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let (query, _) = ask(&world, "a client").await;
+    for (client, is_elsewhere) in [("127.0.0.1", false), ("203.0.113.7", true)] {
+        let mut event = tests::sample_event("console");
+        event["rawPath"] = json!("/signin");
+        event["rawQueryString"] = json!(query.trim_start_matches('?'));
+        event["cookies"] = json!([tenant.cookie]);
+        event["requestContext"]["http"]["sourceIp"] = json!(client);
+        let answer = world.stack.invoke("console", event).await.expect("an answer");
+        let body = answer["body"].as_str().expect("a page");
+        assert!(body.contains("Only approve if"), "{body}");
+        assert_eq!(body.contains("does not come from where you are"), is_elsewhere, "{client}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Verifying an email address: the page behind the link in the mail.
+
+use futures::future::join_all;
+use tests::{
+    World,
+    world::{cookie, link},
+};
+
+/// Where the page is, and where clients of the command-line flow know it.
+const PATHS: [&str; 2] = ["/verify-email", "/api/auth/verify-email"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_link_in_the_mail_verifies_once() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    let page = world.confirm(&link).await;
+    assert_eq!(page.status, 200);
+    assert!(page.body.as_str().expect("a page").contains("Your email address is confirmed"));
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], true);
+    let again = world.confirm(&link).await;
+    assert_eq!(again.status, 400);
+    assert!(again.body.as_str().expect("a page").contains("This link does not work"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn opening_the_link_neither_verifies_nor_uses_it_up() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    for _ in 0..3 {
+        let page = world.send(world.http.get(&link)).await;
+        assert_eq!(page.status, 200);
+        assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+        let policy = page.headers["content-security-policy"].to_str().expect("a policy");
+        assert!(policy.starts_with("default-src 'none'") && policy.ends_with("form-action 'self'"), "{policy}");
+        // With `no-referrer`, the browser would send `Origin: null` with the form.
+        assert_eq!(page.headers["referrer-policy"], "same-origin");
+        assert!(page.body.as_str().expect("a page").contains("<button>Confirm</button>"));
+        assert_eq!(world.send(world.http.head(&link)).await.status, 404);
+    }
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+    assert_eq!(world.confirm(&link).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_16_verifications_at_once_one_succeeds() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    let (page, token) = link.split_once("?token=").expect("a token");
+    let press = || world.send(world.http.post(page).form(&[("token", token)]));
+    let answers = join_all((0..16).map(|_| press())).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| answer.status == 400).count(), 15);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_token_gets_an_error_page() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let session = account["sessionToken"].as_str().expect("a token");
+    for query in ["", "?token=", "?token=x", &format!("?token={}", "a".repeat(43)), &format!("?token={session}")] {
+        for path in PATHS {
+            let answer = world.send(world.http.get(world.url(&format!("{path}{query}")))).await;
+            assert_eq!(answer.status, 400, "{query}");
+            let form = query.trim_start_matches('?').to_owned();
+            assert_eq!(world.send(world.http.post(world.url(path)).body(form)).await.status, 400, "{query}");
+        }
+    }
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_link_does_not_verify() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let tokens = world.items("tokens").await;
+    let is_verification = |item: &&std::collections::HashMap<String, aws_sdk_dynamodb::types::AttributeValue>| {
+        item["kind"].as_s().is_ok_and(|kind| kind == "email_verification")
+    };
+    let mut expired = tokens.iter().find(is_verification).expect("one").clone();
+    let now = jiff::Timestamp::now().as_second().to_string();
+    expired.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
+    let dynamodb = world.stack.dynamodb_client();
+    dynamodb.put_item().table_name("tokens").set_item(Some(expired)).send().await.expect("it is stored");
+    let page = world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
+    assert_eq!(page.status, 400);
+    assert_eq!(page.headers["x-request-id"].len(), 36);
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verification_redirects_to_trusted_origins_only() {
+    let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
+    for (slug, callback, sent_on) in [
+        ("a1", "https://app.example.com/welcome".to_owned(), true),
+        ("a2", world.url("/somewhere"), true),
+        ("a3", "https://evil.example.com/welcome".to_owned(), false),
+        ("a4", "https://app.example.com.evil.com/".to_owned(), false),
+        ("a5", "javascript:alert(1)".to_owned(), false),
+        ("a6", "//evil.example.com".to_owned(), false),
+        ("a7", "https://app.example.com@evil.example.com/".to_owned(), false),
+    ] {
+        world.sign_up(slug).await;
+        let link = link(&world.mail_to(&format!("jo@{slug}.example.com")).await);
+        let link = world.http.get(link).query(&[("callbackURL", &callback)]).build().expect("a URL").url().to_string();
+        let answer = world.confirm(&link).await;
+        assert_eq!(answer.status, if sent_on { 303 } else { 200 }, "{callback}");
+        let page = world.send(world.http.get(&link)).await;
+        assert_eq!(page.status, 400, "{callback}: it is used up");
+        if sent_on {
+            assert_eq!(answer.headers["location"], callback);
+        }
+    }
+}
+
+/// Mails of earlier versions link there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_older_path_verifies_as_well() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    let older = link.replace("/verify-email", "/api/auth/verify-email");
+    assert_ne!(link, older);
+    assert_eq!(world.confirm(&older).await.status, 200);
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], true);
+    assert_eq!(world.confirm(&link).await.status, 400, "it is the same token");
+}
