@@ -71,7 +71,8 @@ impl Organization {
         item([("pk", text(slug_key(&self.slug))), ("organization_id", text(&self.id))])
     }
 
-    pub(crate) fn to_item(&self) -> Item {
+    /// The item of a new organization. Its founder is noted like whoever [`join`]s: the index may not show them yet.
+    pub(crate) fn to_item(&self, founder: UserId) -> Item {
         item([
             ("pk", text(organization_key(&self.id))),
             ("organization_id", text(&self.id)),
@@ -79,6 +80,7 @@ impl Organization {
             ("slug", text(&self.slug)),
             ("debug_notification_email", text(&self.debug_notification_email)),
             ("created_at", text(self.created_at)),
+            ("joined", texts(iter::once(founder.to_string().as_str()))),
         ])
     }
 

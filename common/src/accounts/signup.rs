@@ -163,7 +163,7 @@ impl Accounts {
         let writes = Transaction::new("creating an account")
             .put_new(&self.organizations, "pk", organization.slug_guard())
             .or(Error::Conflict(Conflict::SlugTaken(organization.slug.clone())))
-            .put_new(&self.organizations, "pk", organization.to_item());
+            .put_new(&self.organizations, "pk", organization.to_item(new.user.id));
         new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }
 }

@@ -1,8 +1,8 @@
 //! Deletes what deleted organizations leave behind, every minute: endpoints, invitations, keys and the delivery log.
 //!
 //! Each step can stop anywhere and be repeated, so it needs no lease and keeps no note of how far it is: an organization
-//! stays listed until nothing is left of it. It is passed over once more after two minutes, for what a call or an attempt
-//! that was under way has stored after an earlier pass.
+//! stays listed until nothing is left of it. It is passed over once more after two minutes, and after a pass that found an
+//! endpoint, for what a call or an attempt that was under way has stored after an earlier pass.
 
 use std::{sync::Arc, time::Duration};
 
@@ -120,10 +120,11 @@ impl App {
         if Instant::now() >= end {
             return Ok(());
         }
-        self.endpoints.delete_all(tenant, self.retention.end(now)).await?;
+        let had_endpoints = self.endpoints.delete_all(tenant, self.retention.end(now)).await?;
         self.organizations.delete_invitations_and_keys(tenant).await?;
         let is_empty = self.empty_log(tenant, end).await?;
-        if is_empty && now.since(deleted.at) >= SETTLED {
+        // An attempt to deliver to an endpoint that this pass has deleted may be under way.
+        if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
             // Until here, the table of endpoints says where the log has something.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;

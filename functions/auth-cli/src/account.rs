@@ -60,7 +60,7 @@ async fn end(app: &App, user: &User, now: Timestamp) -> Result<()> {
     let cleaned_up = match app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await {
         Err(Error::Conflict(Conflict::LastOwner)) => {
             app.members.delete_with_organization(user, now).await?;
-            app.endpoints.delete_all(organization, app.retention.end(now)).await
+            app.endpoints.delete_all(organization, app.retention.end(now)).await.map(drop)
         }
         removed => {
             removed?;

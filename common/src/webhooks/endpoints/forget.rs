@@ -17,16 +17,17 @@ const DOING: &str = "forgetting endpoints";
 
 impl Endpoints {
     /// Deletes all endpoints of `tenant`, those that cannot be read included. Where their deliveries are logged is known
-    /// until `remembered_until`. They are not counted down: the tenant creates no more.
+    /// until `remembered_until`. They are not counted down: the tenant creates no more. Returns whether there were any.
     ///
     /// # Errors
     /// A call fails.
-    pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<()> {
+    pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
         let found = self.query(tenant, LOGGED).await?;
         let ids = found.iter().map(|item| record(item).text("webhook_endpoint_id")).collect::<Result<Vec<_>>>()?;
         let remember = ids.iter().map(|id| put_request(deleted(tenant, id, remembered_until)));
         batch_write(&self.dynamodb, &self.table, remember, DOING).await?;
-        batch_write(&self.dynamodb, &self.table, ids.iter().map(|id| delete_request(key(tenant, id))), DOING).await
+        batch_write(&self.dynamodb, &self.table, ids.iter().map(|id| delete_request(key(tenant, id))), DOING).await?;
+        Ok(!ids.is_empty())
     }
 
     /// The places of the delivery log that may have deliveries of a `tenant` whose endpoints are all deleted.

@@ -1,7 +1,7 @@
 //! Forgetting a tenant: all that the log has of its deliveries is deleted.
 //!
-//! It can stop anywhere and be repeated. What has no key of the tenant is left to expire: due rows, which hold ids and
-//! times, and parked events.
+//! It can stop anywhere and be repeated. What is not found by the tenant is left to expire: due rows, which hold ids and
+//! times, and parked events, each of which is a partition of its own.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
