@@ -184,6 +184,12 @@ impl<'a> Field<'a> {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
     }
 
+    /// A box to tick, which sends `yes`.
+    #[must_use]
+    pub fn tick(name: &'static str, label: &'static str) -> Self {
+        Self { kind: "checkbox", ..Self::text(name, label, "off", "yes") }
+    }
+
     /// Adds what to know before filling it in.
     #[must_use]
     pub fn hint(self, hint: &'static str) -> Self {
@@ -198,6 +204,14 @@ impl<'a> Field<'a> {
 
     fn html(&self, error: Option<&Error>) -> Markup {
         let Self { label, name, kind, autocomplete, value, hint, is_optional } = *self;
+        if kind == "checkbox" {
+            return html! {
+                div .field {
+                    input id=(name) name=(name) type=(kind) value=(value) required[!is_optional];
+                    label for=(name) { (label) }
+                }
+            };
+        }
         let issues: Vec<&str> = match error {
             Some(Error::Invalid(issues)) => {
                 let own = issues.iter().filter(|issue| issue.path.first().is_some_and(|path| path == name));
@@ -260,6 +274,7 @@ form { margin: 1.5rem 0; }
 label { font-weight: 600; }
 input { display: block; width: 100%; margin-top: .25rem; padding: .5rem .75rem; font: inherit; color: inherit;
   background: var(--back); border: 1px solid var(--line); border-radius: .375rem; }
+input[type=checkbox] { display: inline; width: 1.125rem; height: 1.125rem; margin: 0 .625rem 0 0; vertical-align: -.125rem; }
 input[aria-invalid] { border-color: var(--error); }
 .hint { margin: 0; font-size: 1rem; color: var(--soft); }
 .error { margin: .25rem 0 0; color: var(--error); }

@@ -29,12 +29,13 @@ use crate::App;
 const QUERY: [&str; 3] = ["mode", "cliLoginId", "cliLoginSecret"];
 
 /// What the forms have.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "action",
     "mode",
     "cliLoginId",
     "cliLoginSecret",
     "userId",
+    "sure",
     "name",
     "email",
     "password",
@@ -86,7 +87,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
         },
     };
     Ok(match (&call.caller, login) {
-        (None, _) if link.get("mode") == "signup" => sign_up_form(link, None),
+        (None, _) if mode(link) == "signup" => sign_up_form(link, None),
         (None, login) => sign_in_form(link, login.is_some(), None),
         (Some(visitor), None) => signed_in(&visitor.user, link),
         (Some(visitor), Some(login)) => approval(&visitor.user, &login, call, link),
@@ -133,10 +134,12 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
     Ok(again(form, cleared_cookie(&call.base)))
 }
 
-/// Approves the request as the user whom the page has named; if it is another one meanwhile, they are shown first.
+/// Approves the request as the user whom the page has named; if it is another one meanwhile, they are shown first. The tick
+/// is asked for because another site can bring about a click: it opens the page under the pointer of somebody who is just
+/// clicking twice. It cannot bring about two, at two places.
 async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
-    if visitor.user.id.to_string() != form.get("userId") {
+    if visitor.user.id.to_string() != form.get("userId") || !form.has("sure") {
         return page(app, call, form).await;
     }
     let approved = async {
@@ -167,7 +170,12 @@ async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogi
 
 /// Shows the page once more, at its own address and by `GET`, so that a reload sends no form again.
 fn again(form: &Typed, cookie: String) -> Reply {
-    Reply::Redirect { to: address(form, form.get("mode")), cookies: vec![cookie] }
+    Reply::Redirect { to: address(form, mode(form)), cookies: vec![cookie] }
+}
+
+/// The mode that stays. Any text can come with a link.
+fn mode(form: &Typed) -> &'static str {
+    ["signin", "signup"].into_iter().find(|mode| form.get("mode") == *mode).unwrap_or_default()
 }
 
 /// The address of the page, relative to itself, in this mode.
@@ -181,8 +189,8 @@ fn address(form: &Typed, mode: &str) -> String {
 
 /// The hidden fields of a form that does this.
 fn hidden<'a>(form: &'a Typed, action: &'static str) -> [(&'static str, &'a str); 4] {
-    let [mode, id, secret] = QUERY.map(|name| (name, form.get(name)));
-    [("action", action), mode, id, secret]
+    let [id, secret] = ["cliLoginId", "cliLoginSecret"].map(|name| (name, form.get(name)));
+    [("action", action), ("mode", mode(form)), id, secret]
 }
 
 fn sign_in_form(form: &Typed, for_client: bool, error: Option<Error>) -> Page {
@@ -264,7 +272,7 @@ fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: 
         button: "Approve",
         is_secondary: false,
         hidden: &[action, mode, request, secret, ("userId", &id)],
-        fields: &[],
+        fields: &[Field::tick("sure", "I have started this myself, just now")],
         error: None,
     };
     let content = html! {

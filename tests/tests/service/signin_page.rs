@@ -35,6 +35,9 @@ fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, S
     fields
 }
 
+/// The tick without which nothing is approved.
+const SURE: &[(&str, &str)] = &[("sure", "yes")];
+
 async fn get(world: &World, cookie: &str, query: &str) -> Answer {
     let request = world.http.get(world.url(&format!("/signin{query}")));
     world.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
@@ -233,7 +236,7 @@ async fn a_form_of_another_site_does_nothing() {
     let (query, login) = ask(&world, "a client").await;
     let (page, anonymous) = (get(&world, &tenant.cookie, &query).await, get(&world, "", "").await);
     let forms = [
-        filled(&page, "Approve", &[]),
+        filled(&page, "Approve", SURE),
         filled(&page, "Sign out", &[]),
         filled(&anonymous, "Sign in", &[("email", EMAIL), ("password", RIGHT)]),
     ];
@@ -279,7 +282,9 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     assert!(!says.contains("does not come from where you are"));
     assert_eq!(poll(&world, &login).await, "pending", "looking changes nothing");
 
-    let approve = filled(&page, "Approve", &[]);
+    let approve = filled(&page, "Approve", SURE);
+    let unsure = post(&world, &cookie, &filled(&page, "Approve", &[])).await;
+    assert!(html(&unsure).contains("I have started this myself, just now"), "a click alone shows the page again");
     let without_session = post(&world, "", &approve).await;
     assert!(html(&without_session).contains("<h1>Sign in</h1>"));
     let by_key = world.http.post(world.url("/signin")).header("x-api-key", "ak_x").form(&approve);
@@ -303,7 +308,7 @@ async fn the_page_approves_as_the_account_that_it_has_shown() {
     let world = World::start().await;
     let (shown, other) = (world.tenant("shown").await, world.tenant("other").await);
     let (query, login) = ask(&world, "a client").await;
-    let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve", &[]);
+    let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve", SURE);
     // Somebody signs in to another account, in another window.
     let page = post(&world, &other.cookie, &approve).await;
     assert!(html(&page).contains("wants to sign in as <strong>jo@other.example.com</strong>"));
@@ -322,7 +327,7 @@ async fn somebody_who_signs_up_for_a_client_confirms_their_email_before_it_goes_
     assert_eq!(signed_up.headers["location"].to_str().expect("a text"), query);
     let cookie = set(&signed_up);
     let page = get(&world, &cookie, &query).await;
-    let approved = post(&world, &cookie, &filled(&page, "Approve", &[])).await;
+    let approved = post(&world, &cookie, &filled(&page, "Approve", SURE)).await;
     assert_eq!(approved.status, 200);
     assert!(html(&approved).contains("Confirm your email address first"));
     assert_eq!(poll(&world, &login).await, "pending");
