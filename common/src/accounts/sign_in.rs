@@ -2,9 +2,9 @@
 
 use crate::{
     accounts::{
-        attempts::Attempts,
+        attempts::{Attempts, PASSWORD_CHECK},
         email::Email,
-        password::{Checked, Guess, Hasher},
+        password::{Checked, Guess, Hasher, PasswordHash},
         sessions::{Device, Session, Sessions},
         token::Token,
         users::{User, Users},
@@ -76,5 +76,19 @@ impl SignIns {
         stored?;
         [rehashed, forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
         Ok((user, token))
+    }
+
+    /// Checks the password of `user`, who is signed in, and returns its hash. Each try is counted.
+    ///
+    /// # Errors
+    /// Too many tries: [`Error::TooMany`]; it is wrong: [`Error::InvalidPassword`]; they are gone: [`Error::Unauthorized`];
+    /// or a call fails.
+    pub async fn confirm(&self, user: &User, password: Guess, now: Timestamp) -> Result<PasswordHash> {
+        self.attempts.count(PASSWORD_CHECK, &user.id.to_string(), now).await?;
+        let (_, hash) = self.users.credentials(Some(&user.email)).await?.ok_or(Error::Unauthorized)?;
+        match self.hasher.check(password, Some(hash.clone())).await? {
+            Checked::Wrong => Err(Error::InvalidPassword),
+            Checked::Right | Checked::Outdated(_) => Ok(hash),
+        }
     }
 }

@@ -1,25 +1,19 @@
-//! The command-line authentication flow: what a client calls after sign-up, from verifying the email to inviting
-//! teammates. Plain JSON and a session cookie, with one handler per route.
+//! The command-line authentication flow: what a client calls after sign-up, from verifying the email to issuing keys. Plain JSON and a session cookie, with one handler per route.
 
 use common::{
     accounts::{
-        attempts::Attempts, invitations::Invitations, mail::Mailer, members::Members, organizations::Organizations,
-        password::Hasher, password_reset::PasswordResets, sign_in::SignIns, verification::Verifications,
+        attempts::Attempts, mail::Mailer, password::Hasher, password_reset::PasswordResets, sign_in::SignIns,
+        verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
     http::{Callers, Function, Origins, Wire},
-    webhooks::{endpoints::Endpoints, log::Retention},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-mod account;
 mod api_key;
 mod email;
-mod invitation;
-mod member;
-mod organization;
 mod password;
 mod session;
 
@@ -27,14 +21,9 @@ mod session;
 pub struct App {
     attempts: Attempts,
     callers: Callers,
-    endpoints: Endpoints,
     hasher: Hasher,
-    invitations: Invitations,
     mailer: Mailer,
-    members: Members,
-    organizations: Organizations,
     resets: PasswordResets,
-    retention: Retention,
     sign_ins: SignIns,
     verifications: Verifications,
 }
@@ -49,15 +38,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let app = App {
         attempts: Attempts::from_env(env, &aws)?,
         callers: Callers::from_env(env, &aws)?,
-        endpoints: Endpoints::from_env(env, &aws)?,
         sign_ins: SignIns::from_env(env, &aws, hasher.clone())?,
         hasher,
-        invitations: Invitations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
-        members: Members::from_env(env, &aws)?,
-        organizations: Organizations::from_env(env, &aws)?,
         resets: PasswordResets::from_env(env, &aws)?,
-        retention: Retention::from_env(env)?,
         verifications: Verifications::from_env(env, &aws)?,
     };
     let routes = [
@@ -71,18 +55,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::list(),
         session::revoke(),
         session::revoke_others(),
-        organization::list(),
-        invitation::invite(),
-        invitation::list(),
-        invitation::cancel(),
-        member::list(),
-        member::update_role(),
-        member::remove(),
-        member::leave(),
         api_key::create(),
         api_key::list(),
         api_key::delete(),
-        account::delete(),
     ];
     Ok(Function::new(Wire::Plain, app, Origins::from_env(env)?, routes))
 }

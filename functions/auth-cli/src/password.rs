@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        attempts::PASSWORD_CHECK,
-        password::{Checked, Guess, Password, PasswordHash},
+        password::{Guess, Password},
         token::Token,
-        users::User,
     },
     error::{Error, Result},
     http::{Call, Fault, Fields, Public, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
@@ -91,21 +89,11 @@ struct Changed {
 
 async fn replace(app: Arc<App>, call: Call<SignedIn>, input: Passwords) -> Result<WithCookies<Changed>> {
     let (user, now) = (call.caller.user.clone(), Timestamp::now());
-    let old = confirm(&app, &user, input.current, now).await?;
+    let old = app.sign_ins.confirm(&user, input.current, now).await?;
     let new = app.hasher.hash(input.new).await?;
     let token = app.callers.sessions.change_password(&user, (&old, &new), &call.device(), now).await?;
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: Changed { token: token.reveal().to_owned(), user: user.into() }, cookies })
-}
-
-/// Checks the password of somebody who is signed in, and returns its hash. Each try is counted.
-pub(crate) async fn confirm(app: &App, user: &User, guess: Guess, now: Timestamp) -> Result<PasswordHash> {
-    app.attempts.count(PASSWORD_CHECK, &user.id.to_string(), now).await?;
-    let (_, hash) = app.callers.users.credentials(Some(&user.email)).await?.ok_or(Error::Unauthorized)?;
-    match app.hasher.check(guess, Some(hash.clone())).await? {
-        Checked::Wrong => Err(Error::InvalidPassword),
-        Checked::Right | Checked::Outdated(_) => Ok(hash),
-    }
 }
 
 async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Requested> {

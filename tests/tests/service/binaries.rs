@@ -47,6 +47,9 @@ async fn every_binary_starts_answers_and_ends() {
             "auth-accept-invite-and-signup" => (404, body["json"]["message"] == "Invitation not found"),
             "auth-request-password-reset" => (200, body["json"]["status"] == "sent"),
             "auth-cli" => (200, body.is_null()),
+            "auth-organization" => (401, body["code"] == "UNAUTHORIZED"),
+            // The sample event is of another base URL.
+            "auth-delete-user" => (403, body["code"] == "INVALID_ORIGIN"),
             "console" => (200, text(&body).starts_with("<!DOCTYPE html>")),
             "auth-cli-login-create" => (200, body["json"]["secret"].is_string()),
             "auth-cli-login-poll" => (200, body["json"]["status"] == "expired"),
@@ -64,7 +67,12 @@ async fn every_binary_starts_answers_and_ends() {
         assert!(expected, "{name}: {answer}");
         let (status, log) = lambda.end().await;
         assert!(status.signal() == Some(SIGTERM) || status.success(), "{name}: {status}");
-        assert!(!log.is_empty() && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
+        // A purge with nothing to do says nothing.
+        assert!(
+            (name == "accounts-purge" || !log.is_empty())
+                && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()),
+            "{log}"
+        );
     }
     // The sample event is long past, so the second one is a late copy, which the log knows.
     assert_eq!(receiver.received().await.len(), 1);

@@ -420,12 +420,8 @@ async fn delete_and_die(point: u64, takes_effect: bool) -> (bool, bool) {
     world.enqueue("job-events", event(&jo, "1", None)).await;
     assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
     let cut_off = CutOff::new(point..u64::MAX, takes_effect);
-    let handler = doomed(&world, "auth-cli", &cut_off).await;
-    let mut call = tests::sample_event("auth-cli");
-    call["requestContext"]["http"]["method"] = json!("POST");
-    for path in [&["rawPath"][..], &["requestContext", "http", "path"]] {
-        *path.iter().fold(&mut call, |value, name| &mut value[*name]) = json!("/api/auth/delete-user");
-    }
+    let handler = doomed(&world, "auth-delete-user", &cut_off).await;
+    let mut call = tests::sample_event("auth-delete-user");
     call["headers"] = json!({"host": "x", "origin": world.stack.api()});
     call["cookies"] = json!([jo.cookie]);
     call["body"] = json!(json!({"password": PASSWORD}).to_string());

@@ -40,6 +40,19 @@ async fn auth_cli() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn auth_organization_and_delete_user() {
+    for function in ["auth-organization", "auth-delete-user"] {
+        let mut event = sample_event(function);
+        if let Some(headers) = event["headers"].as_object_mut() {
+            headers.remove("origin");
+        }
+        event["cookies"] = json!([]);
+        let (status, body) = invoke(function, &event.to_string()).await;
+        assert_eq!((status, &body["code"]), (401, &json!("UNAUTHORIZED")), "{function}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn console() {
     let (status, body) = invoke("console", &sample_event("console").to_string()).await;
     assert!(status == 200 && body.as_str().is_some_and(|page| page.contains("<form")), "{body}");

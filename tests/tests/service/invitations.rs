@@ -121,7 +121,7 @@ async fn inviting_again_replaces_the_pending_invitation() {
     assert_ne!(first["id"], second["id"]);
     let replaced = world.rpc("", "auth/acceptInviteAndSignup", accept(&first["id"], "acme")).await;
     assert_eq!(replaced.error(), (409, "CONFLICT", "invitation_used"));
-    let page = format!("/api/auth/organization/invitation?id={}&slug=acme", first["id"].as_str().expect("an id"));
+    let page = format!("/invite?tenantSlug=acme&invitationId={}", first["id"].as_str().expect("an id"));
     assert_eq!(world.send(world.http.get(world.url(&page))).await.status, 400);
     world.rpc("", "auth/acceptInviteAndSignup", accept(&second["id"], "acme")).await.ok();
     assert_eq!(invite(&world, &tenant, "al@example.com", "member").await.status, 409);

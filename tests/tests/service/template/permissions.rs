@@ -215,6 +215,12 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     assert_eq!(get("/api/auth/organization/list-invitations").await.body.as_array().map(Vec::len), Some(2));
     let member = json!({"memberIdOrEmail": "new@example.com"});
     assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", member).await.status, 200);
+    let removed = world.member(&tenant, "removed@example.com", "member").await;
+    let member = json!({"memberIdOrEmail": removed.user});
+    assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", member).await.status, 200);
+    let leaver = world.member(&tenant, "leaver@example.com", "owner").await;
+    let password = json!({"password": "correct horse battery"});
+    assert_eq!(world.cli(&leaver.cookie, "delete-user", password).await.status, 200);
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(2));
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
     the_pages_are_used(world).await;

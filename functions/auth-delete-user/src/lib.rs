@@ -1,21 +1,61 @@
-//! Deleting one's account.
+//! Deleting one's account, and with the last one the organization.
 
 use std::sync::Arc;
 
 use common::{
-    accounts::{members::MemberIdOrEmail, password::Guess, users::User},
+    accounts::{
+        members::{MemberIdOrEmail, Members},
+        password::{Guess, Hasher},
+        sign_in::SignIns,
+        users::User,
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
-    http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn, WithCookies, cookies::cleared_cookie},
+    http::{
+        Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Session, SignedIn, Wire, WithCookies,
+        cookies::cleared_cookie,
+    },
     telemetry::metrics,
     timestamp::Timestamp,
+    webhooks::{endpoints::Endpoints, log::Retention},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{App, password};
+/// The dependencies of the route.
+pub struct App {
+    callers: Callers,
+    endpoints: Endpoints,
+    members: Members,
+    retention: Retention,
+    sign_ins: SignIns,
+}
 
-pub(crate) fn delete() -> Route<App> {
-    Route::post("/api/auth/delete-user", Session, Confirmation::read, delete_user)
+/// Builds the function with the settings in `env`.
+///
+/// # Errors
+/// A setting is missing or does not parse.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        callers: Callers::from_env(env, &aws)?,
+        endpoints: Endpoints::from_env(env, &aws)?,
+        members: Members::from_env(env, &aws)?,
+        retention: Retention::from_env(env)?,
+        sign_ins: SignIns::from_env(env, &aws, Hasher::from_env(env)?)?,
+    };
+    Ok(Function::new(Wire::Plain, app, Origins::from_env(env)?, [route()]))
+}
+
+impl AsRef<Callers> for App {
+    fn as_ref(&self) -> &Callers {
+        &self.callers
+    }
+}
+
+fn route() -> Route<App> {
+    Route::post("/api/auth/delete-user", Session, Input::read, handle)
         .summary(
             "Deletes the caller's account; sessions and keys end at once. The last member takes the organization along, \
              with all that it has.",
@@ -23,11 +63,12 @@ pub(crate) fn delete() -> Route<App> {
         .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict("last_owner")])
 }
 
-struct Confirmation {
+/// The password, once more.
+pub struct Input {
     password: Guess,
 }
 
-impl Confirmation {
+impl Input {
     /// Better Auth's clients may also send a `callbackURL` or a `token`, which are ignored: the password is what confirms.
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self { password: fields.text("password", |text| Ok(Guess::new(text)))? })
@@ -36,20 +77,21 @@ impl Confirmation {
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
-struct Deleted {
+/// What was done, as Better Auth says it.
+pub struct Output {
     success: bool,
     message: &'static str,
 }
 
-async fn delete_user(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<WithCookies<Deleted>> {
+async fn handle(app: Arc<App>, call: Call<SignedIn>, input: Input) -> Result<WithCookies<Output>> {
     let (user, now) = (&call.caller.user, Timestamp::now());
-    password::confirm(&app, user, input.password, now).await?;
+    app.sign_ins.confirm(user, input.password, now).await?;
     end(&app, user, now).await.map_err(|error| match error {
         // They were removed meanwhile, or the same call was made twice.
         Error::NotFound(_) => Error::Unauthorized,
         error => error,
     })?;
-    let body = Deleted { success: true, message: "User deleted" };
+    let body = Output { success: true, message: "User deleted" };
     Ok(WithCookies { body, cookies: vec![cleared_cookie(&call.base)] })
 }
 
