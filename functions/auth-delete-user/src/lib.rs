@@ -75,9 +75,9 @@ impl Input {
     }
 }
 
+/// What was done, as Better Auth says it.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
-/// What was done, as Better Auth says it.
 pub struct Output {
     success: bool,
     message: &'static str,
