@@ -160,6 +160,20 @@ fn founder<'a>(slug: &'a str, email: &'a str) -> Vec<(&'a str, &'a str)> {
     ]
 }
 
+/// A link of a stranger's may have anything there, and API Gateway answers an error where the address to go to is too long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mode_that_means_nothing_does_not_stay_in_the_address() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let mode = "x".repeat(4000);
+    let page = get(&world, "", &format!("?mode={mode}")).await;
+    assert!(html(&page).contains("<h1>Sign in</h1>") && !html(&page).contains(&mode));
+    let mut fields = filled(&page, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
+    fields.push(("mode".to_owned(), mode));
+    let signed_in = post(&world, "", &fields).await;
+    assert_eq!((signed_in.status, &signed_in.headers["location"]), (303, &"?".parse().expect("a header")));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn somebody_signs_up_and_confirms_their_email() {
     let world = World::start().await;
