@@ -1,0 +1,31 @@
+//! docs/deploying.md names the tools that its commands are, and leaves nothing behind in a clone.
+
+use std::collections::BTreeSet;
+
+use super::page;
+
+const PAGE: &str = "docs/deploying.md";
+
+/// The lines of all examples.
+fn commands(source: &str) -> impl Iterator<Item = &str> {
+    source.split("```").skip(1).step_by(2).flat_map(str::lines).map(str::trim)
+}
+
+#[test]
+fn the_folders_of_the_tools_are_ignored_by_git() {
+    let (source, ignored) = (page(PAGE), page(".gitignore"));
+    let made: BTreeSet<_> = commands(&source).filter_map(|line| line.strip_prefix("python3 -m venv ")).collect();
+    let made: Vec<_> = made.iter().filter_map(|rest| rest.split(' ').next()).collect();
+    assert!(!made.is_empty());
+    for folder in made {
+        assert!(ignored.lines().any(|line| line == format!("/{folder}")), "{folder} shows in git status");
+    }
+}
+
+#[test]
+fn the_aws_cli_is_among_the_tools_in_the_version_that_the_commands_need() {
+    let source = page(PAGE);
+    assert!(commands(&source).any(|line| line.starts_with("aws logs tail ")), "version 1 does not have it");
+    let tools = source.split("\n## ").find(|section| section.starts_with("Tools\n")).expect("a section");
+    assert!(tools.contains("(`aws`)") && tools.contains("`aws` has to be [version 2]"), "{tools}");
+}
