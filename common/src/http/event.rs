@@ -34,7 +34,8 @@ pub(super) struct Request {
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// Each as in a `cookie` header: one or more pairs, separated by semicolons.
+    /// Each as in a `cookie` header: one or more pairs, separated by semicolons. First those that the event has apart from
+    /// its headers.
     pub(super) cookies: Vec<String>,
     pub(super) body: Vec<u8>,
     pub(super) source_ip: Option<String>,
@@ -56,12 +57,13 @@ impl Event {
         } else {
             body.into_bytes()
         };
+        let cookies = cookies(event.cookies.unwrap_or_default(), &event.headers);
         Ok(Request {
             method: event.request_context.http.method,
             path: event.raw_path.unwrap_or_default(),
             query,
             headers: event.headers,
-            cookies: event.cookies.unwrap_or_default(),
+            cookies,
             body,
             source_ip: event.request_context.http.source_ip,
             domain: event.request_context.domain_name,
@@ -85,6 +87,15 @@ impl Request {
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {
         configured.cloned().unwrap_or_else(|| BaseUrl::of_domain(self.domain.as_deref().unwrap_or("localhost")))
     }
+}
+
+/// The cookies of a request. API Gateway takes them out of the headers; other sources of such events leave them there, too
+/// or only. All are the same browser's, and of two sessions the first counts, so `listed` stands before what only other
+/// sources have. A header that is not UTF-8 does not lose the rest of it: a cookie of ours is ASCII.
+fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
+    let in_headers = headers.get_all(header::COOKIE).iter();
+    let in_headers = in_headers.map(|cookies| String::from_utf8_lossy(cookies.as_bytes()).into_owned());
+    listed.into_iter().chain(in_headers).filter(|cookies| !cookies.trim().is_empty()).collect()
 }
 
 /// Whether `text` is a valid `Host` header: a server must refuse an invalid one with 400 (RFC 9112, 3.2).

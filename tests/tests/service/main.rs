@@ -14,6 +14,7 @@ mod auth_cli;
 mod batches;
 mod binaries;
 mod cli_logins;
+mod cookies;
 mod cors;
 mod crashes;
 mod delete_user;

@@ -1,0 +1,77 @@
+//! Where the cookies of a request are: API Gateway's events have them apart from the headers, others have them there.
+
+use serde_json::{Value, json};
+use tests::{Tenant, World, sample_event};
+
+/// What a function of `/api/auth` answers to an event with these cookies and headers: its status and body.
+async fn call(world: &World, method: &str, route: &str, cookies: Value, headers: Value) -> (u64, Value) {
+    let mut event = sample_event("auth-cli");
+    event["rawPath"] = json!(format!("/api/auth/{route}"));
+    event["requestContext"]["http"]["method"] = json!(method);
+    event["cookies"] = cookies;
+    event["headers"] = headers;
+    let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
+    let body = serde_json::from_str(answer["body"].as_str().expect("a text")).expect("JSON");
+    (answer["statusCode"].as_u64().expect("a status"), body)
+}
+
+/// Whom an event with these cookies and headers signs in.
+async fn who(world: &World, cookies: Value, headers: Value) -> Value {
+    let (status, body) = call(world, "GET", "get-session", cookies, headers).await;
+    assert_eq!(status, 200);
+    body["user"]["email"].clone()
+}
+
+fn cookie(of: &Tenant) -> &str {
+    &of.cookie
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_found_wherever_the_event_has_the_cookie() {
+    let world = World::start().await;
+    let (jo, al) = (world.tenant("acme").await, world.tenant("other").await);
+    let (own, others) = (cookie(&jo), cookie(&al));
+    for (cookies, headers) in [
+        (json!([own]), json!({})),
+        (json!(["a=b", own]), json!({})),
+        (json!([format!("a=b; {own}")]), json!({})),
+        (json!(null), json!({"cookie": own})),
+        (json!([]), json!({"Cookie": own})),
+        (json!([]), json!({"cookie": format!("a=b; {own}; c=d")})),
+        (json!([]), json!({"cookie": format!("a=é;;=; ={{}} ;{own}")})),
+        (json!([own]), json!({"cookie": own})),
+        (json!(["a=b"]), json!({"cookie": own})),
+        (json!(["session_token=x", ""]), json!({"cookie": own})),
+        // Of two, the first counts, and the headers are last.
+        (json!([own]), json!({"cookie": others})),
+        (json!([own, others]), json!({})),
+        (json!([]), json!({"cookie": format!("{own}; {others}")})),
+    ] {
+        assert_eq!(who(&world, cookies.clone(), headers.clone()).await, json!(jo.email), "{cookies} {headers}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cookie_in_the_headers_is_no_more_than_one_apart_from_them() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let own = cookie(&jo);
+    // The value of another cookie, which others may have a say in, is no cookie of ours.
+    for header in [format!("a=1,{own}"), format!("a=\"{own}\""), format!("a={own}"), format!("x{own}"), "é".to_owned()]
+    {
+        assert_eq!(who(&world, json!([]), json!({"cookie": header})).await, Value::Null, "{header}");
+    }
+    // Without an `Origin`, a call with a cookie may come from any page, wherever the cookie is.
+    for (cookies, headers) in
+        [(json!([own]), json!({})), (json!([]), json!({"cookie": own})), (json!([]), json!({"cookie": "a=b"}))]
+    {
+        let (status, body) = call(&world, "POST", "sign-out", cookies, headers).await;
+        assert_eq!((status, &body["code"]), (403, &json!("INVALID_ORIGIN")));
+    }
+    assert_eq!(who(&world, json!([own]), json!({})).await, json!(jo.email), "nobody was signed out");
+    // An empty one is none.
+    assert_eq!(call(&world, "POST", "sign-out", json!([""]), json!({"cookie": " "})).await.0, 200);
+    let signed_out = json!({"cookie": own, "origin": world.stack.api()});
+    assert_eq!(call(&world, "POST", "sign-out", json!([]), signed_out).await.0, 200);
+    assert_eq!(who(&world, json!([own]), json!({})).await, Value::Null);
+}
