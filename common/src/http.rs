@@ -91,6 +91,12 @@ impl Function {
         };
         // Responses contain tokens and keys.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.wire == Wire::Page && self.origins.is_https() {
+            // For a year, the browser opens nothing of this host over plain http.
+            response
+                .headers_mut()
+                .insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+        }
         if let Ok(id) = HeaderValue::from_str(&request_id) {
             response.headers_mut().insert("x-request-id", id);
         }

@@ -90,6 +90,9 @@ pub struct Tenant {
 /// Passwords are hashed cheaply in tests.
 const SETTINGS: [(&str, &str); 2] = [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1")];
 
+/// What a browser accepts.
+pub const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
 impl World {
     /// Starts the service with the test settings. Queues are polled only when a test does it.
     pub async fn start() -> Self {
@@ -174,9 +177,14 @@ impl World {
         self.rpc("", "auth/signupAndCreateOrg", Self::sign_up_fields(slug)).await.ok().clone()
     }
 
+    /// Opens a page as a browser does.
+    pub async fn open(&self, url: &str) -> Answer {
+        self.send(self.http.get(url).header("accept", BROWSER)).await
+    }
+
     /// Opens the link in a verification mail and submits the form of the page, if it has one, as a browser does.
     pub async fn confirm(&self, link: &str) -> Answer {
-        let page = self.send(self.http.get(link)).await;
+        let page = self.open(link).await;
         if page.status != 200 {
             return page;
         }

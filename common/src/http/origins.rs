@@ -22,6 +22,11 @@ impl Origins {
         Ok(Self { base: BaseUrl::from_env(env)?, trusted: env.list("TRUSTED_ORIGINS")? })
     }
 
+    /// Whether the API is reached over TLS only. A domain that API Gateway maps to it is.
+    pub(super) fn is_https(&self) -> bool {
+        self.base.as_ref().is_none_or(BaseUrl::is_https)
+    }
+
     /// Whether `url`, an `Origin` header or an absolute URL, has the origin of `base` or a trusted one.
     pub(super) fn trust(&self, base: &BaseUrl, url: &str) -> bool {
         base.is_origin_of(url) || self.trusted.iter().any(|origin| origin.is_origin_of(url))

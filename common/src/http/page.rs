@@ -19,10 +19,11 @@ pub struct Page {
     redirects_to: Option<String>,
 }
 
-/// No framing, no content sniffing, and no referrer for other sites, since the address contains a token. Our own site
-/// does get it: a browser that withholds the referrer sends `Origin: null` with a form.
-const PAGE_HEADERS: [(header::HeaderName, &str); 3] = [
+/// No content sniffing, no window that another site keeps a hold of, and no referrer for other sites, since the address
+/// contains a token. Our own site does get it: a browser that withholds the referrer sends `Origin: null` with a form.
+const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+    (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
@@ -147,6 +148,9 @@ impl Render for Form<'_> {
     }
 }
 
+/// What a ticked box sends. One that is not ticked sends nothing.
+pub const TICKED: &str = "yes";
+
 /// A field to fill in.
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
@@ -184,10 +188,10 @@ impl<'a> Field<'a> {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
     }
 
-    /// A box to tick, which sends `yes`.
+    /// A box to tick, which sends [`TICKED`].
     #[must_use]
     pub fn tick(name: &'static str, label: &'static str) -> Self {
-        Self { kind: "checkbox", ..Self::text(name, label, "off", "yes") }
+        Self { kind: "checkbox", ..Self::text(name, label, "off", TICKED) }
     }
 
     /// Adds what to know before filling it in.
@@ -263,8 +267,6 @@ body { margin: 0; font: 1.125rem/1.5 system-ui, sans-serif; color: var(--text); 
 main { max-width: 32rem; margin: 0 auto; padding: min(12vh, 6rem) 1.5rem 3rem; }
 h1 { margin: 0 0 1.25rem; font-size: 1.5rem; line-height: 1.25; }
 a { color: var(--link); }
-code { display: block; padding: .75rem 1rem; border-radius: .375rem; font: .9375rem/1.5 ui-monospace, monospace;
-  background: var(--panel); user-select: all; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; padding: .75rem 1rem;
   border-radius: .375rem; background: var(--panel); }
 dt { color: var(--soft); }

@@ -95,8 +95,6 @@ async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Err
         p { "You can join this organization with a new account." }
         (facts(&[("Organization", organization.name.as_str()), ("Your email", &invitation.email.to_string())]))
         (form)
-        p { "Or accept with the command-line client, which asks for the same:" }
-        code { "auth accept-invite " (slug) " " (id) }
     };
     Ok(Page::new("You are invited", content).refused(error))
 }

@@ -14,7 +14,7 @@ use common::{
     http::{
         Call, Fault, Reply, Route, SignedIn, Typed, Visitor,
         cookies::{cleared_cookie, session_cookie},
-        page::{Field, Form, Page, facts, warning},
+        page::{Field, Form, Page, TICKED, facts, warning},
         sign_up,
     },
     id::CliLoginId,
@@ -139,7 +139,7 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
 /// clicking twice. It cannot bring about two, at two places.
 async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
-    if visitor.user.id.to_string() != form.get("userId") || !form.has("sure") {
+    if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
         return page(app, call, form).await;
     }
     let approved = async {

@@ -46,10 +46,11 @@ async fn an_invitation_is_accepted_on_the_page_and_the_browser_is_signed_in() {
     for link in [&link, &format!("{link}&accept=1")] {
         let page = world.send(world.http.get(link)).await;
         assert_eq!(page.status, 200);
-        let id = link.split("invitationId=").nth(1).and_then(|id| id.split('&').next()).expect("an id");
-        for says in ["<dd>Doe &amp; Co</dd>", "<dd>al@example.com</dd>", &format!("auth accept-invite acme {id}")] {
+        for says in ["<dd>Doe &amp; Co</dd>", "<dd>al@example.com</dd>"] {
             assert!(html(&page).contains(says), "{says}");
         }
+        // Clients come and go, and so do their commands.
+        assert!(!html(&page).contains("<code") && !html(&page).contains("command"), "{page:?}");
     }
     assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");
 

@@ -1,7 +1,7 @@
 //! What all pages have in common.
 
 use serde_json::json;
-use tests::{Answer, World};
+use tests::{Answer, World, world::BROWSER};
 
 /// The address of each page, as far as it is there for anybody.
 const PAGES: [&str; 8] = [
@@ -23,13 +23,14 @@ fn html(page: &Answer) -> &str {
 async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     let world = World::start().await;
     for path in PAGES {
-        let page = world.send(world.http.get(world.url(path))).await;
+        let page = world.open(&world.url(path)).await;
         let header = |name: &str| page.headers[name].to_str().expect("a text").to_owned();
         assert_eq!(header("content-type"), "text/html; charset=utf-8", "{path}");
         assert_eq!(header("x-content-type-options"), "nosniff");
         assert_eq!(header("cache-control"), "no-store");
         // With `no-referrer`, the browser would send `Origin: null` with a form.
         assert_eq!(header("referrer-policy"), "same-origin");
+        assert_eq!(header("cross-origin-opener-policy"), "same-origin");
         let policy = header("content-security-policy");
         let mut rules: Vec<_> = policy.split("; ").collect();
         rules.retain(|rule| !rule.starts_with("style-src"));
@@ -38,6 +39,23 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
         for active in ["<script", "<link", "<img", " src=", " style=", "javascript:", "http:", "https:"] {
             assert!(!html(&page).contains(active), "{path}: {active}");
         }
+    }
+}
+
+/// Whoever reaches a page over TLS once is not led to plain http later. A local service has no TLS to insist on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_insists_on_tls_where_the_base_url_is_https() {
+    for (base, insists) in [("https://api.example.com", true), ("", true), ("http://api.example.com", false)] {
+        let world = World::with(&[("BASE_URL", base)]).await;
+        let strict = insists.then(|| "max-age=31536000".parse().expect("a header"));
+        for path in PAGES {
+            let page = world.open(&world.url(path)).await;
+            assert_eq!(page.headers.get("strict-transport-security"), strict.as_ref(), "{base} {path}");
+        }
+        let form = world.http.post(world.url("/signin")).form(&[("action", "sign-out")]);
+        let redirect = world.send(form).await;
+        assert_eq!(redirect.status, 303);
+        assert_eq!(redirect.headers.get("strict-transport-security"), strict.as_ref(), "{base}");
     }
 }
 
@@ -60,7 +78,7 @@ async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
 async fn a_page_has_one_heading_and_every_field_has_a_label() {
     let world = World::start().await;
     for path in PAGES {
-        let page = world.send(world.http.get(world.url(path))).await;
+        let page = world.open(&world.url(path)).await;
         let html = html(&page);
         assert!(html.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{html}");
         assert!(html.contains("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"));
@@ -76,7 +94,7 @@ async fn a_page_has_one_heading_and_every_field_has_a_label() {
 #[tokio::test(flavor = "multi_thread")]
 async fn browsers_get_a_page_for_any_refusal_and_programs_get_json() {
     let world = World::start().await;
-    for (accept, is_page) in [("text/html,application/xhtml+xml,*/*;q=0.8", true), ("*/*", false)] {
+    for (accept, is_page) in [(BROWSER, true), ("*/*", false)] {
         let post = |origin: &str, body: String| {
             let request = world.http.post(world.url("/verify-email")).header("accept", accept).header("origin", origin);
             world.send(request.body(body))

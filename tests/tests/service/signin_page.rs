@@ -299,6 +299,11 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     let approve = filled(&page, "Approve", SURE);
     let unsure = post(&world, &cookie, &filled(&page, "Approve", &[])).await;
     assert!(html(&unsure).contains("I have started this myself, just now"), "a click alone shows the page again");
+    for value in ["", "no", "on"] {
+        let untrue = post(&world, &cookie, &filled(&page, "Approve", &[("sure", value)])).await;
+        assert!(html(&untrue).contains("I have started this myself, just now"), "{value}: no box sends this");
+    }
+    assert_eq!(poll(&world, &login).await, "pending");
     let without_session = post(&world, "", &approve).await;
     assert!(html(&without_session).contains("<h1>Sign in</h1>"));
     let by_key = world.http.post(world.url("/signin")).header("x-api-key", "ak_x").form(&approve);
