@@ -24,6 +24,11 @@ pub enum Error {
     InvalidPassword,
     /// The token of a link is malformed, unknown, used or expired.
     InvalidToken,
+    /// A program opened a link that only a person can confirm.
+    ConfirmationRequired {
+        /// The address of the page with the button.
+        page: String,
+    },
     /// A valid credential that does not permit this, and why.
     Forbidden(Refusal),
     /// What the request names does not exist, or not for this caller. The message says which.

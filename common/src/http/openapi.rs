@@ -265,7 +265,10 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
             Fault::WrongPassword => add(401, "UNAUTHORIZED", None),
             Fault::InvalidPassword if plain => add(400, "INVALID_PASSWORD", None),
             Fault::InvalidToken if plain => add(400, "INVALID_TOKEN", None),
-            Fault::InvalidPassword | Fault::InvalidToken => add(400, "BAD_REQUEST", None),
+            Fault::ConfirmationRequired if plain => add(400, "CONFIRMATION_REQUIRED", None),
+            Fault::InvalidPassword | Fault::InvalidToken | Fault::ConfirmationRequired => {
+                add(400, "BAD_REQUEST", None);
+            }
             Fault::EmailNotVerified if plain => add(403, "EMAIL_NOT_VERIFIED", None),
             Fault::EmailNotVerified | Fault::OwnersOnly => add(403, "FORBIDDEN", None),
             Fault::NotFound => add(404, "NOT_FOUND", None),

@@ -74,6 +74,8 @@ pub enum Fault {
     InvalidPassword,
     /// 400: the token of a link is malformed, unknown, used or expired.
     InvalidToken,
+    /// 400: the caller is a program, and only a person can confirm.
+    ConfirmationRequired,
     /// 403: the email is not verified yet.
     EmailNotVerified,
     /// 403: only owners may do this.
@@ -298,6 +300,13 @@ impl<C> Call<C> {
     #[must_use]
     pub fn device(&self) -> Device {
         Device::new(self.client, self.header(header::USER_AGENT.as_str()))
+    }
+
+    /// Whether a browser asks for a page. A program does not ask for HTML: curl, `fetch` and client libraries send `*/*`,
+    /// `application/json` or nothing.
+    #[must_use]
+    pub fn takes_html(&self) -> bool {
+        self.request.takes_html()
     }
 
     /// The first header of this name, if it is text.

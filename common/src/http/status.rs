@@ -32,9 +32,11 @@ impl Failure {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Domain(error) => match error {
-                Error::Malformed | Error::Invalid(_) | Error::InvalidPassword | Error::InvalidToken => {
-                    StatusCode::BAD_REQUEST
-                }
+                Error::Malformed
+                | Error::Invalid(_)
+                | Error::InvalidPassword
+                | Error::InvalidToken
+                | Error::ConfirmationRequired { .. } => StatusCode::BAD_REQUEST,
                 Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => StatusCode::UNAUTHORIZED,
                 Error::Forbidden(_) => StatusCode::FORBIDDEN,
                 Error::NotFound(_) => StatusCode::NOT_FOUND,
@@ -53,7 +55,11 @@ impl Failure {
             Self::Method => "METHOD_NOT_SUPPORTED",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::Domain(error) => match error {
-                Error::Malformed | Error::Invalid(_) | Error::InvalidPassword | Error::InvalidToken => "BAD_REQUEST",
+                Error::Malformed
+                | Error::Invalid(_)
+                | Error::InvalidPassword
+                | Error::InvalidToken
+                | Error::ConfirmationRequired { .. } => "BAD_REQUEST",
                 Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => "UNAUTHORIZED",
                 Error::Forbidden(_) => "FORBIDDEN",
                 Error::NotFound(_) => "NOT_FOUND",
@@ -95,6 +101,9 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::WrongPassword => "Invalid email or password".to_owned(),
         Error::InvalidPassword => "This is not your current password".to_owned(),
         Error::InvalidToken => "This link or its token is not valid: it may have expired or been used".to_owned(),
+        Error::ConfirmationRequired { page } => {
+            format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
+        }
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
         Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
         Error::Forbidden(Refusal::Origin { expected }) => {
@@ -116,6 +125,7 @@ pub(super) fn flow_code(failure: &Failure) -> String {
         Failure::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
         Failure::Domain(Error::InvalidPassword) => "INVALID_PASSWORD".to_owned(),
         Failure::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
+        Failure::Domain(Error::ConfirmationRequired { .. }) => "CONFIRMATION_REQUIRED".to_owned(),
         Failure::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
         Failure::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
         Failure::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),

@@ -52,10 +52,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let routes = [
         signin::show(),
         signin::submit(),
-        verify_email::show("/verify-email"),
+        verify_email::show(),
+        verify_email::show_old(),
         verify_email::submit("/verify-email"),
-        // Where it was before, and where clients of the flow know it.
-        verify_email::show("/api/auth/verify-email"),
         verify_email::submit("/api/auth/verify-email"),
         reset_password::show(),
         reset_password::submit(),

@@ -6,7 +6,7 @@ use common::{
     accounts::token::Token,
     error::{Error, Result},
     http::{
-        Call, Public, Reply, Route, Typed,
+        Call, Fault, Public, Reply, Route, Typed,
         page::{Form, Page},
     },
     timestamp::Timestamp,
@@ -17,9 +17,17 @@ use url::Url;
 use crate::App;
 
 /// The link in the mail. Mail programs and scanners open links on their own, so it only shows a button.
-pub(crate) fn show(path: &'static str) -> Route<App> {
-    Route::get(path, Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), ask)
+pub(crate) fn show() -> Route<App> {
+    Route::get("/verify-email", Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), ask)
         .summary("The link in the verification mail: a page with a button; it changes nothing.")
+}
+
+/// Where the page was before, and where clients of the flow look for a route that verifies. They would take a page, which
+/// is a 200, for a success.
+pub(crate) fn show_old() -> Route<App> {
+    Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), ask_person)
+        .summary("The same page for browsers. A program is refused, since only a person can confirm.")
+        .faults(&[Fault::ConfirmationRequired])
 }
 
 /// The form behind that button.
@@ -53,6 +61,13 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
     };
     let origin = callback.as_ref().map(|url| url.origin().ascii_serialization());
     Ok(Page::new("Confirm your email address", content).redirects_to(origin))
+}
+
+async fn ask_person(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
+    if call.takes_html() {
+        return ask(app, call, link).await;
+    }
+    Err(Error::ConfirmationRequired { page: format!("{}/verify-email", call.base) })
 }
 
 async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {

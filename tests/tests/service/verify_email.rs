@@ -1,6 +1,7 @@
 //! Verifying an email address: the page behind the link in the mail.
 
 use futures::future::join_all;
+use serde_json::json;
 use tests::{
     World,
     world::{cookie, link},
@@ -62,7 +63,7 @@ async fn a_bad_token_gets_an_error_page() {
     let session = account["sessionToken"].as_str().expect("a token");
     for query in ["", "?token=", "?token=x", &format!("?token={}", "a".repeat(43)), &format!("?token={session}")] {
         for path in PATHS {
-            let answer = world.send(world.http.get(world.url(&format!("{path}{query}")))).await;
+            let answer = world.open(&world.url(&format!("{path}{query}"))).await;
             assert_eq!(answer.status, 400, "{query}");
             let form = query.trim_start_matches('?').to_owned();
             assert_eq!(world.send(world.http.post(world.url(path)).body(form)).await.status, 400, "{query}");
@@ -113,6 +114,31 @@ async fn verification_redirects_to_trusted_origins_only() {
             assert_eq!(answer.headers["location"], callback);
         }
     }
+}
+
+/// Their clients would take a page for a success, since its status is 200.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_opens_the_link_is_told_that_nothing_was_confirmed() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let link = link(&world.mail_to("jo@acme.example.com").await);
+    let (page, token) = link.split_once("?token=").expect("a token");
+    let older = link.replace("/verify-email", "/api/auth/verify-email");
+    for accept in ["*/*", "application/json", "application/json, text/plain, */*", ""] {
+        let answer = world.send(world.http.get(&older).header("accept", accept)).await;
+        assert_eq!((answer.status, &answer.body["code"]), (400, &json!("CONFIRMATION_REQUIRED")), "{accept}");
+        let message = answer.body["message"].as_str().expect("a text");
+        assert!(message.contains(page) && !message.contains(token), "{message}");
+    }
+    let mut event = tests::sample_event("console");
+    event["rawPath"] = json!("/api/auth/verify-email");
+    event["rawQueryString"] = json!(format!("token={token}"));
+    event["headers"].as_object_mut().expect("headers").remove("accept");
+    let answer = world.stack.invoke("console", event).await.expect("an answer");
+    assert!(answer["body"].as_str().expect("a text").contains("CONFIRMATION_REQUIRED"), "{answer}");
+    assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
+    assert_eq!(world.open(&older).await.status, 200, "a browser gets the page");
+    assert_eq!(world.confirm(&older).await.status, 200, "and the link still works");
 }
 
 /// Mails of earlier versions link there.
