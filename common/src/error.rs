@@ -76,6 +76,10 @@ pub enum Refusal {
     EmailNotVerified,
     /// Only an owner of the organization may do this.
     OwnersOnly,
+    /// An API key invites members only, never owners.
+    MembersOnly,
+    /// The caller is not a member of the organization that the request names.
+    NotAMember,
     /// A state-changing call came from a page whose origin is not trusted.
     Origin {
         /// The origin of this deployment.

@@ -19,6 +19,7 @@ pub use self::{
     fields::{Fields, Rejected, Typed},
     origins::Origins,
     page::Page,
+    paging::{MOST_LISTED, read_limit},
     reply::{Done, Output, Reply, WithCookies},
     route::{Call, Fault, Route, RouteInfo, Takes},
     status::Failure,
@@ -42,6 +43,7 @@ mod json;
 pub mod openapi;
 mod origins;
 pub mod page;
+mod paging;
 mod reply;
 mod route;
 mod schemas;

@@ -19,6 +19,7 @@ pub mod http;
 pub mod id;
 pub mod issue;
 pub mod name;
+pub mod paging;
 pub mod patch;
 pub mod random;
 pub mod telemetry;

@@ -31,6 +31,7 @@ use crate::{
     error::{Conflict, Error, Result},
     id::{InvitationId, TenantId, UserId},
     name::Slug,
+    paging::Paging,
     timestamp::Timestamp,
 };
 
@@ -139,12 +140,12 @@ impl Invitations {
         Err(Error::Busy)
     }
 
-    /// Lists `limit` invitations of `organization` from the one at `offset` on, newest first. A new one may take a moment to
-    /// appear; what has become of each is up to date.
+    /// Lists invitations of `organization`, newest first. A new one may take a moment to appear; what has become of each is
+    /// up to date.
     ///
     /// # Errors
     /// A read fails.
-    pub async fn list(&self, organization: &TenantId, offset: usize, limit: usize) -> Result<Vec<Invited>> {
+    pub async fn list(&self, organization: &TenantId, paging: Paging) -> Result<Vec<Invited>> {
         let doing = "listing invitations";
         let query = self
             .dynamodb
@@ -157,7 +158,7 @@ impl Invitations {
         let found = query_all(query, doing).await?;
         let key =
             |found: &Item| Ok(item([("invitation_id", text(Record::new("invitation", found).text("invitation_id")?))]));
-        let keys = found.iter().skip(offset).take(limit).map(key).collect::<Result<_>>()?;
+        let keys = paging.of(found).iter().map(key).collect::<Result<_>>()?;
         let found = batch_get_all(&self.dynamodb, &self.invitations, keys, doing).await?;
         let mut listed = found.iter().map(Invited::from_item).collect::<Result<Vec<_>>>()?;
         listed.sort_by_key(|listed| Reverse(listed.invitation.id));

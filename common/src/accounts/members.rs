@@ -22,6 +22,7 @@ use crate::{
     error::{Conflict, Error, Refusal, Result},
     id::{TenantId, UserId},
     issue::Problem,
+    paging::{Order, Paging},
     timestamp::Timestamp,
 };
 
@@ -90,15 +91,18 @@ impl Members {
         })
     }
 
-    /// Lists `limit` members from the one at `offset` on, in the order in which they joined, and says how many there are.
-    /// Somebody who joined a moment ago may not show yet.
+    /// Lists the members in the order in which they joined, or the other way round, and says how many there are. Somebody
+    /// who joined a moment ago may not show yet.
     ///
     /// # Errors
     /// A read fails.
-    pub async fn list(&self, organization: &TenantId, offset: usize, limit: usize) -> Result<(Vec<Member>, usize)> {
-        let keys = self.keys(organization).await?;
+    pub async fn list(&self, organization: &TenantId, paging: Paging, order: Order) -> Result<(Vec<Member>, usize)> {
+        let mut keys = self.keys(organization).await?;
         let total = keys.len();
-        Ok((self.read(organization, keys.into_iter().skip(offset).take(limit)).await?, total))
+        order.apply(&mut keys);
+        let mut members = self.read(organization, paging.of(keys)).await?;
+        order.apply(&mut members);
+        Ok((members, total))
     }
 
     /// Finds a member of `organization`.
@@ -167,7 +171,7 @@ impl Members {
 
     /// Changes an owner beside whom there is another one. Returns `false` if anything changed meanwhile.
     async fn change_beside_an_owner(&self, user: &User, change: Change) -> Result<bool> {
-        let members = self.read(&user.organization, self.keys(&user.organization).await?.into_iter()).await?;
+        let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
         let mut others = members.into_iter().filter(|other| other.user.role == Role::Owner && other.user.id != user.id);
         let other = others.next().ok_or(Error::Conflict(Conflict::LastOwner))?;
         self.writes(user, change).check(self.is_owner(&other.user)).try_commit(&self.dynamodb).await
@@ -232,9 +236,9 @@ impl Members {
         found.iter().map(|found| Ok(item([("pk", text(Record::new("member", found).text("pk")?))]))).collect()
     }
 
-    /// Those of `keys` who are members, in the same order.
-    async fn read(&self, organization: &TenantId, keys: impl Iterator<Item = Item>) -> Result<Vec<Member>> {
-        let found = batch_get_all(&self.dynamodb, &self.users, keys.collect(), "reading members").await?;
+    /// Those of `keys` who are members, in the order in which they joined.
+    async fn read(&self, organization: &TenantId, keys: Vec<Item>) -> Result<Vec<Member>> {
+        let found = batch_get_all(&self.dynamodb, &self.users, keys, "reading members").await?;
         let mut members = found.iter().map(Member::from_item).collect::<Result<Vec<_>>>()?;
         members.retain(|member| member.user.organization == *organization);
         members.sort_by_key(|member| member.user.id);

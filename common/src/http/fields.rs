@@ -209,6 +209,19 @@ impl Fields {
         Err(self.reject(name, Problem { code, message }))
     }
 
+    /// Refuses fields that clients of others know and nothing here serves: to ignore them would answer something else than
+    /// was asked for.
+    ///
+    /// # Errors
+    /// One of them is there.
+    pub fn refuse(&mut self, names: &[&str]) -> Result<(), Rejected> {
+        let before = self.issues.len();
+        for name in names.iter().filter(|name| self.values.contains_key(**name)).collect::<Vec<_>>() {
+            self.reject(name, Problem::format("Is not supported here"));
+        }
+        if self.issues.len() == before { Ok(()) } else { Err(Rejected) }
+    }
+
     /// Records a problem that a field has, perhaps only together with others.
     pub fn reject(&mut self, name: &str, Problem { code, message }: Problem) -> Rejected {
         self.issues.push(Issue { code, path: vec![name.to_owned()], message });

@@ -270,7 +270,8 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
                 add(400, "BAD_REQUEST", None);
             }
             Fault::EmailNotVerified if plain => add(403, "EMAIL_NOT_VERIFIED", None),
-            Fault::EmailNotVerified | Fault::OwnersOnly => add(403, "FORBIDDEN", None),
+            Fault::NotAMember if plain => add(403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION", None),
+            Fault::EmailNotVerified | Fault::OwnersOnly | Fault::NotAMember => add(403, "FORBIDDEN", None),
             Fault::NotFound => add(404, "NOT_FOUND", None),
             Fault::Conflict(reason) if plain => add(409, &reason.to_uppercase(), Some(reason)),
             Fault::Conflict(reason) => add(409, "CONFLICT", Some(reason)),

@@ -80,6 +80,8 @@ pub enum Fault {
     EmailNotVerified,
     /// 403: only owners may do this.
     OwnersOnly,
+    /// 403: the request names an organization that the caller is not a member of.
+    NotAMember,
     /// 404: what the request names does not exist.
     NotFound,
     /// 409, with this reason.

@@ -104,6 +104,10 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::ConfirmationRequired { page } => {
             format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
         }
+        Error::Forbidden(Refusal::MembersOnly) => {
+            "An API key invites members only: sign in to invite an owner".to_owned()
+        }
+        Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
         Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
         Error::Forbidden(Refusal::Origin { expected }) => {
@@ -126,6 +130,8 @@ pub(super) fn flow_code(failure: &Failure) -> String {
         Failure::Domain(Error::InvalidPassword) => "INVALID_PASSWORD".to_owned(),
         Failure::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
         Failure::Domain(Error::ConfirmationRequired { .. }) => "CONFIRMATION_REQUIRED".to_owned(),
+        // As Better Auth names it.
+        Failure::Domain(Error::Forbidden(Refusal::NotAMember)) => "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION".to_owned(),
         Failure::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
         Failure::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
         Failure::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),

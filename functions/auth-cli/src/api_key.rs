@@ -9,8 +9,9 @@ use common::{
     },
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session, SignedIn},
-    id::KeyId,
+    id::{KeyId, TenantId},
     name::Name,
+    paging::{Order, Paging},
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -25,8 +26,9 @@ pub(crate) fn create() -> Route<App> {
 }
 
 pub(crate) fn list() -> Route<App> {
-    Route::get("/api/auth/api-key/list", KeyOrSession, |_, _| Ok(()), managed)
+    Route::get("/api/auth/api-key/list", KeyOrSession, Listing::read, managed)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
+        .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn delete() -> Route<App> {
@@ -48,6 +50,22 @@ impl New {
         let name = fields.text("name", Name::parse);
         let expires_in = fields.optional_number("expiresIn", EXPIRES_IN);
         Ok(Self { name: name?, expires_in: expires_in? })
+    }
+}
+
+struct Listing {
+    organization: Option<TenantId>,
+    paging: Paging,
+    order: Order,
+}
+
+impl Listing {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = fields.optional_text("organizationId", TenantId::parse);
+        let paging = Paging::read(fields);
+        let order = Order::read(fields);
+        fields.refuse(&["configId"])?;
+        Ok(Self { organization: organization?, paging: paging?, order: order? })
     }
 }
 
@@ -112,10 +130,15 @@ async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued
     })
 }
 
-async fn managed(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<Vec<View>> {
+async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<View>> {
     let user = call.caller.user;
+    if input.organization.is_some_and(|organization| organization != user.organization) {
+        return Err(Error::NotFound("Organization not found"));
+    }
     let keys = app.callers.keys.list(&user.organization).await?;
-    Ok(keys.into_iter().filter(|key| manages(&user, key)).map(View::from).collect())
+    let mut managed: Vec<_> = keys.into_iter().filter(|key| manages(&user, key)).collect();
+    input.order.apply(&mut managed);
+    Ok(input.paging.of(managed).into_iter().map(View::from).collect())
 }
 
 /// Other people's keys are reported as unknown.

@@ -9,9 +9,10 @@ use common::{
         mail::invitation_mail,
         users::Role,
     },
-    error::Result,
-    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route},
+    error::{Error, Refusal, Result},
+    http::{By, Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route},
     id::{InvitationId, TenantId, UserId},
+    paging::Paging,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -19,13 +20,13 @@ use serde::Serialize;
 
 use crate::{
     App,
-    organization::{Page, check_manages},
+    organization::{Named, check_manages},
 };
 
 /// For owners with a verified email only: otherwise anybody could make us send mail to anybody.
 pub(crate) fn invite() -> Route<App> {
     Route::post("/api/auth/organization/invite-member", KeyOrSession, New::read, send)
-        .summary("Invites an address that has no account yet. Owners only.")
+        .summary("Invites an address that has no account yet. Owners only, and only a session invites another owner.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
@@ -37,7 +38,7 @@ pub(crate) fn invite() -> Route<App> {
 
 /// For owners only, since whoever knows an invitation's id can accept it.
 pub(crate) fn list() -> Route<App> {
-    Route::get("/api/auth/organization/list-invitations", KeyOrSession, Page::read, invitations)
+    Route::get("/api/auth/organization/list-invitations", KeyOrSession, Listing::read, invitations)
         .summary("Lists invitations, newest first. A new one may take a moment to appear. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
 }
@@ -51,15 +52,28 @@ pub(crate) fn cancel() -> Route<App> {
 struct New {
     email: Email,
     role: Role,
-    organization: TenantId,
+    organization: Option<TenantId>,
 }
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let email = fields.text("email", Email::parse);
         let role = fields.text("role", Role::parse);
-        let organization = fields.text("organizationId", TenantId::parse);
+        let organization = fields.optional_text("organizationId", TenantId::parse);
         Ok(Self { email: email?, role: role?, organization: organization? })
+    }
+}
+
+struct Listing {
+    organization: Named,
+    paging: Paging,
+}
+
+impl Listing {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = Named::read(fields);
+        let paging = Paging::read(fields);
+        Ok(Self { organization: organization?, paging: paging? })
     }
 }
 
@@ -77,7 +91,7 @@ impl Which {
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Invitation")]
-struct View {
+pub(crate) struct View {
     id: InvitationId,
     email: Email,
     role: Role,
@@ -90,7 +104,11 @@ struct View {
 
 async fn send(app: Arc<App>, call: Call<Caller>, input: New) -> Result<View> {
     let (inviter, New { email, role, organization }) = (&call.caller.user, input);
-    check_manages(inviter, Some(&organization))?;
+    check_manages(inviter, organization.as_ref())?;
+    // With a leaked key of an owner, a thief could invite themselves.
+    if role == Role::Owner && matches!(call.caller.by, By::Key(_)) {
+        return Err(Error::Forbidden(Refusal::MembersOnly));
+    }
     let now = Timestamp::now();
     app.attempts.count_invitation(inviter.id, &email, now).await?;
     let invited = app.invitations.invite(inviter, &email, role, now).await?;
@@ -100,10 +118,11 @@ async fn send(app: Arc<App>, call: Call<Caller>, input: New) -> Result<View> {
     Ok(invited.into())
 }
 
-async fn invitations(app: Arc<App>, call: Call<Caller>, page: Page) -> Result<Vec<View>> {
+async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<View>> {
     let owner = &call.caller.user;
-    check_manages(owner, page.organization.as_ref())?;
-    let invited = app.invitations.list(&owner.organization, page.offset, page.limit).await?;
+    input.organization.check(&app, owner).await?;
+    check_manages(owner, None)?;
+    let invited = app.invitations.list(&owner.organization, input.paging).await?;
     Ok(invited.into_iter().map(View::from).collect())
 }
 

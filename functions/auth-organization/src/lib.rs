@@ -40,10 +40,14 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     };
     let routes = [
         organization::list(),
+        organization::full(),
+        organization::set_active(),
         invitation::invite(),
         invitation::list(),
         invitation::cancel(),
         member::list(),
+        member::active(),
+        member::active_role(),
         member::update_role(),
         member::remove(),
         member::leave(),

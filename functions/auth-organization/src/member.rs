@@ -12,6 +12,7 @@ use common::{
     http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, WithCookies, cookies::cleared_cookie},
     id::{TenantId, UserId},
     name::Name,
+    paging::{Order, Paging},
     telemetry::metrics,
     timestamp::Timestamp,
 };
@@ -20,12 +21,24 @@ use serde::Serialize;
 
 use crate::{
     App,
-    organization::{Page, check, check_manages},
+    organization::{Named, check, check_manages},
 };
 
 pub(crate) fn list() -> Route<App> {
-    Route::get("/api/auth/organization/list-members", KeyOrSession, Page::read, members)
+    Route::get("/api/auth/organization/list-members", KeyOrSession, Listing::read, members)
         .summary("Lists the members, in the order in which they joined. A new one may take a moment to appear.")
+        .faults(&[Fault::NotFound])
+}
+
+pub(crate) fn active() -> Route<App> {
+    Route::get("/api/auth/organization/get-active-member", KeyOrSession, |_, _| Ok(()), own)
+        .summary("Returns the caller as a member of their organization.")
+        .faults(&[Fault::NotFound])
+}
+
+pub(crate) fn active_role() -> Route<App> {
+    Route::get("/api/auth/organization/get-active-member-role", KeyOrSession, Whose::read, role)
+        .summary("Returns the role of the caller, or of another member of their organization.")
         .faults(&[Fault::NotFound])
 }
 
@@ -45,6 +58,35 @@ pub(crate) fn leave() -> Route<App> {
     Route::post("/api/auth/organization/leave", KeyOrSession, Own::read, go)
         .summary("Removes the caller and deletes their account; sessions and keys end at once.")
         .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
+}
+
+struct Listing {
+    organization: Named,
+    paging: Paging,
+    order: Order,
+}
+
+impl Listing {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = Named::read(fields);
+        let paging = Paging::read(fields);
+        let order = Order::read(fields);
+        fields.refuse(&["filterField", "filterValue", "filterOperator"])?;
+        Ok(Self { organization: organization?, paging: paging?, order: order? })
+    }
+}
+
+struct Whose {
+    organization: Named,
+    user: Option<UserId>,
+}
+
+impl Whose {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = Named::read(fields);
+        let user = fields.optional_text("userId", UserId::parse);
+        Ok(Self { organization: organization?, user: user? })
+    }
 }
 
 struct NewRole {
@@ -76,12 +118,12 @@ impl Which {
 }
 
 struct Own {
-    organization: TenantId,
+    organization: Option<TenantId>,
 }
 
 impl Own {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { organization: fields.text("organizationId", TenantId::parse)? })
+        Ok(Self { organization: fields.optional_text("organizationId", TenantId::parse)? })
     }
 }
 
@@ -89,7 +131,7 @@ impl Own {
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Member")]
-struct View {
+pub(crate) struct View {
     id: UserId,
     organization_id: TenantId,
     user_id: UserId,
@@ -116,15 +158,36 @@ struct Listed {
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
+struct ActiveRole {
+    role: Role,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
 struct Removed {
     member: View,
 }
 
-async fn members(app: Arc<App>, call: Call<Caller>, page: Page) -> Result<Listed> {
+async fn members(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Listed> {
     let user = &call.caller.user;
-    check(user, page.organization.as_ref())?;
-    let (members, total) = app.members.list(&user.organization, page.offset, page.limit).await?;
+    input.organization.check(&app, user).await?;
+    let (members, total) = app.members.list(&user.organization, input.paging, input.order).await?;
     Ok(Listed { members: members.into_iter().map(View::from).collect(), total })
+}
+
+async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<View> {
+    let user = &call.caller.user;
+    Ok(app.members.find(&user.organization, &MemberIdOrEmail::Id(user.id)).await?.into())
+}
+
+async fn role(app: Arc<App>, call: Call<Caller>, input: Whose) -> Result<ActiveRole> {
+    let user = &call.caller.user;
+    input.organization.check(&app, user).await?;
+    let role = match input.user {
+        None => user.role,
+        Some(id) => app.members.find(&user.organization, &MemberIdOrEmail::Id(id)).await?.user.role,
+    };
+    Ok(ActiveRole { role })
 }
 
 async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<View> {
@@ -144,7 +207,7 @@ async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed>
 
 async fn go(app: Arc<App>, call: Call<Caller>, input: Own) -> Result<WithCookies<View>> {
     let user = &call.caller.user;
-    check(user, Some(&input.organization))?;
+    check(user, input.organization.as_ref())?;
     let member = app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
     metrics::upkeep("leaving", app.callers.keys.delete_all_of(&user.organization, user.id).await);
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })

@@ -1,24 +1,81 @@
 //! The caller's organization.
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::sync::Arc;
 
 use common::{
-    accounts::users::{Role, User},
+    accounts::{
+        organizations::Organization,
+        users::{Role, User},
+    },
     error::{Error, Refusal, Result},
-    http::{Call, Caller, Fields, KeyOrSession, Rejected, Route},
+    http::{Call, Caller, Fault, Fields, KeyOrSession, MOST_LISTED, Rejected, Route, read_limit},
     id::TenantId,
-    issue::Problem,
     name::{Name, Slug},
+    paging::{Order, Paging},
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::App;
+use crate::{App, invitation, member};
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list", KeyOrSession, |_, _| Ok(()), own)
         .summary("Returns the caller's organization; a user has exactly one.")
+}
+
+pub(crate) fn full() -> Route<App> {
+    Route::get("/api/auth/organization/get-full-organization", KeyOrSession, Full::read, whole)
+        .summary("Returns the caller's organization with its first members and, for owners, its newest invitations.")
+        .faults(&[Fault::NotFound])
+}
+
+/// Nothing has to be stored: a user has one organization, and no session is without it.
+pub(crate) fn set_active() -> Route<App> {
+    Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
+        .summary("Returns the caller's organization, which is always the active one. Another one is refused.")
+        .faults(&[Fault::NotAMember])
+}
+
+/// The organization that a request names, by id or slug. It can only be the caller's.
+pub(crate) struct Named {
+    id: Option<TenantId>,
+    slug: Option<Slug>,
+}
+
+impl Named {
+    pub(crate) fn read(fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.optional_text("organizationId", TenantId::parse);
+        let slug = fields.optional_text("organizationSlug", Slug::parse);
+        Ok(Self { id: id?, slug: slug? })
+    }
+
+    /// Checks that it is that of `user`, if a request names one. Only a slug has to be looked up.
+    pub(crate) async fn check(&self, app: &App, user: &User) -> Result<()> {
+        check(user, self.id.as_ref())?;
+        if self.slug.is_some() && !self.is(&app.organizations.get(&user.organization).await?) {
+            return Err(NOT_FOUND);
+        }
+        Ok(())
+    }
+
+    fn is(&self, organization: &Organization) -> bool {
+        self.id.as_ref().is_none_or(|id| *id == organization.id)
+            && self.slug.as_ref().is_none_or(|slug| *slug == organization.slug)
+    }
+}
+
+struct Full {
+    organization: Named,
+    members: usize,
+}
+
+impl Full {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let organization = Named::read(fields);
+        let members = read_limit(fields, "membersLimit");
+        Ok(Self { organization: organization?, members: members? })
+    }
 }
 
 /// An organization, as its members see it.
@@ -32,55 +89,73 @@ struct View {
     created_at: Timestamp,
 }
 
+/// An organization with those who belong to it.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "FullOrganization")]
+struct FullView {
+    id: TenantId,
+    name: Name,
+    slug: Slug,
+    created_at: Timestamp,
+    members: Vec<member::View>,
+    /// Empty for whoever may not list them.
+    invitations: Vec<invitation::View>,
+}
+
 async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[View; 1]> {
+    Ok([app.organizations.get(&call.caller.user.organization).await?.into()])
+}
+
+async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<View> {
     let organization = app.organizations.get(&call.caller.user.organization).await?;
-    Ok([View {
-        id: organization.id,
-        name: organization.name,
-        slug: organization.slug,
-        created_at: organization.created_at,
-    }])
+    if named.is(&organization) { Ok(organization.into()) } else { Err(Error::Forbidden(Refusal::NotAMember)) }
 }
 
-/// The most members or invitations that one answer lists.
-const MOST: u16 = 100;
-
-/// Which of an organization's members or invitations to list.
-pub(crate) struct Page {
-    pub(crate) organization: Option<TenantId>,
-    pub(crate) limit: usize,
-    pub(crate) offset: usize,
+async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullView> {
+    let user = &call.caller.user;
+    let organization = app.organizations.get(&user.organization).await?;
+    if !input.organization.is(&organization) {
+        return Err(NOT_FOUND);
+    }
+    let Organization { id, name, slug, created_at, .. } = organization;
+    let invitations = async {
+        match manages(user) {
+            Ok(()) => app.invitations.list(&id, Paging::first(MOST_LISTED.into())).await,
+            Err(_refusal) => Ok(Vec::new()),
+        }
+    };
+    let members = app.members.list(&id, Paging::first(input.members), Order::Ascending);
+    let ((members, _), invitations) = tokio::try_join!(members, invitations)?;
+    let members = members.into_iter().map(Into::into).collect();
+    let invitations = invitations.into_iter().map(Into::into).collect();
+    Ok(FullView { id, name, slug, created_at, members, invitations })
 }
 
-impl Page {
-    pub(crate) fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
-        let limit = fields.optional_text("limit", |text| whole_number(text, 1..=MOST));
-        let offset = fields.optional_text("offset", |text| whole_number(text, 0..=u16::MAX));
-        let (limit, offset) = (limit?.unwrap_or(MOST), offset?.unwrap_or(0));
-        Ok(Self { organization: organization?, limit: limit.into(), offset: offset.into() })
+impl From<Organization> for View {
+    fn from(organization: Organization) -> Self {
+        let Organization { id, name, slug, created_at, .. } = organization;
+        Self { id, name, slug, created_at }
     }
 }
 
-/// A number in a query, which has only texts.
-fn whole_number(text: &str, range: RangeInclusive<u16>) -> Result<u16, Vec<Problem>> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| {
-        vec![Problem::format(format!("Must be a whole number from {} to {}", range.start(), range.end()))]
-    })
-}
+const NOT_FOUND: Error = Error::NotFound("Organization not found");
 
 /// Checks that `organization` is that of `user`, if a request names one.
 pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> {
     if organization.is_none_or(|organization| *organization == user.organization) {
         return Ok(());
     }
-    Err(Error::NotFound("Organization not found"))
+    Err(NOT_FOUND)
 }
 
 /// Checks that `user` may manage who belongs to `organization`: as an owner of it, with a verified email.
 pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
     check(user, organization)?;
+    manages(user)
+}
+
+fn manages(user: &User) -> Result<()> {
     if user.role != Role::Owner {
         return Err(Error::Forbidden(Refusal::OwnersOnly));
     }

@@ -8,6 +8,7 @@
 
 mod accept_invite_and_signup;
 mod access;
+mod active_organization;
 mod addresses_and_names;
 mod api_keys;
 mod auth_cli;

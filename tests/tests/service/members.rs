@@ -86,6 +86,48 @@ async fn every_member_sees_all_members_and_nobody_elses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn members_are_sorted_as_asked_for_and_what_is_not_served_is_refused_by_its_name() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let bo = world.member(&jo, "bo@example.com", "member").await;
+    let list = async |query: &str| world.cli_get(&jo.cookie, &format!("organization/list-members?{query}")).await;
+    let ids = async |query: &str| {
+        let listed = list(query).await;
+        assert_eq!((listed.status, &listed.body["total"]), (200, &json!(3)), "{query}");
+        listed.body["members"].as_array().expect("members").iter().map(|one| one["id"].clone()).collect::<Vec<_>>()
+    };
+    let joined = [&jo, &al, &bo].map(|member| json!(member.user));
+    let mut latest = joined.clone();
+    latest.reverse();
+    for query in ["", "sortBy=createdAt", "sortDirection=asc", "organizationSlug=acme"] {
+        assert_eq!(ids(query).await, joined, "{query}");
+    }
+    for query in ["sortDirection=desc", "sortBy=createdAt&sortDirection=desc"] {
+        assert_eq!(ids(query).await, latest, "{query}");
+    }
+    assert_eq!(ids("sortDirection=desc&limit=1&offset=1").await, [joined[1].clone()]);
+    assert_eq!(ids("sortDirection=desc&limit=2").await, [joined[2].clone(), joined[1].clone()]);
+    for (query, fields) in [
+        ("filterField=role&filterValue=owner&filterOperator=eq", &["filterField", "filterValue", "filterOperator"][..]),
+        ("filterValue=", &["filterValue"]),
+        ("sortBy=role", &["sortBy"]),
+        ("sortDirection=up&limit=x&filterField=role", &["limit", "sortDirection", "filterField"]),
+    ] {
+        let answer = list(query).await;
+        assert_eq!(refused(&answer), (400, "BAD_REQUEST"), "{query}");
+        let issues = answer.body["issues"].as_array().expect("issues").iter().map(|issue| &issue["path"][0]);
+        assert_eq!(issues.collect::<Vec<_>>(), fields, "{query}");
+    }
+    let filtered = list("filterField=role").await;
+    assert_eq!(filtered.body["message"], "filterField: is not supported here");
+    assert_eq!(refused(&list(&format!("organizationSlug={}", other.slug)).await), (404, "NOT_FOUND"));
+    assert_eq!(refused(&list("organizationSlug=unknown").await), (404, "NOT_FOUND"));
+    // What no client knows does not matter.
+    assert_eq!(ids("_=1769860800").await, joined);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_members_than_one_read_takes_are_listed_in_pages() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -166,7 +208,7 @@ async fn only_a_verified_owner_manages_only_members_of_their_own_organization() 
         ("remove-member", json!({"memberIdOrEmail": al.user, "organizationId": theirs.id}), 404),
         ("remove-member", json!({"memberIdOrEmail": "al"}), 400),
         ("leave", json!({"organizationId": theirs.id}), 404),
-        ("leave", json!({}), 400),
+        ("leave", json!({"organizationId": ""}), 400),
     ] {
         let route = format!("organization/{route}");
         let answer = world.cli(&ours.cookie, &route, fields.clone()).await;
@@ -202,6 +244,8 @@ async fn an_organization_keeps_an_owner() {
             "An organization keeps an owner: make somebody else one first, or delete your account if you are the only member"
         );
     }
+    // Only one can be meant.
+    assert_eq!(refused(&world.cli(&jo.cookie, "organization/leave", json!({})).await), (409, "LAST_OWNER"));
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
     assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
     let left = leave(&world, &jo).await;

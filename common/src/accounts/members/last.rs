@@ -71,7 +71,7 @@ impl Members {
         let shown = shown.iter().map(|key| Ok(Record::new("member", key).text("pk")?.to_owned()));
         let keys: BTreeSet<String> = shown.chain(joined.map(Ok)).collect::<Result<_>>()?;
         let keys = keys.into_iter().map(|key| item([("pk", text(key))]));
-        let members = self.read(&last.organization, keys).await?;
+        let members = self.read(&last.organization, keys.collect()).await?;
         Ok(members.iter().all(|member| member.user.id == last.id))
     }
 

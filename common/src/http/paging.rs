@@ -1,0 +1,71 @@
+//! Reading which part of a list a query asks for, by the parameters that Better Auth's clients send.
+
+use std::ops::RangeInclusive;
+
+use schemars::JsonSchema;
+
+use super::{Fields, Rejected};
+use crate::{
+    error::Result,
+    issue::Problem,
+    paging::{Order, Paging},
+};
+
+/// The most entries that one answer lists, which is also how many it lists unless a query says otherwise.
+pub const MOST_LISTED: u16 = 100;
+
+impl Paging {
+    /// Reads `limit` and `offset`.
+    ///
+    /// # Errors
+    /// One of them is not a number in its range.
+    pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
+        let limit = read_limit(fields, "limit");
+        let offset = fields.optional_text("offset", |text| whole_number(text, 0..=u16::MAX));
+        Ok(Self { limit: limit?, offset: offset?.unwrap_or(0).into() })
+    }
+}
+
+/// Reads how many entries to list at most.
+///
+/// # Errors
+/// It is not a number in its range.
+pub fn read_limit(fields: &mut Fields, name: &'static str) -> Result<usize, Rejected> {
+    let limit = fields.optional_text(name, |text| whole_number(text, 1..=MOST_LISTED))?;
+    Ok(limit.unwrap_or(MOST_LISTED).into())
+}
+
+/// What a list can be sorted by.
+#[derive(JsonSchema)]
+#[schemars(inline, rename_all = "camelCase")]
+enum SortBy {
+    CreatedAt,
+}
+
+impl Order {
+    /// Reads `sortBy` and `sortDirection`.
+    ///
+    /// # Errors
+    /// The list cannot be sorted like this.
+    pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
+        let by = fields.optional_text("sortBy", |text| match text {
+            "createdAt" => Ok(SortBy::CreatedAt),
+            _ => Err(vec![Problem::format("Must be createdAt")]),
+        });
+        let direction = fields.optional_text("sortDirection", |text| match text {
+            "asc" => Ok(Self::Ascending),
+            "desc" => Ok(Self::Descending),
+            _ => Err(vec![Problem::format("Must be asc or desc")]),
+        });
+        by?;
+        Ok(direction?.unwrap_or_default())
+    }
+}
+
+/// A number in a query, which has only texts.
+fn whole_number(text: &str, range: RangeInclusive<u16>) -> Result<u16, Vec<Problem>> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| {
+        vec![Problem::format(format!("Must be a whole number from {} to {}", range.start(), range.end()))]
+    })
+}

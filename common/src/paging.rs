@@ -1,0 +1,48 @@
+//! Which part of a list is asked for, and in which order.
+
+use schemars::JsonSchema;
+
+/// A part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paging {
+    /// How many entries at most.
+    pub limit: usize,
+    /// How many are left out before them.
+    pub offset: usize,
+}
+
+impl Paging {
+    /// The first `limit` entries.
+    #[must_use]
+    pub fn first(limit: usize) -> Self {
+        Self { limit, offset: 0 }
+    }
+
+    /// That part of `entries`.
+    #[must_use]
+    pub fn of<T>(self, entries: Vec<T>) -> Vec<T> {
+        entries.into_iter().skip(self.offset).take(self.limit).collect()
+    }
+}
+
+/// The order of a list, by the time at which its entries were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(inline)]
+pub enum Order {
+    /// Oldest first.
+    #[default]
+    #[schemars(rename = "asc")]
+    Ascending,
+    /// Newest first.
+    #[schemars(rename = "desc")]
+    Descending,
+}
+
+impl Order {
+    /// Puts `entries`, which are in ascending order, into this order.
+    pub fn apply<T>(self, entries: &mut [T]) {
+        if self == Self::Descending {
+            entries.reverse();
+        }
+    }
+}

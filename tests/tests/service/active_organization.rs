@@ -1,0 +1,159 @@
+//! What Better Auth's clients call at their start: the active organization, which is the only one that a user has.
+
+use serde_json::{Value, json};
+use tests::{Answer, Tenant, World};
+
+async fn get(world: &World, who: &Tenant, route: &str) -> Answer {
+    world.cli_get(&who.cookie, &format!("organization/{route}")).await
+}
+
+async fn by_key(world: &World, who: &Tenant, route: &str) -> Answer {
+    let request = world.http.get(world.url(&format!("/api/auth/organization/{route}")));
+    world.send(request.header("x-api-key", &who.key)).await
+}
+
+async fn set_active(world: &World, who: &Tenant, fields: Value) -> Answer {
+    world.cli(&who.cookie, "organization/set-active", fields).await
+}
+
+fn refused(answer: &Answer) -> (u16, &str) {
+    (answer.status, answer.body["code"].as_str().unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_full_organization_has_its_members_and_for_owners_its_invitations() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let fields = json!({"email": "bo@example.com", "role": "owner"});
+    assert_eq!(world.cli(&jo.cookie, "organization/invite-member", fields).await.status, 200);
+
+    let organization = get(&world, &jo, "list").await.body[0].clone();
+    let members = get(&world, &jo, "list-members").await.body["members"].clone();
+    let invitations = get(&world, &jo, "list-invitations").await.body;
+    assert_eq!(invitations.as_array().map(Vec::len), Some(2));
+    let with = |invitations: &Value| {
+        let mut full = organization.clone();
+        full["members"] = members.clone();
+        full["invitations"] = invitations.clone();
+        full
+    };
+    for query in ["".to_owned(), format!("?organizationId={}", jo.id), "?organizationSlug=acme".to_owned()] {
+        let full = get(&world, &jo, &format!("get-full-organization{query}")).await;
+        assert_eq!((full.status, full.body), (200, with(&invitations)), "{query}");
+    }
+    assert_eq!(by_key(&world, &jo, "get-full-organization").await.body, with(&invitations));
+    // Whoever knows the id of an invitation can accept it.
+    assert_eq!(get(&world, &al, "get-full-organization").await.body, with(&json!([])));
+    let fresh = world.sign_up("fresh").await;
+    let fresh = world.cli_get(&tests::world::cookie(&fresh), "organization/get-full-organization").await;
+    assert_eq!((fresh.status, &fresh.body["invitations"], &fresh.body["slug"]), (200, &json!([]), &json!("fresh")));
+
+    let first = get(&world, &jo, "get-full-organization?membersLimit=1").await.body;
+    assert_eq!(first["members"], json!([members[0]]));
+    for bad in ["membersLimit=0", "membersLimit=101", "membersLimit=x", "organizationId=", "organizationSlug=A"] {
+        assert_eq!(get(&world, &jo, &format!("get-full-organization?{bad}")).await.status, 400, "{bad}");
+    }
+    for query in [
+        format!("organizationId={}", other.id),
+        format!("organizationSlug={}", other.slug),
+        format!("organizationId={}", uuid::Uuid::now_v7()),
+        "organizationSlug=unknown".to_owned(),
+        format!("organizationId={}&organizationSlug={}", jo.id, other.slug),
+        format!("organizationId={}&organizationSlug={}", other.id, jo.slug),
+    ] {
+        let answer = get(&world, &jo, &format!("get-full-organization?{query}")).await;
+        assert_eq!(refused(&answer), (404, "NOT_FOUND"), "{query}");
+        assert_eq!(answer.body["message"], "Organization not found");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_active_member_is_the_caller() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let members = get(&world, &jo, "list-members").await.body["members"].clone();
+    for (member, who) in [&jo, &al].into_iter().enumerate() {
+        let active = get(&world, who, "get-active-member").await;
+        assert_eq!((active.status, &active.body), (200, &members[member]));
+        assert_eq!(by_key(&world, who, "get-active-member").await.body, active.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_active_role_is_the_callers_or_that_of_another_member() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let al = world.member(&jo, "al@example.com", "member").await;
+    let role = async |who: &Tenant, query: &str| get(&world, who, &format!("get-active-member-role{query}")).await;
+    assert_eq!(role(&jo, "").await.body, json!({"role": "owner"}));
+    assert_eq!(role(&al, "").await.body, json!({"role": "member"}));
+    assert_eq!(by_key(&world, &al, "get-active-member-role").await.body, json!({"role": "member"}));
+    assert_eq!(role(&al, &format!("?userId={}", jo.user)).await.body, json!({"role": "owner"}));
+    let own = format!("?organizationId={}&organizationSlug=acme&userId={}", jo.id, al.user);
+    assert_eq!(role(&jo, &own).await.body, json!({"role": "member"}));
+    for query in [format!("?userId={}", other.user), format!("?userId={}", uuid::Uuid::now_v7())] {
+        let answer = role(&jo, &query).await;
+        assert_eq!((refused(&answer), &answer.body["message"]), ((404, "NOT_FOUND"), &json!("Member not found")));
+    }
+    for query in [format!("?organizationId={}", other.id), "?organizationSlug=other".to_owned()] {
+        assert_eq!(refused(&role(&jo, &query).await), (404, "NOT_FOUND"), "{query}");
+    }
+    assert_eq!(role(&jo, "?userId=x").await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_ones_own_organization_can_be_made_active_and_it_always_is() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let organization = get(&world, &jo, "list").await.body[0].clone();
+    for fields in [
+        json!({"organizationId": jo.id}),
+        json!({"organizationSlug": "acme"}),
+        json!({"organizationId": jo.id, "organizationSlug": "acme"}),
+        json!({}),
+    ] {
+        let active = set_active(&world, &jo, fields.clone()).await;
+        assert_eq!((active.status, active.body), (200, organization.clone()), "{fields}");
+    }
+    // Another one's and an unknown one get the same answer.
+    for fields in [
+        json!({"organizationId": other.id}),
+        json!({"organizationSlug": other.slug}),
+        json!({"organizationId": uuid::Uuid::now_v7()}),
+        json!({"organizationSlug": "unknown"}),
+        json!({"organizationId": jo.id, "organizationSlug": other.slug}),
+    ] {
+        let answer = set_active(&world, &jo, fields.clone()).await;
+        assert_eq!(refused(&answer), (403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION"), "{fields}");
+        assert_eq!(answer.body["message"], "You are not a member of this organization");
+    }
+    // None active there cannot be, so nobody is told that it is so.
+    for fields in [json!({"organizationId": null}), json!({"organizationId": 7}), json!({"organizationSlug": "A"})] {
+        assert_eq!(refused(&set_active(&world, &jo, fields.clone()).await), (400, "BAD_REQUEST"), "{fields}");
+    }
+    assert_eq!(get(&world, &jo, "get-full-organization").await.body["id"], json!(jo.id));
+    let foreign = world.http.post(world.url("/api/auth/organization/set-active")).header("cookie", &jo.cookie);
+    let foreign = world.send(foreign.header("origin", "https://evil.example.com").json(&json!({}))).await;
+    assert_eq!(refused(&foreign), (403, "INVALID_ORIGIN"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_without_a_credential_has_an_active_organization() {
+    let world = World::start().await;
+    for route in ["get-full-organization", "get-active-member", "get-active-member-role"] {
+        assert_eq!(refused(&world.cli_get("", &format!("organization/{route}")).await), (401, "UNAUTHORIZED"));
+    }
+    assert_eq!(refused(&world.cli("", "organization/set-active", json!({})).await), (401, "UNAUTHORIZED"));
+}
+
+/// Sessions are neither cached in cookies nor made longer by a call, so what clients ask for here always holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_may_ask_for_a_session_that_is_neither_cached_nor_refreshed() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let session = world.session(&jo.cookie).await.body;
+    let asked = world.cli_get(&jo.cookie, "get-session?disableCookieCache=true&disableRefresh=true").await;
+    assert_eq!((asked.status, asked.body), (200, session));
+}
