@@ -38,7 +38,7 @@ struct Arguments {
     /// Print all addresses as one line of JSON.
     #[arg(long)]
     json: bool,
-    /// Keep the tables in memory instead of in .local/.
+    /// Keep tables and queues in memory instead of in .local/.
     #[arg(long)]
     memory: bool,
 }

@@ -1,18 +1,20 @@
 //! The embedded SQS, extended with what clients expect of the real one: fair queues, limits, and the error names that
 //! the SDKs know. docs/architecture.md lists what is still missing.
 
+mod journal;
 mod limits;
+mod messages;
 mod refusal;
+mod restore;
 
-use std::{
-    collections::HashMap,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, path::Path, pin::Pin, sync::Arc};
 
+use anyhow::Result;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs};
+use rustack_sqs_core::{
+    config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs, queue::extract_queue_name,
+};
 use rustack_sqs_http::{
     body::SqsResponseBody,
     dispatch::SqsHandler,
@@ -23,21 +25,27 @@ use rustack_sqs_model::{
     error::SqsError,
     input::{
         ChangeMessageVisibilityBatchInput, ChangeMessageVisibilityInput, DeleteMessageBatchInput, DeleteMessageInput,
-        GetQueueAttributesInput, ReceiveMessageInput, SendMessageBatchInput, SendMessageInput,
+        DeleteQueueInput, GetQueueAttributesInput, PurgeQueueInput, ReceiveMessageInput, SendMessageBatchInput,
+        SendMessageInput,
     },
     operations::SqsOperation,
     output::{
-        ChangeMessageVisibilityBatchOutput, DeleteMessageBatchOutput, DeleteMessageOutput, GetQueueAttributesOutput,
-        ReceiveMessageOutput, SendMessageBatchOutput, SendMessageOutput,
+        ChangeMessageVisibilityBatchOutput, DeleteMessageBatchOutput, DeleteMessageOutput, DeleteQueueOutput,
+        GetQueueAttributesOutput, PurgeQueueOutput, ReceiveMessageOutput, SendMessageBatchOutput, SendMessageOutput,
     },
+    types::RedrivePolicy,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::sync::RwLock;
 
-use self::refusal::Refusal;
+pub(crate) use self::journal::Journal;
+use self::{messages::Messages, refusal::Refusal};
 
 type Response = axum::http::Response<SqsResponseBody>;
+
+/// The attribute of a received message that says how often it was received.
+const RECEIVES: &str = "ApproximateReceiveCount";
 
 /// The queues. Cloning is cheap.
 #[derive(Clone)]
@@ -45,20 +53,26 @@ pub(crate) struct Queues {
     sqs: Arc<RustackSqs>,
     /// Handles the operations that need no change.
     rest: Arc<RustackSqsHandler>,
-    groups: Arc<RwLock<Groups>>,
+    messages: Arc<RwLock<Messages>>,
 }
 
-/// The `MessageGroupId` of each message that has one, by message id. On a standard queue, SQS uses it to share the
-/// queue fairly and returns it on receive; the embedded SQS rejects it. (The order in which groups are served is not
-/// part of a queue's contract.)
-///
-/// A message may be received before the response to its send arrives with the id. So senders hold this lock shared
-/// until they have recorded the group, and receivers wait until nobody holds it.
-#[derive(Default)]
-struct Groups(Mutex<HashMap<String, String>>);
+/// The name of the dead-letter queue of a queue, and how often a message is received before it goes there.
+struct Redrive {
+    target: String,
+    after: u32,
+}
 
-/// The HTTP service, for queues whose URLs start with `http://127.0.0.1:port/account`.
-pub(crate) fn service(region: &str, account: &str, port: u16) -> SqsHttpService<Queues> {
+/// The HTTP service, for queues whose URLs start with `http://127.0.0.1:port/account`, and the journal at `path`, if
+/// messages are to outlive the process. Once the journal is dropped, no message is accepted any more.
+///
+/// # Errors
+/// The journal cannot be opened.
+pub(crate) fn service(
+    region: &str,
+    account: &str,
+    port: u16,
+    path: Option<&Path>,
+) -> Result<(SqsHttpService<Queues>, Option<Arc<Journal>>)> {
     let config = SqsConfig {
         default_region: region.to_owned(),
         account_id: account.to_owned(),
@@ -68,8 +82,12 @@ pub(crate) fn service(region: &str, account: &str, port: u16) -> SqsHttpService<
     };
     let sqs = Arc::new(RustackSqs::new(config));
     let rest = Arc::new(RustackSqsHandler::new(Arc::clone(&sqs)));
-    let queues = Queues { sqs, rest, groups: Arc::default() };
-    SqsHttpService::new(Arc::new(queues), SqsHttpConfig { region: region.to_owned(), ..Default::default() })
+    let (journal, earlier) = path.map(Journal::open).transpose()?.unzip();
+    let journal = journal.map(Arc::new);
+    let messages = Messages::new(journal.as_ref().map(Arc::downgrade), earlier.unwrap_or_default());
+    let queues = Queues { sqs, rest, messages: Arc::new(RwLock::new(messages)) };
+    let config = SqsHttpConfig { region: region.to_owned(), ..Default::default() };
+    Ok((SqsHttpService::new(Arc::new(queues), config), journal))
 }
 
 impl SqsHandler for Queues {
@@ -86,6 +104,9 @@ impl SqsHandler for Queues {
 impl Queues {
     async fn answer(&self, operation: SqsOperation, body: Bytes) -> Result<Response, Refusal> {
         match operation {
+            SqsOperation::CreateQueue => answer(&self.create(read(&body)?).await?),
+            SqsOperation::DeleteQueue => answer(&self.delete_queue(read(&body)?).await?),
+            SqsOperation::PurgeQueue => answer(&self.purge(read(&body)?).await?),
             SqsOperation::SendMessage => answer(&self.send(read(&body)?).await?),
             SqsOperation::SendMessageBatch => answer(&self.send_batch(read(&body)?).await?),
             SqsOperation::ReceiveMessage => answer(&self.receive(read(&body)?).await?),
@@ -108,13 +129,42 @@ impl Queues {
         }
     }
 
+    async fn delete_queue(&self, input: DeleteQueueInput) -> Result<DeleteQueueOutput, Refusal> {
+        let queue = queue_name(&input.queue_url).to_owned();
+        let mut messages = self.messages.write().await;
+        let output = self.sqs.delete_queue(input).await?;
+        let written = messages.purged(&queue);
+        drop(messages);
+        written.wait().await?;
+        Ok(output)
+    }
+
+    async fn purge(&self, input: PurgeQueueInput) -> Result<PurgeQueueOutput, Refusal> {
+        let queue = queue_name(&input.queue_url).to_owned();
+        let mut messages = self.messages.write().await;
+        let output = self.sqs.purge_queue(input).await?;
+        let written = messages.purged(&queue);
+        drop(messages);
+        written.wait().await?;
+        Ok(output)
+    }
+
     async fn send(&self, mut input: SendMessageInput) -> Result<SendMessageOutput, Refusal> {
         let group = input.message_group_id.as_deref();
         limits::message(&input.message_body, input.delay_seconds, group, &input.message_attributes)?;
-        let group = if is_fifo(&input.queue_url) { None } else { input.message_group_id.take() };
-        let groups = self.groups.read().await;
-        let output = self.sqs.send_message(input).await?;
-        groups.note(output.message_id.as_ref(), group);
+        let messages = self.messages.read().await;
+        let message = (!is_fifo(&input.queue_url)).then(|| {
+            let group = input.message_group_id.take();
+            let (body, attributes) = (&input.message_body, &input.message_attributes);
+            messages.prepare(&input.queue_url, body, attributes, input.delay_seconds, group)
+        });
+        let mut output = self.sqs.send_message(input).await?;
+        if let (Some(message), Some(id)) = (&message, &mut output.message_id) {
+            messages.note(id, message);
+        }
+        let written = messages.accepted(message.into_iter().collect());
+        drop(messages);
+        written.wait().await?;
         Ok(output)
     }
 
@@ -128,41 +178,84 @@ impl Queues {
                 limits::message(&entry.message_body, entry.delay_seconds, group, &entry.message_attributes)
             },
         )?;
-        let mut waiting = HashMap::new();
-        if !is_fifo(&input.queue_url) {
-            waiting.extend(input.entries.iter_mut().map(|entry| (entry.id.clone(), entry.message_group_id.take())));
+        let messages = self.messages.read().await;
+        let mut prepared = HashMap::new();
+        for entry in input.entries.iter_mut().filter(|_| !is_fifo(&input.queue_url)) {
+            let group = entry.message_group_id.take();
+            let (body, attributes) = (&entry.message_body, &entry.message_attributes);
+            let message = messages.prepare(&input.queue_url, body, attributes, entry.delay_seconds, group);
+            prepared.insert(entry.id.clone(), message);
         }
-        let groups = self.groups.read().await;
         let mut output = SendMessageBatchOutput::default();
         if !input.entries.is_empty() {
             output = self.sqs.send_message_batch(input).await?;
         }
-        for sent in &output.successful {
-            groups.note(Some(&sent.message_id), waiting.remove(&sent.id).flatten());
+        let mut accepted = Vec::new();
+        for sent in &mut output.successful {
+            if let Some(message) = prepared.remove(&sent.id) {
+                messages.note(&mut sent.message_id, &message);
+                accepted.push(message);
+            }
         }
+        let written = messages.accepted(accepted);
+        drop(messages);
+        written.wait().await?;
         output.failed.extend(refused);
         Ok(output)
     }
 
-    async fn receive(&self, input: ReceiveMessageInput) -> Result<ReceiveMessageOutput, Refusal> {
+    async fn receive(&self, mut input: ReceiveMessageInput) -> Result<ReceiveMessageOutput, Refusal> {
         limits::receive(&input)?;
-        let mut wanted = input.attribute_names.iter().chain(&input.message_system_attribute_names);
-        let wants_group = wanted.any(|name| name == "All" || name == "MessageGroupId");
+        let wanted: Vec<_> = input.attribute_names.iter().chain(&input.message_system_attribute_names).collect();
+        let wants = |name: &str| wanted.iter().any(|wanted| *wanted == "All" || *wanted == name);
+        let (wants_group, wants_receives) = (wants("MessageGroupId"), wants(RECEIVES));
+        if !wants_receives {
+            input.message_system_attribute_names.push(RECEIVES.to_owned());
+        }
+        let queue_url = input.queue_url.clone();
         let mut output = self.sqs.receive_message(input).await?;
-        if wants_group && !output.messages.is_empty() {
-            let groups = self.groups.write().await;
-            for message in &mut output.messages {
-                let group = message.message_id.as_ref().and_then(|id| groups.find(id));
-                message.attributes.extend(group.map(|group| ("MessageGroupId".to_owned(), group)));
+        if output.messages.is_empty() {
+            return Ok(output);
+        }
+        let redrive = self.redrive(&queue_url).await;
+        let messages = self.messages.write().await;
+        let mut received = Vec::new();
+        for message in &mut output.messages {
+            let receives = message.attributes.get(RECEIVES).and_then(|receives| receives.parse().ok()).unwrap_or(1);
+            if !wants_receives {
+                message.attributes.remove(RECEIVES);
+            }
+            if let Some(key) = messages.complete(message, wants_group) {
+                // If this receive is the last one, and in vain, the message is a dead letter. The embedded SQS does not
+                // tell when it makes it one.
+                let last = redrive.as_ref().filter(|redrive| receives >= redrive.after);
+                let (queue, receives) =
+                    last.map_or((queue_name(&queue_url), receives), |redrive| (redrive.target.as_str(), 0));
+                received.push((key, queue.to_owned(), receives));
             }
         }
+        messages.received(received);
         Ok(output)
+    }
+
+    /// Where the messages of a queue go if they are kept and received too often.
+    async fn redrive(&self, queue_url: &str) -> Option<Redrive> {
+        if !self.messages.read().await.are_kept() {
+            return None;
+        }
+        let attribute_names = vec!["RedrivePolicy".to_owned()];
+        let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
+        // Without an answer, the queue has just been deleted.
+        let attributes = self.sqs.get_queue_attributes(input).await.ok()?.attributes;
+        let policy: RedrivePolicy = serde_json::from_str(attributes.get("RedrivePolicy")?).ok()?;
+        let target = policy.dead_letter_target_arn.rsplit(':').next()?.to_owned();
+        Some(Redrive { target, after: policy.max_receive_count.try_into().ok()? })
     }
 
     async fn delete(&self, input: DeleteMessageInput) -> Result<DeleteMessageOutput, Refusal> {
         let id = message_id(&input.receipt_handle)?;
         let output = self.sqs.delete_message(input).await?;
-        self.groups.read().await.forget(&id);
+        self.deleted(&[id]).await?;
         Ok(output)
     }
 
@@ -180,10 +273,16 @@ impl Queues {
         if !input.entries.is_empty() {
             output = self.sqs.delete_message_batch(input).await?;
         }
-        let groups = self.groups.read().await;
-        ids.iter().for_each(|id| groups.forget(id));
+        self.deleted(&ids).await?;
         output.failed.extend(refused);
         Ok(output)
+    }
+
+    async fn deleted(&self, ids: &[String]) -> Result<(), Refusal> {
+        let written = self.messages.read().await.deleted(ids);
+        written.wait().await?;
+        self.messages.read().await.forget(ids);
+        Ok(())
     }
 
     async fn change_visibility_batch(
@@ -216,24 +315,13 @@ impl Queues {
     }
 }
 
-impl Groups {
-    fn note(&self, message: Option<&String>, group: Option<String>) {
-        if let (Some(message), Some(group)) = (message, group) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(message.clone(), group);
-        }
-    }
-
-    fn find(&self, message: &str) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(message).cloned()
-    }
-
-    fn forget(&self, message: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(message);
-    }
-}
-
+/// Messages of FIFO queues are left to the embedded SQS, and end with the process.
 fn is_fifo(queue_url: &str) -> bool {
     queue_url.ends_with(".fifo")
+}
+
+fn queue_name(queue_url: &str) -> &str {
+    extract_queue_name(queue_url).unwrap_or_default()
 }
 
 /// The id of the message that a receipt handle belongs to: here the handle starts with it, in base64.

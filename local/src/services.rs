@@ -1,8 +1,9 @@
-//! The AWS services that the functions use, embedded: DynamoDB on SQLite, SQS and SES in memory.
+//! The AWS services that the functions use, embedded: DynamoDB and SQS, with data in files or in memory, and SES.
 
 use std::{collections::BTreeMap, convert::Infallible, error::Error, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
+use aws_sdk_sqs::config::timeout::TimeoutConfig;
 use axum::http::Response;
 use dynoxide::{
     Database, DynoxideError,
@@ -27,7 +28,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::template::text;
+use crate::{queues::Journal, template::text};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -93,13 +94,16 @@ pub(crate) async fn create_queues(
     client: &aws_sdk_sqs::Client,
     queues: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>> {
+    // The messages of an earlier process are back when the queue is there, however many they are.
+    let patient = aws_sdk_sqs::config::Config::builder().timeout_config(TimeoutConfig::disabled());
     let mut urls = BTreeMap::new();
     for (name, properties) in queues {
         let mut request = client.create_queue().queue_name(name);
         for (attribute, value) in properties.as_object().into_iter().flatten() {
             request = request.attributes(attribute.as_str().into(), text(value));
         }
-        let created = request.send().await.with_context(|| format!("cannot create the queue {name}"))?;
+        let created = request.customize().config_override(patient.clone()).send().await;
+        let created = created.with_context(|| format!("cannot create the queue {name}"))?;
         urls.insert(name.clone(), created.queue_url.context("a queue without a URL")?);
     }
     Ok(urls)
@@ -109,22 +113,24 @@ pub(crate) async fn create_queues(
 pub(crate) struct Services {
     /// All mail sent so far.
     pub(crate) mail: Arc<EmailStore>,
+    /// Once this is dropped, nothing more is written, even if a connection outlives the tasks.
+    _journal: Option<Arc<Journal>>,
     _tasks: JoinSet<()>,
 }
 
 impl Services {
-    /// Serves DynamoDB, SQS and SES.
+    /// Serves DynamoDB, SQS and SES. The messages of the queues are kept in the file `queues`, or in memory only.
     pub(crate) fn start(
         region: &str,
         account: &str,
         database: &Database,
+        queues: Option<&Path>,
         [dynamodb, sqs, ses]: [TcpListener; 3],
     ) -> Result<Self> {
+        let (queues, journal) = crate::queues::service(region, account, sqs.local_addr()?.port(), queues)?;
         let mut tasks = JoinSet::new();
         tasks.spawn(dynoxide::server::serve_on(dynamodb, database.clone()));
         tasks.spawn(sweep(database.clone()));
-
-        let queues = crate::queues::service(region, account, sqs.local_addr()?.port());
         tasks.spawn(serve(sqs, queues));
 
         // It accepts any sender: verifying one is a step at AWS, not in this project.
@@ -133,7 +139,7 @@ impl Services {
         let mail = outbox.email_store().clone();
         let handler = Arc::new(RustackSesHandler::new(outbox));
         tasks.spawn(serve(ses, SesHttpService::new(handler, SesHttpConfig::default())));
-        Ok(Self { mail, _tasks: tasks })
+        Ok(Self { mail, _journal: journal, _tasks: tasks })
     }
 }
 

@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(20);
 /// How to start a stack.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where to keep the tables.
+    /// Where to keep the tables and the queues.
     pub data: Data,
     /// Where to listen.
     pub ports: Ports,
@@ -45,12 +45,12 @@ pub struct Options {
     pub poll: bool,
 }
 
-/// Where to keep the tables.
+/// Where to keep the tables and the queues.
 #[derive(Debug, Clone)]
 pub enum Data {
     /// In memory, until the stack stops.
     Memory,
-    /// In a database file in this directory.
+    /// In database files in this directory.
     Directory(PathBuf),
 }
 
@@ -111,10 +111,11 @@ impl Stack {
         let trusted = trusted_origins(&api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
         let template = Template::load(&parameters(&api, &trusted), place)?;
 
-        let database = services::open_database(database_file(&data)?.as_deref())?;
+        let [tables, queues] = files(&data)?;
+        let database = services::open_database(tables.as_deref())?;
         services::create_tables(&database, &template.tables)?;
         let listeners = [dynamodb_listener, sqs_listener, ses_listener];
-        let services = Services::start(REGION, ACCOUNT, &database, listeners)?;
+        let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), listeners)?;
 
         let (dynamodb_client, sqs_client) = clients(lambda.clone())?;
         let queues = services::create_queues(&sqs_client, &template.queues).await?;
@@ -336,10 +337,11 @@ pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-fn database_file(data: &Data) -> Result<Option<PathBuf>> {
-    let Data::Directory(directory) = data else { return Ok(None) };
+/// The files of the tables and of the queues.
+fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
+    let Data::Directory(directory) = data else { return Ok([None, None]) };
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    Ok(Some(directory.join("dynamodb.sqlite")))
+    Ok(["dynamodb.sqlite", "sqs.sqlite"].map(|name| Some(directory.join(name))))
 }
 
 fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client, aws_sdk_sqs::Client)> {

@@ -16,7 +16,7 @@ type Attributes = HashMap<String, MessageAttributeValue>;
 const MAX_SIZE: usize = 256 * 1024;
 const MAX_ENTRIES: usize = 10;
 const MAX_DELAY: i32 = 900;
-const MAX_VISIBILITY: i32 = 12 * 60 * 60;
+pub(super) const MAX_VISIBILITY: i32 = 12 * 60 * 60;
 const MAX_WAIT: i32 = 20;
 const MAX_RECEIVED: i32 = 10;
 

@@ -1,15 +1,35 @@
-//! The poller and the delivery function in a process of their own, for tests that kill it. Its arguments are the
-//! addresses of the tables and the queues; its settings come from the environment. It logs to standard output.
+//! A process for tests that kill it. Its settings come from the environment.
+//!
+//! With the addresses of tables and queues, it is the poller and the delivery function, and logs to standard output. With
+//! a directory, it is the whole service, as `cargo local` runs it, and prints its addresses as one line of JSON.
 
-use anyhow::{Context, Result};
-use local::Worker;
+use std::{collections::HashMap, path::PathBuf};
+
+use anyhow::{Result, bail};
+use local::{Data, Options, Ports, Stack, Worker};
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::INFO, std::io::stdout).init();
-    let mut arguments = std::env::args().skip(1);
-    let (dynamodb, sqs) = (arguments.next().context("no tables")?, arguments.next().context("no queues")?);
-    Worker::new(&dynamodb, &sqs, &std::env::vars().collect())?.run().await;
+    let (arguments, env): (Vec<_>, HashMap<_, _>) = (std::env::args().skip(1).collect(), std::env::vars().collect());
+    match arguments.as_slice() {
+        [dynamodb, sqs] => {
+            common::telemetry::log::subscriber(LevelFilter::INFO, std::io::stdout).init();
+            Worker::new(dynamodb, sqs, &env)?.run().await;
+        }
+        [directory] => {
+            let data = Data::Directory(PathBuf::from(directory));
+            let stack = Stack::start(Options { data, ports: Ports::default(), env, poll: true }).await?;
+            ready(&stack);
+            std::future::pending::<()>().await;
+        }
+        _ => bail!("neither addresses nor a directory: {arguments:?}"),
+    }
     Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the test reads the addresses there")]
+fn ready(stack: &Stack) {
+    println!("{}", stack.ready_line());
 }

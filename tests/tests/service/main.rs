@@ -42,6 +42,7 @@ mod password_reset;
 mod passwords;
 mod queues;
 mod receivers;
+mod restarts;
 mod rotation;
 mod secrets;
 mod sessions;

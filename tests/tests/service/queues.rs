@@ -29,13 +29,13 @@ async fn send_batch(client: &Client, url: &str, entries: Vec<SendMessageBatchReq
     code(client.send_message_batch().queue_url(url).set_entries(Some(entries)).send().await)
 }
 
-async fn receive(client: &Client, url: &str, attribute: MessageSystemAttributeName) -> Vec<Message> {
+pub(crate) async fn receive(client: &Client, url: &str, attribute: MessageSystemAttributeName) -> Vec<Message> {
     let receive = client.receive_message().queue_url(url).max_number_of_messages(10).wait_time_seconds(1);
     let received = receive.message_system_attribute_names(attribute).send().await.expect("an answer");
     received.messages.unwrap_or_default()
 }
 
-fn group(message: &Message) -> Option<&str> {
+pub(crate) fn group(message: &Message) -> Option<&str> {
     message.attributes.as_ref()?.get(&MessageSystemAttributeName::MessageGroupId).map(String::as_str)
 }
 

@@ -1,0 +1,218 @@
+//! The messages of the queues in a database file, so that they outlive the process.
+//!
+//! One thread writes. What is waiting when it begins a transaction shares it, so that the more there is to do, the less a
+//! message costs.
+
+use std::{collections::HashMap, path::Path, thread, time::Duration};
+
+use anyhow::{Context, Result};
+use rusqlite::{Connection, Row, Transaction, params};
+use rustack_sqs_core::message::now_epoch_millis;
+use rustack_sqs_model::{error::SqsError, types::MessageAttributeValue};
+use tokio::sync::{mpsc, oneshot};
+
+use super::refusal::Refusal;
+
+/// The longest that SQS keeps a message, in milliseconds.
+const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
+
+/// How long opening waits for another process that is about to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most changes that share a transaction.
+const GROUP: usize = 1000;
+
+/// `receives` is the second column because it changes: what comes after a body would be on another page.
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS messages (
+        key INTEGER PRIMARY KEY,
+        receives INTEGER NOT NULL,
+        queue TEXT NOT NULL,
+        id TEXT NOT NULL,
+        sent INTEGER NOT NULL,
+        delay INTEGER,
+        message_group TEXT,
+        attributes TEXT NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT";
+
+/// A message of a queue.
+pub(super) struct Message {
+    /// Its place in the file.
+    pub(super) key: i64,
+    /// How often it was received from its queue.
+    pub(super) receives: u32,
+    /// The name of its queue.
+    pub(super) queue: String,
+    /// The id that its sender was given.
+    pub(super) id: String,
+    /// When it was sent, in Unix milliseconds.
+    pub(super) sent: i64,
+    /// In seconds; without it, the queue's own delay counts.
+    pub(super) delay: Option<i32>,
+    pub(super) group: Option<String>,
+    pub(super) attributes: HashMap<String, MessageAttributeValue>,
+    pub(super) body: String,
+}
+
+/// What is written about messages, which are named by their keys.
+pub(super) enum Change {
+    Accepted(Vec<Message>),
+    /// A message was received so many times, and a process that starts now puts it into this queue.
+    Received(Vec<(i64, String, u32)>),
+    Deleted(Vec<i64>),
+    /// All messages of a queue are deleted.
+    Purged(String),
+}
+
+struct Entry {
+    change: Change,
+    written: oneshot::Sender<Result<(), String>>,
+}
+
+/// The open journal. Dropping it closes the file once everything is written.
+pub(crate) struct Journal(mpsc::UnboundedSender<Entry>);
+
+/// A change on its way to the file; none if nothing is kept.
+#[must_use]
+pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
+
+impl Journal {
+    /// Opens the file at `path` or creates it. Returns the messages in it, too, in the order in which they were sent.
+    ///
+    /// # Errors
+    /// The file cannot be opened. Another process that has it open is such a case: two would hand out each message twice.
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<Message>)> {
+        let (connection, messages) = open(path)
+            .with_context(|| format!("cannot open {}, which one process at a time can use", path.display()))?;
+        let (sender, entries) = mpsc::unbounded_channel();
+        thread::Builder::new().name("queues".to_owned()).spawn(move || write(connection, entries))?;
+        Ok((Self(sender), messages))
+    }
+
+    /// Changes are written in the order of these calls.
+    pub(super) fn write(&self, change: Change) -> Written {
+        let (written, receiver) = oneshot::channel();
+        // If nobody takes the entry, its other end is dropped, and whoever waits for it is told.
+        drop(self.0.send(Entry { change, written }));
+        Written(Some(receiver))
+    }
+}
+
+impl Written {
+    /// There is nothing to write.
+    pub(super) fn nothing() -> Self {
+        Self(None)
+    }
+
+    /// The journal is closed.
+    pub(super) fn too_late() -> Self {
+        Self(Some(oneshot::channel().1))
+    }
+
+    /// Waits until a process that is killed no longer takes the change with it.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub(super) async fn wait(self) -> Result<(), Refusal> {
+        let Some(receiver) = self.0 else { return Ok(()) };
+        let written = receiver.await.unwrap_or_else(|_| Err("the queues are closed".to_owned()));
+        written.map_err(|error| SqsError::internal_error(format!("cannot write to the disk: {error}")).into())
+    }
+}
+
+/// In Unix milliseconds.
+pub(super) fn now() -> i64 {
+    i64::try_from(now_epoch_millis()).unwrap_or(i64::MAX)
+}
+
+fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // What a process has written survives its death without this, and a power failure only loses the last moments.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.execute_batch(SCHEMA)?;
+    connection.execute("DELETE FROM messages WHERE sent < ?1", [now() - RETENTION])?;
+    let messages = connection
+        .prepare(
+            "SELECT key, receives, queue, id, sent, delay, message_group, attributes, body FROM messages ORDER BY key",
+        )?
+        .query_map([], message)?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok((connection, messages))
+}
+
+fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
+    let attributes: String = row.get(7)?;
+    let invalid = |error| rusqlite::Error::FromSqlConversionFailure(7, rusqlite::types::Type::Text, Box::new(error));
+    Ok(Message {
+        key: row.get(0)?,
+        receives: row.get(1)?,
+        queue: row.get(2)?,
+        id: row.get(3)?,
+        sent: row.get(4)?,
+        delay: row.get(5)?,
+        group: row.get(6)?,
+        attributes: serde_json::from_str(&attributes).map_err(invalid)?,
+        body: row.get(8)?,
+    })
+}
+
+/// Writes until the journal is dropped.
+fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<Entry>) {
+    let mut group = Vec::new();
+    while entries.blocking_recv_many(&mut group, GROUP) > 0 {
+        let result = commit(&mut connection, &group).map_err(|error| error.to_string());
+        if let Err(error) = &result {
+            tracing::error!(error, "cannot keep messages of the queues");
+        }
+        for entry in group.drain(..) {
+            // Not everybody waits.
+            drop(entry.written.send(result.clone()));
+        }
+    }
+}
+
+fn commit(connection: &mut Connection, entries: &[Entry]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for entry in entries {
+        apply(&transaction, &entry.change)?;
+    }
+    transaction.commit()
+}
+
+fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()> {
+    match change {
+        Change::Accepted(messages) => {
+            let mut insert = transaction.prepare_cached(
+                "INSERT INTO messages (key, receives, queue, id, sent, delay, message_group, attributes, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?;
+            for message in messages {
+                let Message { key, receives, queue, id, sent, delay, group, attributes, body } = message;
+                let attributes = serde_json::to_string(attributes)
+                    .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+                insert.execute(params![key, receives, queue, id, sent, delay, group, attributes, body])?;
+            }
+        }
+        Change::Received(messages) => {
+            let mut update =
+                transaction.prepare_cached("UPDATE messages SET queue = ?2, receives = ?3 WHERE key = ?1")?;
+            for (key, queue, receives) in messages {
+                update.execute(params![key, queue, receives])?;
+            }
+        }
+        Change::Deleted(keys) => {
+            let mut delete = transaction.prepare_cached("DELETE FROM messages WHERE key = ?1")?;
+            for key in keys {
+                delete.execute([key])?;
+            }
+        }
+        Change::Purged(queue) => {
+            transaction.execute("DELETE FROM messages WHERE queue = ?1", [queue])?;
+        }
+    }
+    Ok(())
+}

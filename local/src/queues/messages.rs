@@ -1,0 +1,146 @@
+//! What the embedded SQS cannot be told about its messages: the group of each, and what it was in an earlier process.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{
+        Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use rustack_sqs_model::types::{self, MessageAttributeValue};
+
+use super::{
+    journal::{self, Change, Journal, Message, Written},
+    queue_name,
+};
+
+/// All messages of standard queues.
+///
+/// A message may be received before the response to its send arrives with the id. So whoever sends holds the lock of this
+/// shared until the message is noted, and whoever receives or purges waits for it alone.
+pub(super) struct Messages {
+    /// By the id that the embedded SQS has given to the message, which is in its receipt handles: the inner id.
+    notes: Mutex<HashMap<String, Note>>,
+    next_key: AtomicI64,
+    /// None if nothing is kept.
+    journal: Option<Weak<Journal>>,
+    /// The messages of an earlier process, by queue, until their queue is created.
+    earlier: HashMap<String, Vec<Message>>,
+}
+
+/// On a standard queue, SQS uses the group to share the queue fairly and returns it on receive; the embedded SQS rejects
+/// it. (The order in which groups are served is not part of a queue's contract.)
+struct Note {
+    key: i64,
+    id: String,
+    sent: i64,
+    group: Option<String>,
+}
+
+impl Messages {
+    pub(super) fn new(journal: Option<Weak<Journal>>, earlier: Vec<Message>) -> Self {
+        let next_key = earlier.last().map_or(0, |message| message.key + 1).into();
+        let mut by_queue = HashMap::<_, Vec<_>>::new();
+        for message in earlier {
+            by_queue.entry(message.queue.clone()).or_default().push(message);
+        }
+        Self { notes: Mutex::default(), next_key, journal, earlier: by_queue }
+    }
+
+    /// Whether messages outlive the process.
+    pub(super) fn are_kept(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// A message that is about to be sent to a standard queue.
+    pub(super) fn prepare(
+        &self,
+        queue_url: &str,
+        body: &str,
+        attributes: &HashMap<String, MessageAttributeValue>,
+        delay: Option<i32>,
+        group: Option<String>,
+    ) -> Message {
+        Message {
+            key: self.next_key.fetch_add(1, Ordering::Relaxed),
+            receives: 0,
+            queue: queue_name(queue_url).to_owned(),
+            id: uuid::Uuid::new_v4().to_string(),
+            sent: journal::now(),
+            delay,
+            group,
+            attributes: attributes.clone(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// Keeps messages that the embedded SQS has accepted.
+    pub(super) fn accepted(&self, messages: Vec<Message>) -> Written {
+        if messages.is_empty() { Written::nothing() } else { self.write(Change::Accepted(messages)) }
+    }
+
+    /// Notes a message whose send the embedded SQS has answered with `answered_id`, and puts the message's own id there.
+    pub(super) fn note(&self, answered_id: &mut String, message: &Message) {
+        let Message { key, sent, .. } = *message;
+        let inner_id = mem::replace(answered_id, message.id.clone());
+        self.notes().insert(inner_id, Note { key, sent, id: message.id.clone(), group: message.group.clone() });
+    }
+
+    /// Gives a received message what it had when it was sent. Returns its key.
+    pub(super) fn complete(&self, message: &mut types::Message, wants_group: bool) -> Option<i64> {
+        let notes = self.notes();
+        let note = notes.get(message.message_id.as_ref()?)?;
+        message.message_id = Some(note.id.clone());
+        if let Some(sent) = message.attributes.get_mut("SentTimestamp") {
+            *sent = note.sent.to_string();
+        }
+        let group = note.group.clone().filter(|_| wants_group);
+        message.attributes.extend(group.map(|group| ("MessageGroupId".to_owned(), group)));
+        Some(note.key)
+    }
+
+    /// Keeps what [`Change::Received`] says. Nobody waits for it: a message whose last receive is forgotten was received
+    /// in vain.
+    pub(super) fn received(&self, messages: Vec<(i64, String, u32)>) {
+        drop(self.write(Change::Received(messages)));
+    }
+
+    /// Deletes messages from what is kept.
+    pub(super) fn deleted(&self, inner_ids: &[String]) -> Written {
+        let notes = self.notes();
+        let keys: Vec<_> = inner_ids.iter().filter_map(|id| Some(notes.get(id)?.key)).collect();
+        if keys.is_empty() { Written::nothing() } else { self.write(Change::Deleted(keys)) }
+    }
+
+    /// Forgets messages that are deleted.
+    pub(super) fn forget(&self, inner_ids: &[String]) {
+        let mut notes = self.notes();
+        for id in inner_ids {
+            notes.remove(id);
+        }
+    }
+
+    /// Deletes all messages of a queue from what is kept.
+    pub(super) fn purged(&mut self, queue: &str) -> Written {
+        self.earlier.remove(queue);
+        self.write(Change::Purged(queue.to_owned()))
+    }
+
+    /// The messages that a queue had in an earlier process, the first time that this is called.
+    pub(super) fn take_earlier(&mut self, queue: &str) -> Vec<Message> {
+        self.earlier.remove(queue).unwrap_or_default()
+    }
+
+    fn notes(&self) -> MutexGuard<'_, HashMap<String, Note>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, change: Change) -> Written {
+        match &self.journal {
+            None => Written::nothing(),
+            Some(journal) => journal.upgrade().map_or_else(Written::too_late, |journal| journal.write(change)),
+        }
+    }
+}

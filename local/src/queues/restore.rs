@@ -1,0 +1,104 @@
+//! A queue that is created gets back the messages that it had in an earlier process.
+
+use std::mem;
+
+use rustack_sqs_model::{
+    error::SqsError,
+    input::{
+        ChangeMessageVisibilityInput, CreateQueueInput, GetQueueAttributesInput, ReceiveMessageInput, SendMessageInput,
+    },
+    output::{CreateQueueOutput, SendMessageOutput},
+};
+
+use super::{
+    Queues,
+    journal::{self, Message},
+    limits::MAX_VISIBILITY,
+    messages::Messages,
+    refusal::Refusal,
+};
+
+impl Queues {
+    pub(super) async fn create(&self, input: CreateQueueInput) -> Result<CreateQueueOutput, Refusal> {
+        let queue = input.queue_name.clone();
+        let mut messages = self.messages.write().await;
+        let output = self.sqs.create_queue(input).await?;
+        let earlier = messages.take_earlier(&queue);
+        if let (Some(queue_url), false) = (&output.queue_url, earlier.is_empty()) {
+            tracing::info!(queue, messages = earlier.len(), "putting back the messages of an earlier run");
+            self.restore(&messages, queue_url, earlier).await?;
+        }
+        Ok(output)
+    }
+
+    /// Puts messages back into their queue. What was being handled when the process ended is visible at once, since
+    /// whoever handled it has ended, too.
+    async fn restore(&self, messages: &Messages, queue_url: &str, earlier: Vec<Message>) -> Result<(), SqsError> {
+        let delay = self.delay(queue_url).await?;
+        // Until all of these have been received as often as before, no other message is in the queue, or visible.
+        let (received, others): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|message| message.receives > 0);
+        let mut handles = Vec::new();
+        for message in received {
+            let receives = message.receives;
+            if self.put_back(messages, queue_url, message, 0).await {
+                handles.extend(self.receive_again(queue_url, receives).await?);
+            }
+        }
+        for message in others {
+            let delay = message.delay.unwrap_or(delay);
+            let gone = i32::try_from((journal::now() - message.sent) / 1000).unwrap_or(i32::MAX);
+            self.put_back(messages, queue_url, message, delay.saturating_sub(gone).clamp(0, delay)).await;
+        }
+        for receipt_handle in handles {
+            let queue_url = queue_url.to_owned();
+            let visible = ChangeMessageVisibilityInput { queue_url, receipt_handle, visibility_timeout: 0 };
+            self.sqs.change_message_visibility(visible).await?;
+        }
+        Ok(())
+    }
+
+    /// The delay in seconds of messages that have none of their own.
+    async fn delay(&self, queue_url: &str) -> Result<i32, SqsError> {
+        let attribute_names = vec!["DelaySeconds".to_owned()];
+        let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
+        let attributes = self.sqs.get_queue_attributes(input).await?.attributes;
+        Ok(attributes.get("DelaySeconds").and_then(|delay| delay.parse().ok()).unwrap_or(0))
+    }
+
+    /// Whether the queue took the message. If not, it stays in the journal, and the next process tries again.
+    async fn put_back(&self, messages: &Messages, queue_url: &str, mut message: Message, delay: i32) -> bool {
+        let input = SendMessageInput {
+            queue_url: queue_url.to_owned(),
+            message_body: mem::take(&mut message.body),
+            message_attributes: mem::take(&mut message.attributes),
+            delay_seconds: Some(delay),
+            ..SendMessageInput::default()
+        };
+        match self.sqs.send_message(input).await {
+            Ok(SendMessageOutput { message_id: Some(mut id), .. }) => messages.note(&mut id, &message),
+            Ok(SendMessageOutput { message_id: None, .. }) => {}
+            Err(error) => {
+                tracing::error!(queue = message.queue, message_id = message.id, %error, "a message cannot be put back");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Receives the message that is alone visible in the queue so many times, since its count cannot be set. Returns its
+    /// last receipt handle, with which it stays invisible.
+    async fn receive_again(&self, queue_url: &str, receives: u32) -> Result<Option<String>, SqsError> {
+        let mut handle = None;
+        for left in (0..receives).rev() {
+            let input = ReceiveMessageInput {
+                queue_url: queue_url.to_owned(),
+                visibility_timeout: Some(if left > 0 { 0 } else { MAX_VISIBILITY }),
+                wait_time_seconds: Some(0),
+                ..ReceiveMessageInput::default()
+            };
+            let message = self.sqs.receive_message(input).await?.messages.pop();
+            handle = message.and_then(|message| message.receipt_handle);
+        }
+        Ok(handle)
+    }
+}
