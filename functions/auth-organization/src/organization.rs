@@ -1,13 +1,12 @@
 //! The caller's organization.
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     accounts::users::{Role, User},
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fields, KeyOrSession, Rejected, Route},
     id::TenantId,
-    issue::Problem,
     name::{Name, Slug},
     timestamp::Timestamp,
 };
@@ -43,7 +42,7 @@ async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[View; 1]> {
 }
 
 /// The most members or invitations that one answer lists.
-const MOST: u16 = 100;
+const MOST: u32 = 100;
 
 /// Which of an organization's members or invitations to list.
 pub(crate) struct Page {
@@ -55,19 +54,12 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields.optional_text("organizationId", TenantId::parse);
-        let limit = fields.optional_text("limit", |text| whole_number(text, 1..=MOST));
-        let offset = fields.optional_text("offset", |text| whole_number(text, 0..=u16::MAX));
-        let (limit, offset) = (limit?.unwrap_or(MOST), offset?.unwrap_or(0));
-        Ok(Self { organization: organization?, limit: limit.into(), offset: offset.into() })
+        let limit = fields.optional_number_in_query("limit", 1..=MOST);
+        let offset = fields.optional_number_in_query("offset", 0..=u16::MAX.into());
+        let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let (limit, offset) = (number(limit?.unwrap_or(MOST)), number(offset?.unwrap_or(0)));
+        Ok(Self { organization: organization?, limit, offset })
     }
-}
-
-/// A number in a query, which has only texts.
-fn whole_number(text: &str, range: RangeInclusive<u16>) -> Result<u16, Vec<Problem>> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| {
-        vec![Problem::format(format!("Must be a whole number from {} to {}", range.start(), range.end()))]
-    })
 }
 
 /// Checks that `organization` is that of `user`, if a request names one.

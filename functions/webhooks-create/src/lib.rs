@@ -101,7 +101,10 @@ pub struct Output {
     webhook_endpoint_id: EndpointId,
     message: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", extend("examples" = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="]))]
+    #[schemars(with = "String", extend(
+        "pattern" = "^whsec_[A-Za-z0-9+/]{43}=$",
+        "examples" = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],
+    ))]
     signing_secret: Option<String>,
 }
 
