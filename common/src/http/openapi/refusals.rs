@@ -26,7 +26,7 @@ pub(super) fn schemas() -> [(String, Value); 3] {
     let issues = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Issue" } });
     let more = json!({ "issues": issues, "reason": text });
     let error = json!({
-        "defined": { "type": "boolean", "const": false },
+        "defined": { "description": "Always false.", "type": "boolean" },
         "code": text,
         "status": { "type": "integer" },
         "message": text,
