@@ -37,6 +37,8 @@ fn webhooks() -> Value {
         json!({ "post": {
             "operationId": name,
             "summary": summary,
+            // Receivers check the signatures.
+            "security": [],
             "parameters": [
                 header("x-event-type", "The event."),
                 header("x-event-time", "When the event entered its queue, in RFC 3339 with milliseconds: the same for every attempt."),
@@ -79,7 +81,7 @@ fn webhooks() -> Value {
             "default": { "description": "Not delivered. There is one attempt." },
         });
         let summary = "A test of the endpoint, which its owner asked for.";
-        event("webhook.test", summary, json!({ "const": "test" }), json!({ "type": "null" }), responses)
+        event("webhook.test", summary, json!({ "const": "test" }), json!({ "const": null }), responses)
     };
     json!({
         "job.completed": job("job.completed", "A job has completed."),

@@ -1,17 +1,20 @@
 //! Checks every response that a test sees against the OpenAPI description, so that the description stays true.
 
+#![expect(clippy::missing_panics_doc, reason = "a wrong description fails the test")]
+
 use std::{collections::HashMap, sync::OnceLock};
 
 use jsonschema::Validator;
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The described responses of a route, by status.
 struct Operation(HashMap<u16, Response>);
 
 enum Response {
-    /// JSON that matches this schema, or a page if the description allows one too.
-    Json(Box<Validator>),
+    /// JSON that matches this schema, or a page if the description allows one too. An error is one of the examples, but for
+    /// its words.
+    Json { schema: Box<Validator>, examples: Vec<[Value; 3]> },
     /// Anything else: a page, or nothing.
     Other,
 }
@@ -22,10 +25,19 @@ pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
     let response = operation.0.get(&status);
     let response =
         response.unwrap_or_else(|| unreachable!("{method} {path} does not describe the answer {status}: {body}"));
-    if let (Response::Json(schema), false) = (response, is_page(body)) {
+    if let (Response::Json { schema, examples }, false) = (response, is_page(body)) {
         let problems: Vec<_> = schema.iter_errors(body).map(|error| error.to_string()).collect();
         assert!(problems.is_empty(), "{method} {path} {status} is not as described: {problems:?} in {body}");
+        let is_described = status == 200 || examples.contains(&what(body));
+        assert!(is_described, "{method} {path} does not describe this error: {body}");
     }
+}
+
+/// What an error is, apart from its words: status, code and reason.
+fn what(error: &Value) -> [Value; 3] {
+    let error = error.get("json").unwrap_or(error);
+    let reason = error.pointer("/data/reason").unwrap_or(&error["reason"]);
+    [&error["status"], &error["code"], reason].map(Value::clone)
 }
 
 fn is_page(body: &Value) -> bool {
@@ -48,16 +60,36 @@ fn operations() -> &'static HashMap<(String, String), Operation> {
 fn read(operation: &Value, document: &Value) -> Operation {
     let responses = operation["responses"].as_object().expect("responses");
     let read = responses.iter().map(|(status, response)| {
-        let schema = response.pointer("/content/application~1json/schema");
-        let response = schema.map_or(Response::Other, |schema| Response::Json(Box::new(validator(schema, document))));
+        let response = resolved(response, document);
+        let response = match response.pointer("/content/application~1json") {
+            Some(media) => Response::Json {
+                schema: Box::new(validator(&media["schema"], document)),
+                examples: examples(media).map(what).collect(),
+            },
+            None => Response::Other,
+        };
         (status.parse().expect("a status"), response)
     });
     Operation(read.collect())
 }
 
-/// The schema refers to the document's components, so they are added before compiling it.
-fn validator(schema: &Value, document: &Value) -> Validator {
+/// What a part of the document is, or refers to.
+#[must_use]
+pub fn resolved<'a>(part: &'a Value, document: &'a Value) -> &'a Value {
+    let Some(reference) = part["$ref"].as_str() else { return part };
+    document.pointer(reference.trim_start_matches('#')).expect("what is referred to")
+}
+
+/// The examples of a response that has several.
+pub fn examples(media: &Value) -> impl Iterator<Item = &Value> {
+    media["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"])
+}
+
+/// Checks values against a schema of the document, formats included. The schema refers to the document's schemas, so they are
+/// added before compiling it.
+#[must_use]
+pub fn validator(schema: &Value, document: &Value) -> Validator {
     let mut schema = schema.clone();
-    schema["components"] = document["components"].clone();
-    jsonschema::draft202012::new(&schema).expect("a schema")
+    schema["components"] = json!({ "schemas": document["components"]["schemas"] });
+    jsonschema::draft202012::options().should_validate_formats(true).build(&schema).expect("a schema")
 }

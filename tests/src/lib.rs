@@ -3,7 +3,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 
-mod description;
+pub mod description;
 pub mod interceptor;
 pub mod lambda;
 pub mod log;

@@ -191,16 +191,34 @@ impl Fields {
     /// # Errors
     /// It is not a whole number, or not within `range`.
     pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
+        self.optional_whole(name, &range, |value| if let Json::Number(number) = value { Some(number) } else { None })
+    }
+
+    /// Reads a whole number that may be absent from a query, which has only texts.
+    ///
+    /// # Errors
+    /// It is not a whole number, or not within `range`.
+    pub fn optional_number_in_query(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<u32>, Rejected> {
+        self.optional_whole(name, &range, |value| if let Json::Text(text) = value { text.parse().ok() } else { None })
+    }
+
+    fn optional_whole(
+        &mut self,
+        name: &'static str,
+        range: &RangeInclusive<u32>,
+        whole: impl FnOnce(Json) -> Option<i64>,
+    ) -> Result<Option<u32>, Rejected> {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
-            description.note_number(name, &range);
+            description.note_number(name, range);
         }
         let (least, most) = (*range.start(), *range.end());
-        let number = match self.values.remove(name) {
-            None => return Ok(None),
-            Some(Json::Number(number)) => number,
-            Some(_) => return Err(self.wrong_type(name, "Must be a whole number")),
-        };
+        let Some(value) = self.values.remove(name) else { return Ok(None) };
+        let Some(number) = whole(value) else { return Err(self.wrong_type(name, "Must be a whole number")) };
         let (code, message) = match u32::try_from(number) {
             Ok(number) if range.contains(&number) => return Ok(Some(number)),
             _ if number < i64::from(least) => (IssueCode::TooSmall, format!("Must be at least {least}")),
@@ -432,6 +450,7 @@ mod tests {
             |value| Fields::read(values(json!({"limit": value})), |fields| fields.optional_number("limit", 1..=100));
         assert_eq!(read(json!(1)).expect("no issue"), Some(1));
         assert_eq!(read(json!(100)).expect("no issue"), Some(100));
+        assert_eq!(read(json!(2.0)).expect("no issue"), Some(2));
         for (value, expected) in [
             (json!(0), IssueCode::TooSmall),
             (json!(-1), IssueCode::TooSmall),
@@ -440,11 +459,35 @@ mod tests {
             (json!(65_537), IssueCode::TooBig),
             (json!(u64::MAX), IssueCode::TooBig),
             (json!(1.5), IssueCode::InvalidType),
+            (json!(100.5), IssueCode::InvalidType),
+            (json!(0.0), IssueCode::TooSmall),
+            (json!(4_294_967_297.0), IssueCode::TooBig),
+            (json!(1e300), IssueCode::TooBig),
+            (json!(-1e300), IssueCode::TooSmall),
             (json!("20"), IssueCode::InvalidType),
             (json!(null), IssueCode::InvalidType),
         ] {
             let Err(Error::Invalid(issues)) = read(value.clone()) else { unreachable!("{value}") };
             assert_eq!(issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [expected], "{value}");
+        }
+    }
+    #[test]
+    fn a_number_in_a_query_is_a_text() {
+        let read = |value| {
+            Fields::read(values(json!({"limit": value})), |fields| fields.optional_number_in_query("limit", 1..=100))
+        };
+        assert_eq!(read(json!("20")).expect("no issue"), Some(20));
+        for (text, expected) in [
+            ("0", IssueCode::TooSmall),
+            ("-1", IssueCode::TooSmall),
+            ("101", IssueCode::TooBig),
+            ("4294967297", IssueCode::TooBig),
+            ("", IssueCode::InvalidType),
+            ("x", IssueCode::InvalidType),
+            ("2.0", IssueCode::InvalidType),
+        ] {
+            let Err(Error::Invalid(issues)) = read(json!(text)) else { unreachable!("{text}") };
+            assert_eq!(issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [expected], "{text}");
         }
     }
 }

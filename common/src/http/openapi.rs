@@ -1,10 +1,7 @@
 //! The OpenAPI 3.1 description of the API (<https://spec.openapis.org/oas/v3.1.1.html>), generated from the routes.
 //! Only the local runner and the tests build this module: no deployed function contains it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
-};
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
@@ -16,11 +13,38 @@ use super::{
     route::BoundRoute,
 };
 
+mod examples;
+mod refusals;
+
 /// The schemas of a route's input and output.
 pub struct Shapes {
     pub(super) input: FieldDescriptions,
     /// `None` for a page.
     pub(super) output: Option<Schema>,
+}
+
+/// What makes the schemas. Of some values the service takes more forms than it answers.
+pub struct Generators {
+    pub(super) inputs: SchemaGenerator,
+    pub(super) outputs: SchemaGenerator,
+}
+
+impl Generators {
+    fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        let (inputs, outputs) = (settings.clone().for_deserialize(), settings.for_serialize());
+        Self { inputs: inputs.into_generator(), outputs: outputs.into_generator() }
+    }
+
+    /// The schemas that have a name. Of those, inputs only have enumerations, which are the same both ways.
+    fn named(mut self) -> Map<String, Value> {
+        let mut schemas = self.inputs.take_definitions(true);
+        schemas.append(&mut self.outputs.take_definitions(true));
+        schemas
+    }
 }
 
 /// The fields that an input asks for.
@@ -58,24 +82,28 @@ impl FieldDescriptions {
     fn schema(&self) -> Value {
         let properties: Map<String, Value> =
             self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();
-        json!({ "type": "object", "properties": properties, "required": self.required() })
+        let mut schema = json!({ "type": "object", "properties": properties });
+        let required = self.required();
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        schema
     }
 }
 
 /// The description of the API that `functions` serve. `webhooks` are the requests that we send to receivers.
 pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str, webhooks: Value) -> Value {
-    let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
-        settings.definitions_path = "/components/schemas".into();
-        settings.meta_schema = None;
-    });
-    let mut generator = settings.into_generator();
+    let mut generators = Generators::new();
+    let mut refusals = Map::new();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for function in functions {
         for route in function.routes.iter() {
-            let operation = operation(route, function.wire, &mut generator);
+            let operation = operation(route, function.wire, &mut generators, &mut refusals);
             paths.entry(route.info.path).or_default().insert(route.info.method.as_str().to_lowercase(), operation);
         }
     }
+    let mut schemas = generators.named();
+    schemas.extend(refusals::schemas());
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {
@@ -84,7 +112,17 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             "description": DESCRIPTION,
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
-        "servers": [{ "url": "http://127.0.0.1:9000", "description": "cargo local" }],
+        "servers": [
+            {
+                "url": "{base_url}",
+                "description": "A deployment, or `cargo local`.",
+                "variables": { "base_url": {
+                    "default": "http://127.0.0.1:9000",
+                    "description": "The base URL of the deployment, without a slash at its end; by default that of `cargo local`.",
+                } },
+            },
+            { "url": "/", "description": "The service that this document was fetched from." },
+        ],
         "tags": [
             { "name": "auth", "description": "Signing up, in the envelope" },
             { "name": "webhooks", "description": "Webhook endpoints, in the envelope" },
@@ -95,7 +133,8 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
         "paths": paths,
         "webhooks": webhooks,
         "components": {
-            "schemas": generator.take_definitions(true),
+            "schemas": schemas,
+            "responses": refusals,
             "securitySchemes": {
                 "key": {
                     "type": "apiKey", "in": "header", "name": "x-api-key",
@@ -109,23 +148,25 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             },
         },
     });
-    add_examples(&mut document);
+    examples::add(&mut document);
     document
 }
 
 const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {...}}` and answer in the same envelope; \
-    routes under `/api/auth` speak plain JSON. Every answer has an `x-request-id`. API Gateway itself answers a path that \
-    no function is mapped to with 404, and a route that is called too often with 429, both as `{\"message\": \"...\"}`.";
+    routes under `/api/auth` speak plain JSON. Where no field is required, the body may be empty, and `null` means no fields. \
+    Every answer has an `x-request-id`. API Gateway itself answers a path that no function is mapped to with 404, and a route \
+    that is called too often with 429, both as `{\"message\": \"...\"}`.";
 
-fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) -> Value {
+/// Describes a route. The responses that it shares with others go to `refusals`, by name.
+fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusals: &mut Map<String, Value>) -> Value {
     let info = &route.info;
-    let shapes = (route.describe)(generator);
+    let shapes = (route.describe)(generators);
     let mut operation = json!({
         "operationId": operation_id(info, wire),
         "summary": info.summary,
         "tags": [tag(info.path, wire)],
         "security": security(info.credentials),
-        "responses": responses(info, wire, &shapes),
+        "responses": responses(info, wire, &shapes, refusals),
     });
     let Value::Object(members) = &mut operation else { return operation };
     if shapes.input.takes_key {
@@ -141,7 +182,10 @@ fn operation(route: &BoundRoute, wire: Wire, generator: &mut SchemaGenerator) ->
         Takes::Json | Takes::Form => {
             let media =
                 if info.takes == Takes::Form { "application/x-www-form-urlencoded" } else { "application/json" };
-            let (fields, required) = (shapes.input.schema(), !shapes.input.required().is_empty());
+            let (mut fields, required) = (shapes.input.schema(), !shapes.input.required().is_empty());
+            if info.takes == Takes::Json && !required {
+                fields["type"] = json!(["object", "null"]);
+            }
             let schema = match wire {
                 Wire::Plain | Wire::Page => fields,
                 Wire::Envelope if required => {
@@ -204,38 +248,32 @@ fn security(credentials: &[Credential]) -> Value {
     credentials.iter().map(one).collect()
 }
 
-fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes) -> Value {
+fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<String, Value>) -> Value {
     let mut responses = Map::new();
-    let mut add = |status: u16, response: Value| responses.insert(status.to_string(), response);
-    match &shapes.output {
+    let done = match &shapes.output {
         Some(schema) => {
             let schema = match wire {
                 Wire::Plain | Wire::Page => schema.clone().into(),
                 Wire::Envelope => json!({ "type": "object", "properties": { "json": schema }, "required": ["json"] }),
             };
-            add(200, json!({ "description": "Done.", "content": { "application/json": { "schema": schema } } }));
+            json!({ "description": "Done.", "content": { "application/json": { "schema": schema } } })
         }
-        None => {
-            add(200, page("A page."));
-        }
-    }
+        None => page("A page."),
+    };
+    responses.insert("200".to_owned(), done);
     if info.redirects {
-        add(303, json!({ "description": "Done: the browser goes on at the `Location`." }));
+        let redirect = json!({ "description": "Done: the browser goes on at the `Location`." });
+        responses.insert("303".to_owned(), redirect);
     }
     let everywhere = errors(info, &[], wire);
     for (status, errors) in errors(info, info.faults, wire) {
-        if shapes.output.is_none() && !everywhere.contains_key(&status) {
-            add(status, page("A page that says why."));
-            continue;
-        }
-        let codes: BTreeSet<&str> = errors.iter().map(|(code, _)| code.as_str()).collect();
-        let codes = Vec::from_iter(codes);
-        let reasons: Vec<&str> = errors.iter().filter_map(|(_, reason)| *reason).collect();
-        let mut media = json!({ "application/json": { "schema": error_schema(wire, status, &codes, &reasons) } });
-        if let (None, Value::Object(media)) = (&shapes.output, &mut media) {
-            media.insert("text/html".to_owned(), json!({ "schema": { "type": "string" } }));
-        }
-        add(status, json!({ "description": describe(status, &codes, &reasons), "content": media }));
+        let (name, refusal) = if wire == Wire::Page && !everywhere.contains_key(&status) {
+            ("PageRefusal".to_owned(), page("A page that says why."))
+        } else {
+            refusals::refusal(wire, status, &errors)
+        };
+        responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
+        refusals.insert(name, refusal);
     }
     responses.into()
 }
@@ -279,119 +317,4 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
         }
     }
     errors
-}
-
-fn describe(status: u16, codes: &[&str], reasons: &[&str]) -> String {
-    let why = match status {
-        400 => "The request is malformed, or the issues say what is wrong with its fields.",
-        401 => "The credential is missing or not valid.",
-        403 => "The caller may not do this.",
-        404 => "It does not exist, or it belongs to another tenant.",
-        409 => "The request conflicts with what is stored.",
-        413 => "The body has more than 64 KiB.",
-        429 => "Too many attempts; `Retry-After` gives the seconds to wait.",
-        503 => "Contention or throttling that outlasted the retries: try again.",
-        _ => "An internal error; the cause is in the log.",
-    };
-    let names = if reasons.is_empty() { codes } else { reasons };
-    format!("{why} {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
-}
-
-/// The schema of an error response.
-fn error_schema(wire: Wire, status: u16, codes: &[&str], reasons: &[&str]) -> Value {
-    let text = json!({ "type": "string" });
-    let issues = json!({ "type": "array", "items": {
-        "type": "object",
-        "properties": {
-            "code": { "enum": ["invalid_type", "invalid_format", "too_small", "too_big"] },
-            "path": { "type": "array", "items": text },
-            "message": text,
-        },
-        "required": ["code", "path", "message"],
-        "additionalProperties": false,
-    }});
-    let data = match status {
-        400 => Some(("issues", issues)),
-        409 => Some(("reason", json!({ "enum": reasons }))),
-        _ => None,
-    };
-    let mut properties = json!({ "code": { "enum": codes }, "message": text });
-    let mut required = vec!["code", "message"];
-    let Value::Object(members) = &mut properties else { return properties };
-    if wire != Wire::Envelope {
-        if let Some((name, schema)) = data {
-            members.insert(name.to_owned(), schema);
-        }
-    } else {
-        members.insert("defined".to_owned(), json!({ "const": false }));
-        members.insert("status".to_owned(), json!({ "const": status }));
-        required.extend(["defined", "status"]);
-        if let Some((name, schema)) = data {
-            let data = json!({
-                "type": "object", "properties": { name: schema }, "required": [name], "additionalProperties": false,
-            });
-            members.insert("data".to_owned(), data);
-        }
-    }
-    if status == 409 {
-        required.push(if wire == Wire::Envelope { "data" } else { "reason" });
-    }
-    let error =
-        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
-    match wire {
-        Wire::Plain | Wire::Page => error,
-        Wire::Envelope => json!({
-            "type": "object", "properties": { "json": error }, "required": ["json"], "additionalProperties": false,
-        }),
-    }
-}
-
-/// Adds an example to every JSON body, composed of the examples of its parts.
-fn add_examples(document: &mut Value) {
-    let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
-    let Some(paths) = document["paths"].as_object_mut() else { return };
-    for operation in paths.values_mut().filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
-        if let Some(content) = operation.pointer_mut("/requestBody/content") {
-            add_example(content, &schemas);
-        }
-        let responses = operation["responses"].as_object_mut().into_iter().flat_map(|responses| responses.values_mut());
-        for content in responses.filter_map(|response| response.get_mut("content")) {
-            add_example(content, &schemas);
-        }
-    }
-}
-
-fn add_example(content: &mut Value, schemas: &Value) {
-    let media = content.as_object_mut().into_iter().flat_map(|media| media.iter_mut());
-    for (_, media) in media.filter(|(name, _)| *name != "text/html") {
-        let example = example(&media["schema"], schemas);
-        media["example"] = example;
-    }
-}
-
-/// An example of `schema`: the first alternative that has a meaningful value.
-fn example(schema: &Value, schemas: &Value) -> Value {
-    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
-        return example(&schemas[name], schemas);
-    }
-    let mut given =
-        [schema.get("const"), schema.pointer("/examples/0"), schema.pointer("/enum/0")].into_iter().flatten();
-    if let Some(given) = given.next() {
-        return given.clone();
-    }
-    if let Some(either) = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
-        return either.first().map(|first| example(first, schemas)).unwrap_or_default();
-    }
-    let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));
-    match kind {
-        Some("object") => {
-            let properties = schema["properties"].as_object().into_iter().flatten();
-            properties.map(|(name, property)| (name.clone(), example(property, schemas))).collect::<Map<_, _>>().into()
-        }
-        Some("array") => json!([example(&schema["items"], schemas)]),
-        Some("boolean") => json!(true),
-        Some("integer" | "number") => json!(1),
-        Some("string") => json!("text"),
-        _ => Value::Null,
-    }
 }

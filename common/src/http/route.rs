@@ -33,7 +33,7 @@ pub struct Route<A> {
 
 type Handler<A> = Box<dyn Fn(Arc<A>, Call<()>, Wire) -> BoxFuture<'static, Outcome> + Send + Sync>;
 #[cfg(feature = "openapi")]
-type Describe<A> = Box<dyn Fn(&A, &mut schemars::SchemaGenerator) -> super::openapi::Shapes + Send + Sync>;
+type Describe<A> = Box<dyn Fn(&A, &mut super::openapi::Generators) -> super::openapi::Shapes + Send + Sync>;
 
 /// What is known about a route without calling it.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ pub(super) struct BoundRoute {
     pub(super) info: RouteInfo,
     pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Outcome> + Send + Sync>,
     #[cfg(feature = "openapi")]
-    pub(super) describe: Box<dyn Fn(&mut schemars::SchemaGenerator) -> super::openapi::Shapes + Send + Sync>,
+    pub(super) describe: Box<dyn Fn(&mut super::openapi::Generators) -> super::openapi::Shapes + Send + Sync>,
 }
 
 impl<A: Send + Sync + 'static> Route<A> {
@@ -208,9 +208,9 @@ impl<A: Send + Sync + 'static> Route<A> {
             info,
             answer: Box::new(answer),
             #[cfg(feature = "openapi")]
-            describe: Box::new(move |app, generator| super::openapi::Shapes {
-                input: Fields::describe(generator, |fields| input(app, fields)),
-                output: O::schema(generator),
+            describe: Box::new(move |app, generators| super::openapi::Shapes {
+                input: Fields::describe(&mut generators.inputs, |fields| input(app, fields)),
+                output: O::schema(&mut generators.outputs),
             }),
         }
     }
@@ -245,7 +245,7 @@ impl<A: Send + Sync + 'static> Route<A> {
             #[cfg(feature = "openapi")]
             describe: {
                 let (app, describe) = (Arc::clone(app), self.describe);
-                Box::new(move |generator| describe(&app, generator))
+                Box::new(move |generators| describe(&app, generators))
             },
         }
     }

@@ -28,8 +28,9 @@ use crate::{
     },
 };
 
+/// Texts. What is in `input` is only said of what the service takes, and what is in `output` only of what it answers.
 macro_rules! schemas {
-    ($($type:ident { $($json:tt)* })*) => {$(
+    ($($type:ident { $($json:tt)* } $(+ input { $($input:tt)* })? $(+ output { $($output:tt)* })?)*) => {$(
         impl JsonSchema for $type {
             fn inline_schema() -> bool {
                 true
@@ -39,8 +40,27 @@ macro_rules! schemas {
                 stringify!($type).into()
             }
 
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                if generator.contract().is_deserialize() {
+                    json_schema!({ "type": "string", $($($input)*,)? $($json)* })
+                } else {
+                    json_schema!({ "type": "string", $($($output)*,)? $($json)* })
+                }
+            }
+        }
+    )*};
+}
+
+/// Closed sets. They have a name in the description, so that generators make one type of each.
+macro_rules! enumerations {
+    ($($type:ident $description:literal [$($value:literal),*])*) => {$(
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", $($json)* })
+                json_schema!({ "description": $description, "type": "string", "enum": [$($value),*] })
             }
         }
     )*};
@@ -61,35 +81,71 @@ impl JsonSchema for EventFilter {
     }
 }
 
+enumerations! {
+    EventName "The name of an event." ["job.completed", "job.failed", "webhook.test"]
+    InvitationStatus "How an invitation stands. One that has expired stays `pending`." ["pending", "accepted", "canceled"]
+    Role "What a member may do." ["owner", "member"]
+}
+
 schemas! {
     CliLoginId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
-    Cursor { "examples": ["1769860800999.0123456789abcdef0123456789abcdef"] }
-    DeliveryId { "examples": ["callback.3.1769860800999.0123456789abcdef0123456789abcdef"] }
+    Cursor {
+        "pattern": r"^[0-9]{13}\.[0-9a-f]{32}$",
+        "examples": ["1769860800999.0123456789abcdef0123456789abcdef"],
+    }
+    DeliveryId {
+        "pattern": r"^(callback|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[0-7]\.[0-9]{13}\.[0-9a-f]{32}$",
+        "examples": ["callback.3.1769860800999.0123456789abcdef0123456789abcdef"],
+    }
     Description { "maxLength": 500, "examples": ["Our staging server"] }
     Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] }
     EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] }
     Guess { "writeOnly": true, "examples": ["a long password"] }
-    IdOrToken { "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
+    IdOrToken {
+        "pattern": r"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$",
+        "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"],
+    }
     InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
-    InvitationStatus { "enum": ["pending", "accepted", "canceled"] }
     KeyId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
-    MemberIdOrEmail { "examples": ["bo@example.com"] }
-    Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] }
+    MemberIdOrEmail {
+        "pattern": "^(.+@.+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$",
+        "examples": ["bo@example.com"],
+    }
+    Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] } + input {
+        "description": "Trimmed. At least one character must be visible.",
+        // No characters that break the line or change the direction of text.
+        "pattern": r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
+    }
     Password { "minLength": 8, "maxLength": 128, "writeOnly": true, "examples": ["a long password"] }
     RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
-    Role { "enum": ["owner", "member"] }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
-    SigningSecret { "minLength": 1, "maxLength": 256, "writeOnly": true, "examples": ["correct-horse-battery-staple"] }
-    Slug { "pattern": "^[a-z0-9][a-z0-9-]{0,58}[a-z0-9]$", "examples": ["analytical-engines"] }
-    TenantId { "minLength": 1, "maxLength": 128, "examples": ["01a1fd8f-0d9d-7467-9431-944d77e2f0d3"] }
-    Timestamp {
-        "format": "date-time",
-        "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$",
-        "examples": ["2026-01-31T12:00:00.000Z"],
+    SigningSecret {
+        "description": "Not blank, and not one that decodes to an empty key, such as `whsec_` alone.",
+        "minLength": 1,
+        "maxLength": 256,
+        "pattern": r"^\s*\S",
+        // After the prefix at most one symbol of base64; without it, ASCII characters that are none.
+        "not": { "pattern": r"^(whsec_[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
+        "writeOnly": true,
+        "examples": ["correct-horse-battery-staple"],
     }
-    Token { "minLength": 43, "maxLength": 43, "examples": ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"] }
-    EventName { "enum": ["job.completed", "job.failed", "webhook.test"] }
+    Slug { "pattern": "^[a-z0-9][a-z0-9-]{0,58}[a-z0-9]$", "examples": ["analytical-engines"] }
+    TenantId {
+        "minLength": 1,
+        "maxLength": 128,
+        "pattern": "^[!-~]+$",
+        "examples": ["01a1fd8f-0d9d-7467-9431-944d77e2f0d3"],
+    }
+    Timestamp { "format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"] } + output {
+        "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
+    }
+    Token {
+        "minLength": 43,
+        "maxLength": 43,
+        "pattern": "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+        "examples": ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"],
+    }
     UserId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     WebhookId { "pattern": "^msg_[0-9a-f]{32}$", "examples": ["msg_0123456789abcdef0123456789abcdef"] }
 }

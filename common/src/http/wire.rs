@@ -27,7 +27,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The fields in a JSON body. An empty body has none, and so has `null`, which is how some clients send `undefined`.
+    /// The fields in a JSON body. An empty body has none, and neither has `null`, which clients send that are given `null` or
+    /// nothing: oRPC's in the envelope, and many without one.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());
@@ -105,6 +106,16 @@ mod tests {
         for body in bodies {
             let fields = Wire::Envelope.fields(body);
             assert!(matches!(fields, Err(Error::Malformed)), "{:?}", &body[..body.len().min(20)]);
+        }
+    }
+
+    #[test]
+    fn a_plain_body_is_an_object_or_nothing() {
+        for body in ["", "null", "{}"] {
+            assert!(Wire::Plain.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
+        }
+        for body in ["[]", "1", "\"a\"", r#"{"a":"#] {
+            assert!(matches!(Wire::Plain.fields(body.as_bytes()), Err(Error::Malformed)), "{body}");
         }
     }
 

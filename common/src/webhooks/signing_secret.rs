@@ -34,6 +34,25 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
+    /// Validates one that a tenant chooses for an endpoint. With an empty key anybody could sign, and some libraries take it.
+    /// A secret that is stored or comes with a job is only parsed: no delivery may be lost for this.
+    ///
+    /// # Errors
+    /// Every rule that `text` breaks, or it decodes to an empty key.
+    pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
+        let secret = Self::parse(text)?;
+        if secret.is_empty_key() { Err(vec![Problem::format("Must not decode to an empty key")]) } else { Ok(secret) }
+    }
+
+    /// Whether it has no byte of base64. The prefix promises base64; without it, only a text of which base64 decoders skip
+    /// every character counts.
+    fn is_empty_key(&self) -> bool {
+        match self.0.strip_prefix(PREFIX) {
+            Some(text) => text.matches(is_symbol).count() < 2,
+            None => self.0.is_ascii() && !self.0.contains(is_symbol),
+        }
+    }
+
     /// A new secret, in the form that every library for Standard Webhooks takes.
     #[must_use]
     pub fn generate() -> Self {
@@ -79,13 +98,11 @@ fn decoded_by_pypi(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     }
     let (mut symbols, mut padding) = (Zeroizing::new(String::with_capacity(text.len())), 0);
     for character in text.chars() {
-        match character {
-            'A'..='Z' | 'a'..='z' | '0'..='9' | '+' | '/' => {
-                symbols.push(character);
-                padding = 0;
-            }
-            '=' => padding += 1,
-            _ => {}
+        if is_symbol(character) {
+            symbols.push(character);
+            padding = 0;
+        } else if character == '=' {
+            padding += 1;
         }
         let in_group = symbols.len() % 4;
         if in_group >= 2 && in_group + padding >= 4 {
@@ -93,6 +110,11 @@ fn decoded_by_pypi(text: &str) -> Option<Zeroizing<Vec<u8>>> {
         }
     }
     decode(&symbols)
+}
+
+/// Whether it is of the alphabet of base64; the padding is not.
+fn is_symbol(character: char) -> bool {
+    matches!(character, 'A'..='Z' | 'a'..='z' | '0'..='9' | '+' | '/')
 }
 
 /// Padding has been removed, and bits that are left over after the last byte are ignored.
@@ -123,6 +145,34 @@ mod tests {
         for bad in ["", " ", "\t\n", &"ß".repeat(257)] {
             assert!(SigningSecret::parse(bad).is_err(), "{bad:?}");
         }
+    }
+
+    /// PyPI `standardwebhooks` 1.1.0 decodes these to nothing, but for those that it refuses altogether: after the prefix, one
+    /// symbol alone and what is not ASCII.
+    #[test]
+    fn a_chosen_secret_does_not_decode_to_an_empty_key() {
+        for nothing in [
+            "whsec_",
+            "whsec_=",
+            "whsec_====",
+            "whsec_ \n",
+            "whsec_-_",
+            "whsec_a",
+            "whsec_a===",
+            "whsec_p\u{e4}",
+            "====",
+            "-",
+            "!!!!",
+            "_",
+        ] {
+            let problems = SigningSecret::parse_chosen(nothing).expect_err(nothing);
+            assert_eq!(problems, [Problem::format("Must not decode to an empty key")], "{nothing:?}");
+            assert!(SigningSecret::parse(nothing).is_ok(), "it may be stored: {nothing:?}");
+        }
+        for good in ["s", "+", "whsec_ab", "whsec_-a-b-", "whsec_whsec_", "\u{e4}", "p\u{e4}ssword", "WHSEC_"] {
+            assert_eq!(SigningSecret::parse_chosen(good).expect(good).reveal(), good);
+        }
+        assert_eq!(SigningSecret::parse_chosen(" ").expect_err("blank").len(), 1);
     }
 
     fn decoded(text: &str) -> Option<Vec<u8>> {
@@ -186,6 +236,13 @@ mod tests {
                 let text = if prefixed { format!("whsec_{text}") } else { text };
                 prop_assume!(text.len() <= 256);
                 prop_assert_eq!(decoded(&text), Some(key.clone()));
+            }
+        }
+
+        #[test]
+        fn what_is_decoded_is_no_empty_key(text in "(whsec_)?[a-c+/=!\\-\u{e9}]{1,6}") {
+            if decoded(&text).is_some() {
+                prop_assert!(SigningSecret::parse_chosen(&text).is_ok());
             }
         }
 

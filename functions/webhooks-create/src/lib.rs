@@ -77,7 +77,7 @@ pub struct Input {
 impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let url = fields.text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
-        let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse);
+        let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse_chosen);
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
         let events = fields.nullable_list("events", EventFilter::parse_name);
@@ -101,7 +101,10 @@ pub struct Output {
     webhook_endpoint_id: EndpointId,
     message: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", extend("examples" = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="]))]
+    #[schemars(with = "String", extend(
+        "pattern" = "^whsec_[A-Za-z0-9+/]{43}=$",
+        "examples" = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],
+    ))]
     signing_secret: Option<String>,
 }
 

@@ -64,7 +64,7 @@ impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.text("id", EndpointId::parse);
         let url = fields.optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
-        let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse);
+        let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse_chosen);
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
         let events = fields.nullable_list("events", EventFilter::parse_name);

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
     webhooks::log::{Status, Trigger},
@@ -151,6 +152,32 @@ async fn the_library_verifies_the_obvious_way_and_by_the_secrets_bytes() {
         webhook.verify(&delivery.body, &delivery.headers).expect("verified the obvious way");
         verify(&delivery, secrets[number]);
         assert_eq!(delivery.header("webhook-signature").split(' ').count(), 2);
+    }
+}
+
+/// An endpoint can no longer be given such a secret. Its text is a key all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_decodes_to_an_empty_key_signs_where_it_is_stored_or_comes_with_a_job() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let items = world.items("webhook-endpoints").await;
+    let mut endpoint = items.into_iter().find(|item| item.contains_key("signing_secret")).expect("the endpoint");
+    endpoint.insert("signing_secret".to_owned(), AttributeValue::S("whsec_".to_owned()));
+    let put = world.stack.dynamodb_client().put_item().table_name("webhook-endpoints").set_item(Some(endpoint));
+    put.send().await.expect("it is stored");
+    let mut with_callback = event(&tenant, "callback");
+    with_callback["callback_url"] = json!(receiver.url("/"));
+    with_callback["callback_secret"] = json!("whsec_");
+    for event in [event(&tenant, "job"), with_callback] {
+        world.enqueue("job-events", event.to_string()).await;
+    }
+    world.stack.poll("job-events").await.expect("a step");
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 2);
+    for delivery in received {
+        verify(&delivery, "whsec_");
     }
 }
 

@@ -1,14 +1,29 @@
 //! The OpenAPI description. `World` checks every response against it.
 
-use serde_json::Value;
-use tests::World;
+use serde_json::{Value, json};
+use tests::{
+    World,
+    description::{examples, resolved, validator},
+};
+
+fn document() -> Value {
+    local::openapi().expect("the functions match the template")
+}
+
+/// Every operation: its path, its method and its description.
+fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
+    let paths = document["paths"].as_object().expect("paths");
+    paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods");
+        methods.iter().map(move |(method, operation)| (path.as_str(), method.as_str(), operation))
+    })
+}
 
 #[test]
 fn the_openapi_file_is_up_to_date() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
     let written: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap_or_default()).unwrap_or_default();
-    let current = local::openapi().expect("the functions match the template");
-    assert!(written == current, "docs/openapi.json is stale: run `cargo local openapi > docs/openapi.json`");
+    assert!(written == document(), "docs/openapi.json is stale: run `cargo local openapi > docs/openapi.json`");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,5 +31,161 @@ async fn the_local_api_serves_it() {
     let world = World::start().await;
     let answer = world.send(world.http.get(world.url("/openapi.json"))).await;
     assert_eq!(answer.status, 200);
-    assert_eq!(answer.body, local::openapi().expect("the functions match the template"));
+    assert_eq!(answer.body, document());
+}
+
+#[test]
+fn a_server_is_any_deployment() {
+    let document = document();
+    let servers = document["servers"].as_array().expect("a list");
+    for server in servers {
+        let url = server["url"].as_str().expect("a URL");
+        assert!(url == "/" || url == "{base_url}", "{url} is only one");
+    }
+    assert_eq!(servers[0]["variables"]["base_url"]["default"], "http://127.0.0.1:9000");
+}
+
+/// The credentials of the API are no business of receivers.
+#[test]
+fn a_webhook_demands_no_credential() {
+    let document = document();
+    let webhooks = document["webhooks"].as_object().expect("webhooks");
+    for (name, webhook) in webhooks {
+        assert_eq!(webhook["post"]["security"], json!([]), "{name}");
+    }
+    assert_eq!(webhooks.len(), 3);
+}
+
+/// Generators make a type of each schema that has no name.
+#[test]
+fn an_error_refers_to_what_it_shares() {
+    let document = document();
+    for (path, method, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().expect("responses") {
+            let is_done = ["200", "303"].contains(&status.as_str());
+            assert_eq!(response["$ref"].is_string(), !is_done, "{method} {path} {status}");
+        }
+    }
+    for (name, response) in document["components"]["responses"].as_object().expect("responses") {
+        let schema = &response["content"]["application/json"]["schema"];
+        let of_page =
+            ["EnvelopeError", "PlainError"].map(|name| json!({"$ref": format!("#/components/schemas/{name}")}));
+        assert!(of_page.contains(schema) || name == "PageRefusal", "{name}: {schema}");
+    }
+}
+
+#[test]
+fn every_example_is_as_described() {
+    let document = document();
+    let mut seen = 0;
+    let mut check = |name: &str, part: &Value| {
+        for media in part["content"].as_object().into_iter().flat_map(serde_json::Map::values) {
+            let schema = validator(&media["schema"], &document);
+            for example in media.get("example").into_iter().chain(examples(media)) {
+                let problems: Vec<_> = schema.iter_errors(example).map(|error| error.to_string()).collect();
+                assert!(problems.is_empty(), "{name}: {problems:?} in {example}");
+                seen += 1;
+            }
+        }
+    };
+    for (path, method, operation) in operations(&document) {
+        let name = format!("{method} {path}");
+        check(&name, &operation["requestBody"]);
+        for response in operation["responses"].as_object().expect("responses").values() {
+            check(&name, resolved(response, &document));
+        }
+    }
+    assert!(seen > 300, "{seen}");
+}
+
+/// Whether a request is as described: its body, or the parameters of its query.
+fn is_described(document: &Value, method: &str, path: &str, input: &Value) -> bool {
+    let operation = &document["paths"][path][method];
+    if method == "post" {
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+        return validator(schema, document).is_valid(input);
+    }
+    let parameters = operation["parameters"].as_array().expect("parameters");
+    parameters.iter().all(|parameter| {
+        let value = input.get(parameter["name"].as_str().expect("a name"));
+        value.is_none_or(|value| validator(&parameter["schema"], document).is_valid(value))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_is_what_is_described() {
+    let (world, document) = (World::start().await, document());
+    let tenant = world.tenant("acme").await;
+    let (list, create) = ("/v1/deliveries/list", "/v1/webhooks/create");
+    let (key, members) = ("/api/auth/api-key/create", "/api/auth/organization/list-members");
+    let fields = |fields: Value| json!({ "json": fields });
+    let endpoint = |secret: &str| fields(json!({"url": "https://example.com/hook", "signing_secret": secret}));
+    let delivery = |id: &str| fields(json!({"delivery_id": format!("{id}.0123456789abcdef0123456789abcdef")}));
+    let login = |last: &str| {
+        let secret = format!("{}{last}", "a".repeat(42));
+        fields(json!({"requestId": "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0", "secret": secret}))
+    };
+    for (method, path, input, is_taken) in [
+        ("post", list, json!({}), true),
+        ("post", list, fields(json!({})), true),
+        ("post", list, fields(json!(null)), true),
+        ("post", list, fields(json!([])), false),
+        ("post", list, json!(null), false),
+        ("post", list, fields(json!({"since": "2026-01-31T00:00:00Z"})), true),
+        ("post", list, fields(json!({"since": "2026-01-31T00:00:00.123456+02:00"})), true),
+        ("post", list, fields(json!({"until": "2026-01-31"})), false),
+        ("post", list, fields(json!({"limit": 100})), true),
+        ("post", list, fields(json!({"limit": 2.0})), true),
+        ("post", list, fields(json!({"limit": 1e2})), true),
+        ("post", list, fields(json!({"limit": 2.5})), false),
+        ("post", list, fields(json!({"limit": 1e300})), false),
+        ("post", list, fields(json!({"limit": 101})), false),
+        ("post", list, fields(json!({"limit": "2"})), false),
+        ("post", list, fields(json!({"cursor": "1769860800999.0123456789abcdef0123456789abcdef"})), true),
+        ("post", list, fields(json!({"cursor": "1769860800999.0123456789ABCDEF0123456789abcdef"})), false),
+        ("post", list, fields(json!({"cursor": "next"})), false),
+        ("post", "/v1/deliveries/get", fields(json!(null)), false),
+        ("post", "/v1/deliveries/get", delivery("callback.7.1769860800999"), true),
+        ("post", "/v1/deliveries/get", delivery("01a1fd8f-0d9d-7467-9431-944eedd69c67.0.1769860800999"), true),
+        ("post", "/v1/deliveries/get", delivery("callback.8.1769860800999"), false),
+        ("post", "/v1/deliveries/get", delivery("callback.7.176986080099"), false),
+        ("post", "/v1/auth/cliLoginPoll", login("A"), true),
+        ("post", "/v1/auth/cliLoginPoll", login("a"), false),
+        ("post", "/v1/auth/cliLoginPoll", login(""), false),
+        ("post", create, endpoint("s"), true),
+        ("post", create, endpoint("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), true),
+        ("post", create, endpoint("whsec_"), false),
+        ("post", create, endpoint("whsec_a==="), false),
+        ("post", create, endpoint("===="), false),
+        ("post", create, endpoint(" "), false),
+        ("post", key, json!({"name": "Zoë 👩\u{200d}🚀"}), true),
+        ("post", key, json!({"name": "Zoë\nof Acme"}), false),
+        ("post", key, json!({"name": "Zo\u{85}ë"}), false),
+        ("post", key, json!({"name": "Zoë\u{2028}of Acme"}), false),
+        ("post", key, json!({"name": "\u{202e}Zoë"}), false),
+        ("post", key, json!({"name": "Zoë", "expiresIn": 60}), true),
+        ("post", key, json!({"name": "Zoë", "expiresIn": 59}), false),
+        ("post", "/api/auth/revoke-session", json!({"token": "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"}), true),
+        ("post", "/api/auth/revoke-session", json!({"token": "mine"}), false),
+        ("post", "/api/auth/organization/remove-member", json!({"memberIdOrEmail": "bo@example.com"}), true),
+        ("post", "/api/auth/organization/remove-member", json!({"memberIdOrEmail": "bo"}), false),
+        ("post", "/api/auth/organization/leave", json!({"organizationId": "a b"}), false),
+        ("post", "/api/auth/revoke-other-sessions", json!({}), true),
+        ("post", "/api/auth/revoke-other-sessions", json!(null), true),
+        ("post", "/api/auth/revoke-session", json!(null), false),
+        ("post", "/api/auth/revoke-other-sessions", json!([]), false),
+        ("get", members, json!({"limit": 1, "offset": 0}), true),
+        ("get", members, json!({"limit": 100, "offset": 65_535}), true),
+        ("get", members, json!({"limit": 0}), false),
+        ("get", members, json!({"limit": 101}), false),
+        ("get", members, json!({"offset": 65_536}), false),
+        ("get", "/api/auth/organization/list-invitations", json!({"limit": 101}), false),
+    ] {
+        let url = world.url(path);
+        let request =
+            if method == "post" { world.http.post(url).json(&input) } else { world.http.get(url).query(&input) };
+        let answer = world.send(request.header("cookie", &tenant.cookie).header("origin", world.stack.api())).await;
+        assert_eq!(answer.status != 400, is_taken, "{method} {path} {input}: {answer:?}");
+        assert_eq!(is_described(&document, method, path, &input), is_taken, "{method} {path} {input}");
+    }
 }

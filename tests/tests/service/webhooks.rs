@@ -289,6 +289,8 @@ async fn every_field_is_validated() {
         ("signing_secret", json!(""), "too_small"),
         ("signing_secret", json!("  "), "invalid_format"),
         ("signing_secret", json!("x".repeat(257)), "too_big"),
+        ("signing_secret", json!("whsec_"), "invalid_format"),
+        ("signing_secret", json!("whsec_===="), "invalid_format"),
         ("description", json!(false), "invalid_type"),
         ("description", json!("x".repeat(501)), "too_big"),
         ("active", json!(null), "invalid_type"),

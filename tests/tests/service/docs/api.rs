@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
+use tests::description;
 
 use super::{code, codes, page, rows};
 
@@ -10,7 +11,7 @@ const PAGE: &str = "docs/api.md";
 /// What every route can answer, so that the page says it once for all of them.
 const EVERYWHERE: [&str; 6] = ["200", "303", "400", "413", "500", "503"];
 
-/// Every route that is described: as `METHOD /path`, with its operation.
+/// Every route that is described: as `METHOD /path`, with its operation and the responses that it refers to.
 fn described() -> BTreeMap<String, Value> {
     let document = local::openapi().expect("the functions fit to the template");
     let paths = document["paths"].as_object().expect("paths");
@@ -18,7 +19,13 @@ fn described() -> BTreeMap<String, Value> {
         let methods = methods.as_object().expect("methods");
         methods.iter().map(move |(method, route)| (format!("{} {path}", method.to_uppercase()), route.clone()))
     });
-    routes.collect()
+    let resolved = routes.map(|(name, mut route)| {
+        for response in route["responses"].as_object_mut().expect("responses").values_mut() {
+            *response = description::resolved(response, &document).clone();
+        }
+        (name, route)
+    });
+    resolved.collect()
 }
 
 /// The rows of the tables of routes, by route.
@@ -142,17 +149,19 @@ fn fields(route: &Value) -> BTreeMap<&str, bool> {
     let bodies = route["requestBody"]["content"].as_object().into_iter().flat_map(Map::values);
     let in_body = bodies.flat_map(|media| {
         let schema = media["schema"].pointer("/properties/json").unwrap_or(&media["schema"]);
-        let required = schema["required"].as_array().expect("a list");
+        let required = schema["required"].as_array();
         let names = schema["properties"].as_object().expect("properties").keys();
-        names.map(move |name| (name.as_str(), required.iter().any(|field| field == name)))
+        names.map(move |name| (name.as_str(), required.into_iter().flatten().any(|field| field == name)))
     });
     in_query.chain(in_body).collect()
 }
 
 /// What the member `code` or `reason` of an error may be.
 fn values<'a>(response: &'a Value, member: &str) -> BTreeSet<&'a str> {
-    let schema = &response["content"]["application/json"]["schema"]["properties"];
-    let error = schema.pointer("/json/properties").unwrap_or(schema);
-    let holder = if error[member].is_null() { &error["data"]["properties"] } else { error };
-    holder[member]["enum"].as_array().into_iter().flatten().map(|value| value.as_str().expect("a text")).collect()
+    let examples = description::examples(&response["content"]["application/json"]);
+    let members = examples.filter_map(|example| {
+        let error = example.get("json").unwrap_or(example);
+        error.get(member).or_else(|| error.get("data")?.get(member))?.as_str()
+    });
+    members.collect()
 }
