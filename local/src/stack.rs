@@ -30,6 +30,9 @@ use crate::{
 const REGION: &str = "eu-central-1";
 const ACCOUNT: &str = "123456789012";
 
+/// Where this machine has the description of the API. A deployment does not have it.
+const DESCRIPTION: &str = "/openapi.json";
+
 /// How long stopping waits for running work: longer than a delivery can take.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -132,7 +135,7 @@ impl Stack {
         // As bytes, which all requests share.
         let description = Bytes::from(serde_json::to_vec(&openapi::document(&functions))?);
         let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], description));
-        let api_router = TowerToHyperService::new(gateway.router().route("/openapi.json", describe));
+        let api_router = TowerToHyperService::new(gateway.router().route(DESCRIPTION, describe));
         let mail_router = TowerToHyperService::new(mail::router(services.mail.clone()));
         tasks.spawn(serve(api_listener, api_router, limits, stop.clone()));
         tasks.spawn(serve(mail_listener, mail_router, limits, stop.clone()));
@@ -306,7 +309,7 @@ impl Worker {
 
 /// The parameters of a deployment on this machine. Plain http and loopback destinations are allowed, because that is
 /// where a developer's receiver is.
-pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
+pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 7] {
     [
         ("BaseUrl", api),
         ("TrustedOrigins", trusted_origins),
@@ -314,6 +317,7 @@ pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'stat
         ("MailIdentity", "example.com"),
         ("AllowHttpDestinations", "true"),
         ("AllowedDestinations", "127.0.0.0/8,::1/128"),
+        ("DocsUrl", DESCRIPTION),
     ]
 }
 

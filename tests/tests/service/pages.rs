@@ -4,7 +4,8 @@ use serde_json::json;
 use tests::{Answer, World};
 
 /// The address of each page, as far as it is there for anybody.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
+    "/",
     "/signin",
     "/signin?mode=signup",
     "/signin?cliLoginId=x",
@@ -15,6 +16,11 @@ const PAGES: [&str; 8] = [
     "/api/auth/verify-email",
 ];
 
+/// As a browser asks.
+async fn open(world: &World, path: &str) -> Answer {
+    world.send(world.http.get(world.url(path)).header("accept", "text/html")).await
+}
+
 fn html(page: &Answer) -> &str {
     page.body.as_str().expect("a page")
 }
@@ -23,7 +29,7 @@ fn html(page: &Answer) -> &str {
 async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     let world = World::start().await;
     for path in PAGES {
-        let page = world.send(world.http.get(world.url(path))).await;
+        let page = open(&world, path).await;
         let header = |name: &str| page.headers[name].to_str().expect("a text").to_owned();
         assert_eq!(header("content-type"), "text/html; charset=utf-8", "{path}");
         assert_eq!(header("x-content-type-options"), "nosniff");
@@ -60,7 +66,7 @@ async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
 async fn a_page_has_one_heading_and_every_field_has_a_label() {
     let world = World::start().await;
     for path in PAGES {
-        let page = world.send(world.http.get(world.url(path))).await;
+        let page = open(&world, path).await;
         let html = html(&page);
         assert!(html.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{html}");
         assert!(html.contains("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"));
