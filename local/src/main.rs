@@ -6,7 +6,7 @@ use std::{io::IsTerminal, path::PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use local::{Data, Options, Ports, Stack};
+use local::{Data, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -56,6 +56,7 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
         Some(Command::Demo) => {
+            announce("The service in use over HTTP, from sign-up to a signed delivery and one that is sent again:");
             log("warn");
             demo::run().await
         }
@@ -72,6 +73,10 @@ async fn main() -> Result<()> {
 
 async fn serve(arguments: Arguments) -> Result<()> {
     let Arguments { api, dynamodb, sqs, mail, json, memory, .. } = arguments;
+    announce(match memory {
+        true => "Starting the whole service on this machine, with its data in memory.",
+        false => "Starting the whole service on this machine, with its data in .local/.",
+    });
     let data = if memory { Data::Memory } else { Data::Directory(PathBuf::from(".local")) };
     let ports = Ports { api, dynamodb, sqs, mail };
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -82,7 +87,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     // Installed before anything answers, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
-    let stack = Stack::start(Options { data, ports, env, poll: true }).await?;
+    let stack = Stack::start(Options { data, ports, env, poll: true, limits: Limits::default() }).await?;
     if json {
         say(&stack.ready_line().to_string());
     } else {
@@ -106,6 +111,12 @@ fn banner(stack: &Stack) -> String {
     lines.extend(stack.queues().iter().map(|(name, url)| format!("  {name:<16} {url}")));
     lines.push("Press Ctrl-C to stop.".to_owned());
     lines.join("\n")
+}
+
+/// Says what comes up, after the compiler's last line and before anything that may take a moment.
+#[expect(clippy::print_stderr, reason = "standard output is for the addresses and the demo's story")]
+fn announce(text: &str) {
+    eprintln!("{text}");
 }
 
 #[expect(clippy::print_stdout, reason = "standard output is for the addresses; the log goes to standard error")]

@@ -1,10 +1,9 @@
 //! The AWS services that the functions use, embedded: DynamoDB and SQS, with data in files or in memory, and SES.
 
-use std::{collections::BTreeMap, convert::Infallible, error::Error, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use aws_sdk_sqs::config::timeout::TimeoutConfig;
-use axum::http::Response;
 use dynoxide::{
     Database, DynoxideError,
     actions::{
@@ -12,47 +11,22 @@ use dynoxide::{
         update_time_to_live::{TimeToLiveSpecification, UpdateTimeToLiveRequest},
     },
 };
-use hyper::{
-    body::{Body, Incoming},
-    server::conn::http1,
-    service::HttpService,
-};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use rustack_ses_core::{
     config::SesConfig, handler::RustackSesHandler, provider::RustackSes, retrospection::EmailStore,
 };
 use rustack_ses_http::service::{SesHttpConfig, SesHttpService};
 use serde_json::{Value, json};
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    task::JoinSet,
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    queues::Journal,
+    server::{Limits, serve},
+    template::text,
 };
-
-use crate::{queues::Journal, template::text};
-
-/// How many connections may wait to be accepted.
-const BACKLOG: u32 = 1024;
 
 /// How often expired items are removed. DynamoDB itself takes days.
 const SWEEP: Duration = Duration::from_secs(60);
-
-/// Listens on loopback only. Port 0 picks a free port.
-pub(crate) fn listen(port: u16, flag: &str) -> Result<TcpListener> {
-    let listen = || {
-        let socket = TcpSocket::new_v4()?;
-        socket.set_reuseaddr(true)?;
-        // Accepted connections inherit this. Without it, small responses wait for the client's delayed acknowledgement.
-        socket.set_nodelay(true)?;
-        socket.bind(([127, 0, 0, 1], port).into())?;
-        socket.listen(BACKLOG)
-    };
-    listen().with_context(|| format!("cannot listen on 127.0.0.1:{port}; choose another port with {flag} (0 = any)"))
-}
-
-/// `http://127.0.0.1:PORT` of `listener`.
-pub(crate) fn address(listener: &TcpListener) -> Result<String> {
-    Ok(format!("http://{}", listener.local_addr()?))
-}
 
 /// Opens the tables, in the file at `path` or in memory.
 pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
@@ -116,6 +90,7 @@ pub(crate) struct Services {
     /// Once this is dropped, nothing more is written, even if a connection outlives the tasks.
     _journal: Option<Arc<Journal>>,
     _tasks: JoinSet<()>,
+    _stop: DropGuard,
 }
 
 impl Services {
@@ -126,51 +101,22 @@ impl Services {
         database: &Database,
         queues: Option<&Path>,
         [dynamodb, sqs, ses]: [TcpListener; 3],
+        limits: Limits,
     ) -> Result<Self> {
         let (queues, journal) = crate::queues::service(region, account, sqs.local_addr()?.port(), queues)?;
-        let mut tasks = JoinSet::new();
+        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(dynoxide::server::serve_on(dynamodb, database.clone()));
         tasks.spawn(sweep(database.clone()));
-        tasks.spawn(serve(sqs, queues));
+        tasks.spawn(serve(sqs, queues, limits, stop.clone()));
 
         // It accepts any sender: verifying one is a step at AWS, not in this project.
         let config = SesConfig { default_region: region.to_owned(), ..Default::default() };
         let outbox = Arc::new(RustackSes::new(config));
         let mail = outbox.email_store().clone();
         let handler = Arc::new(RustackSesHandler::new(outbox));
-        tasks.spawn(serve(ses, SesHttpService::new(handler, SesHttpConfig::default())));
-        Ok(Self { mail, _journal: journal, _tasks: tasks })
-    }
-}
-
-/// Serves `service` to every connection on `listener`.
-async fn serve<S, B>(listener: TcpListener, service: S)
-where
-    S: hyper::service::Service<hyper::Request<Incoming>, Response = Response<B>, Error = Infallible>
-        + HttpService<Incoming, ResBody = B, Error = Infallible>
-        + Clone
-        + Send
-        + 'static,
-    S: HttpService<Incoming, Future: Send>,
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
-{
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Usually out of file descriptors: the next connection that closes frees one.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let connection =
-            http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service.clone());
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection broke");
-            }
-        });
+        let outgoing = SesHttpService::new(handler, SesHttpConfig::default());
+        tasks.spawn(serve(ses, outgoing, limits, stop.clone()));
+        Ok(Self { mail, _journal: journal, _tasks: tasks, _stop: stop.drop_guard() })
     }
 }
 

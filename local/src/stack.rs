@@ -9,10 +9,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use axum::{Json, Router, routing::get};
+use axum::{http::header, routing::get};
+use bytes::Bytes;
 use common::{aws::clients::Aws, base_url::BaseUrl, config::Env, timestamp::Timestamp};
+use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet, time::MissedTickBehavior};
+use tokio::{task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -20,12 +22,16 @@ use crate::{
     gateway::{Cors, Gateway},
     mail, openapi,
     poller::Poller,
+    server::{self, Limits, serve},
     services::{self, Services},
     template::{Place, Template},
 };
 
 const REGION: &str = "eu-central-1";
 const ACCOUNT: &str = "123456789012";
+
+/// Where this machine has the description of the API. A deployment does not have it.
+const DESCRIPTION: &str = "/openapi.json";
 
 /// How long stopping waits for running work: longer than a delivery can take.
 const GRACE: Duration = Duration::from_secs(20);
@@ -43,6 +49,8 @@ pub struct Options {
     /// Whether to poll the queues and to keep the schedules. If not, messages stay in a queue until [`Stack::poll`] is
     /// called, and scheduled functions run only when they are invoked.
     pub poll: bool,
+    /// How long clients may take. The server of DynamoDB has none.
+    pub limits: Limits,
 }
 
 /// Where to keep the tables and the queues.
@@ -70,7 +78,7 @@ pub struct Ports {
 /// In memory, on free ports, polling, with the template's values.
 impl Default for Options {
     fn default() -> Self {
-        Self { data: Data::Memory, ports: Ports::default(), env: HashMap::new(), poll: true }
+        Self { data: Data::Memory, ports: Ports::default(), env: HashMap::new(), poll: true, limits: Limits::default() }
     }
 }
 
@@ -97,16 +105,16 @@ impl Stack {
     /// # Errors
     /// A port is in use, the data cannot be opened, or the template and the functions do not match.
     pub async fn start(options: Options) -> Result<Self> {
-        let Options { data, ports, mut env, poll } = options;
-        let api_listener = services::listen(ports.api, "--api")?;
-        let dynamodb_listener = services::listen(ports.dynamodb, "--dynamodb")?;
-        let sqs_listener = services::listen(ports.sqs, "--sqs")?;
-        let mail_listener = services::listen(ports.mail, "--mail")?;
-        let ses_listener = services::listen(0, "--mail")?;
-        let (api, dynamodb) = (services::address(&api_listener)?, services::address(&dynamodb_listener)?);
-        let (sqs, mail) = (services::address(&sqs_listener)?, services::address(&mail_listener)?);
+        let Options { data, ports, mut env, poll, limits } = options;
+        let api_listener = server::listen(ports.api, "--api")?;
+        let dynamodb_listener = server::listen(ports.dynamodb, "--dynamodb")?;
+        let sqs_listener = server::listen(ports.sqs, "--sqs")?;
+        let mail_listener = server::listen(ports.mail, "--mail")?;
+        let ses_listener = server::listen(0, "--mail")?;
+        let (api, dynamodb) = (server::address(&api_listener)?, server::address(&dynamodb_listener)?);
+        let (sqs, mail) = (server::address(&sqs_listener)?, server::address(&mail_listener)?);
 
-        let lambda = lambda_variables(&dynamodb, &sqs, &services::address(&ses_listener)?);
+        let lambda = lambda_variables(&dynamodb, &sqs, &server::address(&ses_listener)?);
         let place = place(&api, &sqs);
         let trusted = trusted_origins(&api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
         let template = Template::load(&parameters(&api, &trusted), place)?;
@@ -115,7 +123,7 @@ impl Stack {
         let database = services::open_database(tables.as_deref())?;
         services::create_tables(&database, &template.tables)?;
         let listeners = [dynamodb_listener, sqs_listener, ses_listener];
-        let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), listeners)?;
+        let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), listeners, limits)?;
 
         let (dynamodb_client, sqs_client) = clients(lambda.clone())?;
         let queues = services::create_queues(&sqs_client, &template.queues).await?;
@@ -125,10 +133,13 @@ impl Stack {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let cors = template.cors.as_ref().map(Cors::new).transpose()?;
         let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions), cors };
-        let description = openapi::document(&functions);
-        let described = gateway.router().route("/openapi.json", get(async move || Json(description)));
-        tasks.spawn(serve(api_listener, described, stop.clone()));
-        tasks.spawn(serve(mail_listener, mail::router(services.mail.clone()), stop.clone()));
+        // As bytes, which all requests share.
+        let description = Bytes::from(serde_json::to_vec(&openapi::document(&functions))?);
+        let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], description));
+        let api_router = TowerToHyperService::new(gateway.router().route(DESCRIPTION, describe));
+        let mail_router = TowerToHyperService::new(mail::router(services.mail.clone()));
+        tasks.spawn(serve(api_listener, api_router, limits, stop.clone()));
+        tasks.spawn(serve(mail_listener, mail_router, limits, stop.clone()));
         if poll {
             for poller in pollers.values() {
                 tasks.spawn(Arc::clone(poller).run(stop.clone()));
@@ -299,7 +310,7 @@ impl Worker {
 
 /// The parameters of a deployment on this machine. Plain http and loopback destinations are allowed, because that is
 /// where a developer's receiver is.
-pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
+pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 7] {
     [
         ("BaseUrl", api),
         ("TrustedOrigins", trusted_origins),
@@ -307,6 +318,7 @@ pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'stat
         ("MailIdentity", "example.com"),
         ("AllowHttpDestinations", "true"),
         ("AllowedDestinations", "127.0.0.0/8,::1/128"),
+        ("DocsUrl", DESCRIPTION),
     ]
 }
 
@@ -412,12 +424,5 @@ async fn tick(period: Duration, function: Arc<Function>, stop: CancellationToken
         if let Err(error) = function.invoke(event).await {
             tracing::error!(error = format!("{error:#}"), "a scheduled function failed");
         }
-    }
-}
-
-async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let server = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = server.await {
-        tracing::error!(%error, "a server stopped");
     }
 }

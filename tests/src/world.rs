@@ -13,7 +13,7 @@ use common::{
         log::{Entry, Log, Status, search::Filter},
     },
 };
-use local::{Data, Options, Ports, Stack};
+use local::{Options, Stack};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ impl World {
         crate::log::collect();
         let env: HashMap<String, String> =
             SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let options = Options { data: Data::Memory, ports: Ports::default(), env, poll };
+        let options = Options { env, poll, ..Options::default() };
         let stack = Stack::start(options).await.expect("the service starts");
         let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
         Self { stack, http: http.build().expect("a client") }

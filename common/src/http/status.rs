@@ -161,6 +161,9 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),
+        Conflict::RecoveryLimit(limit) => {
+            format!("A tenant may have at most {limit} recoveries that are not done: wait for some of them")
+        }
         Conflict::IdempotencyKeyReused => "This idempotency key was used for a call with other fields".to_owned(),
     }
 }
@@ -175,6 +178,7 @@ fn reason(conflict: &Conflict) -> &'static str {
         Conflict::EndpointLimit(_) => "endpoint_limit",
         Conflict::KeyLimit(_) => "key_limit",
         Conflict::PayloadNotKept => "payload_not_kept",
+        Conflict::RecoveryLimit(_) => "recovery_limit",
         Conflict::IdempotencyKeyReused => "idempotency_key_reused",
     }
 }

@@ -11,6 +11,7 @@ use common::{
     http::{Callers, Function, Origins, Wire},
 };
 
+mod home;
 mod invite;
 mod reset_password;
 mod signin;
@@ -20,6 +21,7 @@ mod verify_email;
 pub struct App {
     accounts: Accounts,
     callers: Callers,
+    docs: Option<home::Docs>,
     hasher: Hasher,
     invitations: Invitations,
     logins: CliLogins,
@@ -40,6 +42,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let app = App {
         accounts: Accounts::from_env(env, &aws)?,
         callers: Callers::from_env(env, &aws)?,
+        docs: home::Docs::from_env(env)?,
         invitations: Invitations::from_env(env, &aws)?,
         logins: CliLogins::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
@@ -50,6 +53,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         verifications: Verifications::from_env(env, &aws)?,
     };
     let routes = [
+        home::show(),
         signin::show(),
         signin::submit(),
         verify_email::show(),

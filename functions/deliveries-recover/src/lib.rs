@@ -53,7 +53,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Sends all failed deliveries of a time to an endpoint again, at a bounded rate.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("idempotency_key_reused")])
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotFound,
+            Fault::Conflict("idempotency_key_reused"),
+            Fault::Conflict("recovery_limit"),
+        ])
 }
 
 /// The endpoint, and the time in which its failed deliveries were created.
@@ -80,7 +85,7 @@ impl Input {
     }
 }
 
-/// The recovery that was started.
+/// The recovery that does it: a new one, or one that was waiting.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -96,11 +101,10 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;
-        let recovery_id = RecoveryId::generate();
-        let output = Output { success: true, message: "Failed deliveries will be sent again", recovery_id };
-        let remember = once.remember(&output)?;
-        app.log.start_recovery(tenant, recovery_id, input.endpoint, time, remember.as_ref(), now).await?;
-        Ok(output)
+        let output =
+            |recovery_id| Output { success: true, message: "Failed deliveries will be sent again", recovery_id };
+        let remember = |id| once.remember(&output(id));
+        app.log.start_recovery(tenant, input.endpoint, time, remember, now).await.map(output)
     };
     once.answer(start).await
 }

@@ -600,9 +600,11 @@ async fn a_recovery_that_was_deleted_is_not_written_again() {
     let jo = world.tenant("acme").await;
     furnish(&world, &jo, &Receiver::start().await).await;
     let log = world.delivery_log();
-    let open = log.open_recoveries().await.expect("they are listed");
-    let [(tenant, recovery)] = &open[..] else { unreachable!("{open:?}") };
+    let mut open = log.open_recoveries().await.expect("they are listed");
+    let [(tenant, recovery)] = &mut open[..] else { unreachable!("{open:?}") };
     log.forget_recoveries(tenant).await.expect("they are deleted");
+    let now = Timestamp::now();
+    assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").is_empty() && recovery.done);
     log.save_recovery(tenant, recovery).await.expect("there is nothing to save");
     assert!(log.recoveries(tenant, None).await.expect("they are listed").is_empty());
 }

@@ -1,15 +1,21 @@
-//! The local runner: what it keeps between runs, and the addresses it prints.
+//! The local runner: what it keeps between runs, the addresses it prints, and how long it waits for clients.
 
 use std::path::PathBuf;
 
-use ::local::{Data, Options, Ports, Stack};
+use ::local::{Data, Limits, Options, Ports, Stack};
+use common::timestamp::Timestamp;
 use serde_json::{Value, json};
 use tests::{Receiver, World};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 
 pub(crate) async fn start(directory: PathBuf) -> Stack {
     let env = [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1"), ("RETRY_SCHEDULE", "0")];
     let env = env.map(|(name, value)| (name.into(), value.into()));
-    let options = Options { data: Data::Directory(directory), ports: Ports::default(), env: env.into(), poll: false };
+    let options = Options { data: Data::Directory(directory), env: env.into(), poll: false, ..Options::default() };
     Stack::start(options).await.expect("the service starts")
 }
 
@@ -78,4 +84,90 @@ async fn environment_variables_override_only_what_the_template_sets() {
     assert_eq!(create.get("NOT_IN_THE_TEMPLATE"), None);
     let list = world.stack.environment("webhooks-list").expect("a function");
     assert_eq!(list.get("MAX_ENDPOINTS_PER_TENANT"), None);
+}
+
+/// A runner that is done with its clients after these milliseconds.
+async fn impatient(head: u64, answer: u64) -> Stack {
+    let limits = Limits { head: Duration::from_millis(head), answer: Duration::from_millis(answer) };
+    let options = Options { poll: false, limits, ..Options::default() };
+    Stack::start(options).await.expect("the service starts")
+}
+
+/// More than a busy machine takes, and less than the limits are that a test does not set.
+const SOON: Duration = Duration::from_secs(20);
+const LONG: u64 = 3_600_000;
+
+/// Its own servers; DynamoDB's is that of its library.
+fn doors(stack: &Stack) -> [&str; 3] {
+    [stack.api(), stack.mail(), stack.sqs()].map(|url| url.trim_start_matches("http://"))
+}
+
+/// Sends this over a new connection, and returns what comes until it is closed.
+async fn answer_until_closed(door: &str, sent: &str) -> String {
+    let mut connection = TcpStream::connect(door).await.expect("a connection");
+    connection.write_all(sent.as_bytes()).await.expect("it is sent");
+    let mut answer = Vec::new();
+    let closed = timeout(SOON, connection.read_to_end(&mut answer)).await;
+    closed.expect("the connection is closed").expect("it is closed in order");
+    String::from_utf8(answer).expect("a text")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_sends_nothing_or_half_a_header_is_closed() {
+    let stack = impatient(200, LONG).await;
+    for door in doors(&stack) {
+        for sent in ["", "GE", "GET / HTTP/1.1\r\nhost: localhost\r\nx-half: "] {
+            assert_eq!(answer_until_closed(door, sent).await, "", "{door} {sent}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_idle_after_an_answer_is_closed() {
+    let stack = impatient(200, LONG).await;
+    for door in doors(&stack) {
+        let answer = answer_until_closed(door, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 ") && !answer.contains("connection: close"), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_body_does_not_come_is_answered_and_its_connection_closed() {
+    let stack = impatient(LONG, 200).await;
+    for (door, path) in doors(&stack).into_iter().zip(["/v1/webhooks/list", "/messages", "/"]) {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100");
+        let sqs = "x-amz-target: AmazonSQS.ListQueues\r\ncontent-type: application/x-amz-json-1.0";
+        let answer = answer_until_closed(door, &format!("{head}\r\n{sqs}\r\n\r\n{{")).await;
+        // Whoever does not want a body refuses it at once.
+        let expected = if path == "/messages" { "HTTP/1.1 405 " } else { "HTTP/1.1 408 " };
+        assert!(answer.starts_with(expected), "{door}: {answer}");
+    }
+}
+
+/// Its limits are for a client that keeps us waiting, not for one that we keep waiting.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_lasts_longer_than_a_connection_may_be_idle() {
+    let stack = impatient(200, LONG).await;
+    let receive = stack.sqs_client().receive_message().queue_url(&stack.queues()["job-events"]).wait_time_seconds(2);
+    assert_eq!(receive.send().await.expect("an answer").messages, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_under_way_when_the_runner_stops_is_still_answered() {
+    let stack = impatient(LONG, LONG).await;
+    let door = stack.api().trim_start_matches("http://").to_owned();
+    let mut idle = TcpStream::connect(&door).await.expect("a connection");
+    let mut busy = TcpStream::connect(&door).await.expect("a connection");
+    busy.write_all(b"POST /v1/webhooks/list HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{")
+        .await
+        .expect("it is sent");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let stopped = tokio::spawn(stack.stop());
+    assert_eq!(timeout(SOON, idle.read(&mut [0])).await.expect("it is closed").expect("in order"), 0);
+    busy.write_all(b"}").await.expect("it is sent");
+    let mut answer = String::new();
+    busy.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    timeout(SOON, stopped).await.expect("it stops").expect("it stops");
+    TcpStream::connect(&door).await.expect_err("nobody listens any more");
 }

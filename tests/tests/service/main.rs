@@ -28,6 +28,7 @@ mod events;
 mod failing;
 mod faults;
 mod fuzz;
+mod home_page;
 mod idempotency;
 mod invitations;
 mod invite_page;

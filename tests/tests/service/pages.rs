@@ -4,7 +4,8 @@ use serde_json::json;
 use tests::{Answer, World, world::BROWSER};
 
 /// The address of each page, as far as it is there for anybody.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
+    "/",
     "/signin",
     "/signin?mode=signup",
     "/signin?cliLoginId=x",

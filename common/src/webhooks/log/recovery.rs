@@ -1,11 +1,14 @@
 //! Recoveries: everything of a time that an endpoint did not take is sent again, at a bounded rate.
 //!
 //! A recovery is an item that says how far it is. Whoever runs it stores its progress after every page, and a page is
-//! harmless to repeat, because only deliveries that are still failed are resent.
+//! harmless to repeat, because only deliveries that are still failed are resent. Until it has begun, calls may join it.
+//!
+//! Beside a tenant's recoveries, each endpoint has an item that names its latest one. Whoever adds another one replaces
+//! that item, so calls at the same time cannot miss each other's.
 
 use std::collections::HashSet;
 
-use aws_sdk_dynamodb::types::Put;
+use aws_sdk_dynamodb::types::{Put, ReturnValue};
 use futures::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,11 +16,11 @@ use serde::Serialize;
 use super::{CONCURRENCY, Entry, INDEX, Log, Trigger, key, search::Filter};
 use crate::{
     aws::{
-        dynamo::{Item, Record, change, is_refused, item, number, text},
+        dynamo::{Item, Record, boolean, change, is_refused, item, number, text},
         failure,
         transaction::Transaction,
     },
-    error::{Error, Result},
+    error::{Conflict, Error, Result},
     id::{EndpointId, RecoveryId, TenantId},
     timestamp::Timestamp,
     webhooks::{
@@ -46,30 +49,81 @@ pub struct Recovery {
     /// The shard that is being read, and the last key of it that was.
     #[serde(skip)]
     at: (u8, String),
+    /// Whether its first page has been read, or is being read.
+    #[serde(skip)]
+    begun: bool,
 }
 
 /// How many deliveries are sent again between two saves.
 pub const PAGE: usize = 100;
-/// How many recoveries are listed, and how many of a tenant are looked at for those of one endpoint.
+/// How many recoveries are listed, and how many of a tenant are looked at.
 const LISTED: usize = 10;
-const LOOKED_AT: i32 = 100;
+const LOOKED_AT: i32 = 200;
+/// How many recoveries of a tenant may be unfinished.
+const UNFINISHED: usize = 100;
+/// How often a call looks again after others have changed what it saw.
+const ROUNDS: u32 = 10;
 /// The partition of the index with the recoveries that are not done.
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Stores a recovery of what `endpoint` did not take between two times, and remembers the `call`.
+    /// Has everything sent again that `endpoint` did not take between two times, and remembers the call with the id of
+    /// the recovery that does it.
+    ///
+    /// That is one that waits, if its time overlaps: it is widened. So a call that is repeated over and over does not add
+    /// to the work. What has begun may have passed what failed a moment ago, so it is never joined.
     ///
     /// # Errors
-    /// The write failed.
+    /// The tenant has too many unfinished ones, or a call failed.
     pub async fn start_recovery(
         &self,
         tenant: &TenantId,
-        id: RecoveryId,
         endpoint: EndpointId,
         (since, until): (Timestamp, Timestamp),
-        call: Option<&Remember>,
+        remember: impl Fn(RecoveryId) -> Result<Option<Remember>>,
         now: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<RecoveryId> {
+        for _ in 0..ROUNDS {
+            let latest = self.latest_recovery(tenant, endpoint).await?;
+            let recoveries = self.newest_recoveries(tenant).await?;
+            let joins = |one: &&Recovery| {
+                one.waits() && one.webhook_endpoint_id == endpoint && one.since <= until && since <= one.until
+            };
+            let waiting = recoveries.iter().find(joins);
+            let id = waiting.map_or_else(RecoveryId::generate, |waiting| waiting.id);
+            let call = remember(id)?;
+            let transaction = Transaction::new("writing a recovery").remember(call.as_ref());
+            let transaction = match waiting {
+                Some(waiting) if waiting.since <= since && until <= waiting.until && call.is_none() => return Ok(id),
+                Some(waiting) => {
+                    self.widen(transaction, tenant, id, waiting.since.min(since), waiting.until.max(until))
+                }
+                None if recoveries.iter().filter(|one| !one.done).count() >= UNFINISHED => {
+                    return Err(Error::Conflict(Conflict::RecoveryLimit(UNFINISHED)));
+                }
+                None => self.add(transaction, tenant, id, latest, (endpoint, since, until), now),
+            };
+            match transaction.first_refused(&self.dynamodb).await? {
+                None => return Ok(id),
+                // The same call came first: whoever made this one looks for its answer.
+                Some(0) if call.is_some() => return Err(Error::Busy),
+                // Another call was faster, or the recovery has begun.
+                Some(_) => {}
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Writes a new recovery, on condition that no call has written one of the endpoint since `latest`.
+    fn add(
+        &self,
+        transaction: Transaction,
+        tenant: &TenantId,
+        id: RecoveryId,
+        latest: Option<String>,
+        (endpoint, since, until): (EndpointId, Timestamp, Timestamp),
+        now: Timestamp,
+    ) -> Transaction {
         let mut recovery = recovery_key(tenant, id);
         recovery.extend(item([
             ("open", text(OPEN)),
@@ -78,12 +132,35 @@ impl Log {
             ("until", number(until.as_millisecond())),
             ("expires_at", self.expiry(now)),
         ]));
-        if call.is_some() {
-            let put = Put::builder().table_name(&self.table).set_item(Some(recovery));
-            return Transaction::new("writing a recovery").put(put).remember(call).commit(&self.dynamodb).await;
-        }
-        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(recovery));
-        put.send().await.map(drop).map_err(failure("writing a recovery"))
+        let mut last = latest_key(tenant, endpoint);
+        last.extend(item([("recovery", text(id)), ("expires_at", self.expiry(now))]));
+        let last = Put::builder().table_name(&self.table).set_item(Some(last));
+        let last = match latest {
+            Some(latest) => {
+                last.condition_expression("recovery = :latest").expression_attribute_values(":latest", text(latest))
+            }
+            None => last.condition_expression("attribute_not_exists(delivery)"),
+        };
+        transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(recovery)))
+    }
+
+    /// Has a recovery that waits take more, on condition that it still waits and that no call has it take still more.
+    fn widen(
+        &self,
+        transaction: Transaction,
+        tenant: &TenantId,
+        id: RecoveryId,
+        since: Timestamp,
+        until: Timestamp,
+    ) -> Transaction {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(recovery_key(tenant, id)));
+        let range = vec![("since", number(since.as_millisecond())), ("until", number(until.as_millisecond()))];
+        let update = change(update, range, &[])
+            .condition_expression(
+                "attribute_exists(#open) AND attribute_not_exists(begun) AND #since >= :since AND #until <= :until",
+            )
+            .expression_attribute_names("#open", "open");
+        transaction.update_item(&update)
     }
 
     /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all.
@@ -91,13 +168,27 @@ impl Log {
     /// # Errors
     /// The read failed.
     pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
-        let query = self.dynamodb.query().table_name(&self.table).key_condition_expression("destination = :tenant");
-        let query = query.expression_attribute_values(":tenant", text(partition(tenant)));
-        let answer = query.consistent_read(true).scan_index_forward(false).limit(LOOKED_AT).send().await;
-        let items = answer.map_err(failure("listing recoveries"))?.items.unwrap_or_default();
-        let recoveries: Vec<Recovery> = items.iter().map(Recovery::from_item).collect::<Result<_>>()?;
+        let recoveries = self.newest_recoveries(tenant).await?;
         let wanted = |one: &Recovery| endpoint.is_none_or(|endpoint| endpoint == one.webhook_endpoint_id);
         Ok(recoveries.into_iter().filter(wanted).take(LISTED).collect())
+    }
+
+    async fn newest_recoveries(&self, tenant: &TenantId) -> Result<Vec<Recovery>> {
+        let query = self.dynamodb.query().table_name(&self.table);
+        let query = query
+            .key_condition_expression("destination = :tenant AND delivery > :ids")
+            .expression_attribute_values(":tenant", text(partition(tenant)))
+            .expression_attribute_values(":ids", text(BEFORE_IDS));
+        let answer = query.consistent_read(true).scan_index_forward(false).limit(LOOKED_AT).send().await;
+        let items = answer.map_err(failure("listing recoveries"))?.items.unwrap_or_default();
+        items.iter().map(Recovery::from_item).collect()
+    }
+
+    /// The id of the recovery of `endpoint` that a call wrote last.
+    async fn latest_recovery(&self, tenant: &TenantId, endpoint: EndpointId) -> Result<Option<String>> {
+        let get = self.dynamodb.get_item().table_name(&self.table).set_key(Some(latest_key(tenant, endpoint)));
+        let found = get.consistent_read(true).send().await.map_err(failure("reading the latest recovery"))?.item;
+        found.map(|item| Record::new("latest recovery", &item).text("recovery").map(str::to_owned)).transpose()
     }
 
     /// The oldest recovery of each tenant that is not done: one at a time, so that a tenant with many holds up nobody
@@ -139,6 +230,12 @@ impl Log {
         due: impl Fn() -> Timestamp,
         now: Timestamp,
     ) -> Result<Vec<Entry>> {
+        if recovery.waits() {
+            self.begin_recovery(tenant, recovery).await?;
+        }
+        if recovery.done {
+            return Ok(Vec::new());
+        }
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
         let (since, until) = self.range(&filter, None, now);
         let (shard, last) = &recovery.at;
@@ -166,6 +263,20 @@ impl Log {
         Ok(resent)
     }
 
+    /// Has no call join a recovery any more, and reads what it has to take. One that was deleted is done.
+    async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
+        let key = recovery_key(tenant, recovery.id);
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
+        let update = change(update, vec![("begun", boolean(true))], &[]);
+        let update = update.condition_expression("attribute_exists(delivery)").return_values(ReturnValue::AllNew);
+        match update.send().await {
+            Ok(answer) => *recovery = Recovery::from_item(&answer.attributes.unwrap_or_default())?,
+            Err(error) if is_refused(&error) => recovery.done = true,
+            Err(error) => return Err(failure("beginning a recovery")(error)),
+        }
+        Ok(())
+    }
+
     /// Stores how far a recovery is, unless it was deleted.
     ///
     /// # Errors
@@ -185,6 +296,11 @@ impl Log {
 }
 
 impl Recovery {
+    /// Whether it is as if the next call had started it.
+    fn waits(&self) -> bool {
+        !self.done && !self.begun && self.at == (0, String::new())
+    }
+
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("recovery", item);
         let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
@@ -197,12 +313,15 @@ impl Recovery {
             resent: count("resent"),
             done: record.optional_text("open").is_none(),
             at: (shard, record.optional_text("after").unwrap_or_default().to_owned()),
+            begun: item.contains_key("begun"),
         })
     }
 }
 
 /// What the partitions of recoveries begin with.
 const PREFIX: &str = "recovery/";
+/// It comes before every id, and after what names the latest recovery of an endpoint.
+const BEFORE_IDS: &str = "$";
 
 pub(super) fn partition(tenant: &TenantId) -> String {
     format!("{PREFIX}{tenant}")
@@ -210,6 +329,10 @@ pub(super) fn partition(tenant: &TenantId) -> String {
 
 fn recovery_key(tenant: &TenantId, id: RecoveryId) -> Item {
     key(partition(tenant), id)
+}
+
+fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Item {
+    key(partition(tenant), format!("#{endpoint}"))
 }
 
 /// The key of the table in an item of the index.

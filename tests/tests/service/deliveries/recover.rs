@@ -5,12 +5,16 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
-    webhooks::log::{Entry, Status, Trigger, recovery::PAGE},
+    webhooks::log::{
+        Entry, Status, Trigger,
+        recovery::{PAGE, Recovery},
+    },
 };
+use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World};
 
-use super::{Book, DAY, Draft, HOUR, SECOND, pages, read};
+use super::{Book, DAY, Draft, HOUR, SECOND, id, pages, read};
 
 async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     let answer = world.rpc(&tenant.key, "deliveries/recover", fields).await;
@@ -110,6 +114,123 @@ async fn a_recovery_goes_on_after_a_crash_and_resends_each_delivery_once() {
     assert_eq!(first.len(), PAGE);
     assert_eq!(sorted(&[first, run(&book).await].concat()), sorted(&failed));
     assert!(pages(&world, &tenant, json!({"status": "failed"})).await.concat().is_empty());
+}
+
+/// The recoveries of a tenant that are not done, oldest first.
+async fn unfinished(book: &Book, tenant: &Tenant) -> Vec<Recovery> {
+    let mut recoveries = book.log.recoveries(&id(tenant), None).await.expect("the recoveries");
+    recoveries.retain(|recovery| !recovery.done);
+    recoveries.reverse();
+    recoveries
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_fifty_calls_at_once_one_starts_a_recovery_and_the_others_join_it() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let mut begun = Vec::new();
+    for _ in 0..2 {
+        // Each of them takes what came before it, and they come one after the other.
+        let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
+        let ids = join_all((0..50).map(|_| recover(&world, &tenant, fields.clone()))).await;
+        let last = Timestamp::now();
+        assert!(ids.iter().all(|id| *id == ids[0] && !begun.contains(id)), "{ids:?}");
+        assert_eq!(recover(&world, &tenant, fields.clone()).await, ids[0]);
+        let [recovery] = &unfinished(&book, &tenant).await[..] else { unreachable!("one") };
+        assert!(recovery.since == book.ago(DAY) && recovery.until >= last, "{recovery:?}");
+        run(&book).await;
+        begun.push(ids[0].clone());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_joins_only_what_waits_for_the_same_endpoint_and_overlaps() {
+    let world = World::start().await;
+    let (tenant, stranger) = (world.tenant("acme").await, world.tenant("other").await);
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let (second, foreign) = (
+        world.endpoint(&tenant, "https://example.com/2", "s").await,
+        world.endpoint(&stranger, "https://a.b/", "s").await,
+    );
+    let book = Book::of(&world);
+    let call = async |by: &Tenant, to: &str, hours: [u32; 2]| {
+        let [since, until] = hours.map(|hours| book.ago(HOUR * hours));
+        recover(&world, by, json!({"webhook_endpoint_id": to, "since": since, "until": until})).await
+    };
+    let first = call(&tenant, &endpoint, [6, 4]).await;
+    for others in [
+        call(&tenant, &second, [6, 4]).await,
+        call(&stranger, &foreign, [6, 4]).await,
+        // Nobody asked for the hour between.
+        call(&tenant, &endpoint, [3, 2]).await,
+    ] {
+        assert_ne!(others, first);
+    }
+    for joining in [[6, 4], [5, 5], [7, 5], [5, 4]] {
+        assert_eq!(call(&tenant, &endpoint, joining).await, first, "{joining:?}");
+    }
+    let range = |recovery: &Recovery| (recovery.since, recovery.until);
+    let mut ranges: Vec<_> = unfinished(&book, &tenant).await.iter().map(range).collect();
+    ranges.sort();
+    assert_eq!(ranges, [[7, 4], [6, 4], [3, 2]].map(|hours| hours.map(|hours| book.ago(HOUR * hours)).into()));
+}
+
+/// What failed behind it would be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_that_has_begun_is_not_joined() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let failed = |hours: u32| Draft::to(&endpoint, book.ago(HOUR * hours), hours).status(Status::Failed);
+    let since = |hours: u32| json!({"webhook_endpoint_id": endpoint, "since": book.ago(HOUR * hours)});
+    let early = book.write(&tenant, [failed(9), failed(4)]).await;
+    let first = recover(&world, &tenant, since(5)).await;
+
+    // A call that comes while a sweep has it in hand is not lost either.
+    let (owner, mut recovery) = book.log.open_recoveries().await.expect("the recoveries").remove(0);
+    assert_eq!(recover(&world, &tenant, since(10)).await, first);
+    let now = Timestamp::now();
+    let resent = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    assert_eq!(sorted(&resent), sorted(&early));
+
+    // The page is not saved yet, and the recovery is past these.
+    let late = book.write(&tenant, [failed(8), failed(3)]).await;
+    let second = recover(&world, &tenant, since(10)).await;
+    assert_ne!(second, first);
+    assert_eq!(recover(&world, &tenant, since(10)).await, second);
+    book.log.save_recovery(&owner, &recovery).await.expect("it is saved");
+    assert_eq!(recover(&world, &tenant, since(10)).await, second);
+    let resent = [run(&book).await, run(&book).await].concat();
+    assert_eq!(sorted(&resent), sorted(&late));
+    assert!(unfinished(&book, &tenant).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_has_a_hundred_unfinished_recoveries_at_most() {
+    let world = World::start().await;
+    let (tenant, stranger) = (world.tenant("acme").await, world.tenant("other").await);
+    let book = Book::of(&world);
+    let fields = |endpoint: &str, hours: u32| {
+        let [since, until] = [hours * 2 + 1, hours * 2].map(|hours| book.ago(HOUR * hours));
+        json!({"webhook_endpoint_id": endpoint, "since": since, "until": until})
+    };
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    for hours in 0..100 {
+        recover(&world, &tenant, fields(&endpoint, hours)).await;
+    }
+    assert_eq!(
+        read(&world, &tenant, "recover", fields(&endpoint, 100)).await.error(),
+        (409, "CONFLICT", "recovery_limit")
+    );
+    recover(&world, &tenant, fields(&endpoint, 50)).await;
+    let foreign = world.endpoint(&stranger, "https://example.com/1", "s").await;
+    recover(&world, &stranger, fields(&foreign, 100)).await;
+    // One of each tenant is carried out at a time.
+    run(&book).await;
+    recover(&world, &tenant, fields(&endpoint, 100)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

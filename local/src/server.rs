@@ -1,0 +1,113 @@
+//! Serves HTTP on loopback. A connection that sends nothing, or half of a request, is closed after a while.
+
+use std::{convert::Infallible, error::Error, pin::pin, time::Duration};
+
+use anyhow::{Context, Result};
+use axum::{
+    body::Body,
+    http::{HeaderValue, Request, Response, StatusCode, header},
+};
+use bytes::Bytes;
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Until the head of a request is there, from the connection's start or from the answer before. So it is also how
+    /// long a connection may be idle.
+    pub head: Duration,
+    /// From there to the answer. It has to cover a body that comes slowly, a function's timeout, and a long poll.
+    pub answer: Duration,
+}
+
+/// API Gateway waits 30 seconds for a function, SQS 20 for a message. How long they wait for a client is not documented.
+impl Default for Limits {
+    fn default() -> Self {
+        Self { head: Duration::from_secs(30), answer: Duration::from_secs(60) }
+    }
+}
+
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Listens on loopback only. Port 0 picks a free port.
+pub(crate) fn listen(port: u16, flag: &str) -> Result<TcpListener> {
+    let listen = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        // Accepted connections inherit this. Without it, small responses wait for the client's delayed acknowledgement.
+        socket.set_nodelay(true)?;
+        socket.bind(([127, 0, 0, 1], port).into())?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("cannot listen on 127.0.0.1:{port}; choose another port with {flag} (0 = any)"))
+}
+
+/// `http://127.0.0.1:PORT` of `listener`.
+pub(crate) fn address(listener: &TcpListener) -> Result<String> {
+    Ok(format!("http://{}", listener.local_addr()?))
+}
+
+/// Serves `service` to every connection on `listener` until `stop`. Requests that are under way then are still answered.
+pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+    S: Clone + Send + Sync + 'static,
+    B: hyper::body::Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head);
+    let connections = TaskTracker::new();
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Usually out of file descriptors: the next connection that closes frees one.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let service = service.clone();
+        let timed = service_fn(move |request| {
+            let answer = timeout(limits.answer, service.call(request));
+            async { Ok::<_, Infallible>(answer.await.map_or_else(|_| too_slow(), |Ok(answer)| answer.map(Body::new))) }
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), timed);
+        let stop = stop.clone();
+        connections.spawn(async move {
+            let mut connection = pin!(connection);
+            let ended = match stop.run_until_cancelled(connection.as_mut()).await {
+                Some(ended) => ended,
+                None => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection broke");
+            }
+        });
+    }
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+/// The answer to a request whose body does not come. The rest of it is not waited for.
+fn too_slow() -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::REQUEST_TIMEOUT;
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
