@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The most entries that one answer lists, which is also how many it lists unless a query says otherwise.
-pub const MOST_LISTED: u32 = 100;
+pub const MOST_LISTED: u16 = 100;
 
 impl Paging {
     /// Reads `limit` and `offset`.
@@ -29,8 +29,8 @@ impl Paging {
 /// # Errors
 /// It is not a number in its range.
 pub fn read_limit(fields: &mut Fields, name: &'static str) -> Result<usize, Rejected> {
-    let limit = fields.optional_number_in_query(name, 1..=MOST_LISTED)?;
-    Ok(number(limit.unwrap_or(MOST_LISTED)))
+    let limit = fields.optional_number_in_query(name, 1..=MOST_LISTED.into())?;
+    Ok(number(limit.unwrap_or(MOST_LISTED.into())))
 }
 
 /// What a list can be sorted by.

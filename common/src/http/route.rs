@@ -317,12 +317,6 @@ impl<C> Call<C> {
         self.request.header(name)
     }
 
-    /// Whether it comes from a browser that is to show the answer.
-    #[must_use]
-    pub fn takes_html(&self) -> bool {
-        self.request.takes_html()
-    }
-
     /// `url`, parsed, if its origin is ours or trusted.
     #[must_use]
     pub fn trusted_url(&self, url: &str) -> Option<Url> {
