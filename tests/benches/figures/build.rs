@@ -1,6 +1,10 @@
 //! Builds the measured binaries the way they are deployed.
 
-use std::{collections::HashMap, io::Write, path::PathBuf};
+use std::{
+    collections::HashMap,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use flate2::{Compression, write::DeflateEncoder};
 
@@ -21,40 +25,51 @@ pub(crate) const BASELINE: &str = "function";
 pub(crate) const BARE_DELIVER: &str = "bare-deliver";
 /// The minimal delivery loop.
 pub(crate) const BARE_LOOP: &str = "bare-loop";
-/// The whole service in one process.
-pub(crate) const LOCAL: &str = "local";
-
-/// The folder with the binaries.
+/// Where the binaries are.
 pub(crate) struct Binaries {
-    folder: PathBuf,
+    functions: PathBuf,
+    local: PathBuf,
 }
 
 impl Binaries {
     /// Builds each function separately, as it is deployed: built together, they would share each other's features. A
-    /// quick run accepts that difference, and uses twice the cores. The local runner is always on its own: it asks for
-    /// features that no function has.
+    /// quick run accepts that difference, and uses twice the cores. They get a target folder of their own: otherwise the
+    /// benchmark's profile and theirs would overwrite each other's artifacts.
     ///
-    /// They get a target folder of their own: otherwise the benchmark's profile and theirs would overwrite each other's
-    /// artifacts.
+    /// The local runner has the profile of this benchmark, and shares all that was built for it.
     pub(crate) fn build(effort: Effort) -> Self {
-        // target/release/deps/figures-...
+        // target/PROFILE/deps/figures-...
         let this = std::env::current_exe().expect("a path");
-        let target = this.ancestors().nth(3).expect("a target folder").join("shipped");
+        let local = this.ancestors().nth(2).expect("a folder").to_owned();
+        let target = local.parent().expect("a target folder");
+        let shipped = target.join("shipped");
         let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
-        let together = packages.chunks(if effort.quick { packages.len() } else { 1 });
-        for packages in together.chain([[LOCAL].as_slice()]) {
-            let mut build = tests::cargo();
-            build.args(["build", "--locked", "--release", "--quiet", "--target-dir"]).arg(&target);
-            build.args(packages.iter().flat_map(|package| ["--package", package]));
-            assert!(build.status().expect("cargo starts").success(), "{packages:?} are built");
+        for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
+            let packages = packages.iter().flat_map(|package| ["--package", package]);
+            cargo_build(&shipped, ["--release"].into_iter().chain(packages));
         }
-        Self { folder: target.join("release") }
+        let profile = if local.ends_with("debug") { "dev" } else { "bench" };
+        cargo_build(target, ["--profile", profile, "--bin", "local"]);
+        Self { functions: shipped.join("release"), local: local.join("local") }
     }
 
-    /// The path of the binary `name`.
+    /// The binary of a function.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.functions.join(name)
     }
+
+    /// The whole service in one process.
+    pub(crate) fn local(&self) -> &Path {
+        &self.local
+    }
+}
+
+fn cargo_build<'a>(target: &Path, what: impl IntoIterator<Item = &'a str>) {
+    let mut build = tests::cargo();
+    build.args(["build", "--locked", "--quiet", "--target-dir"]).arg(target).args(what);
+    // In the root: in the folder of a package, its features alone would count.
+    build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    assert!(build.status().expect("cargo starts").success(), "{build:?}");
 }
 
 /// The size of each binary, and its size deflated as in the uploaded archive.

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     Effort,
-    build::{Binaries, LOCAL},
+    build::Binaries,
     delivery::{Counter, job_event},
     table::{Row, Table, median},
 };
@@ -74,7 +74,7 @@ struct Service {
 impl Service {
     /// Starts it in memory; its log is thrown away. What failed waits for five minutes, so that no second attempt is among the first ones.
     async fn start(binaries: &Binaries) -> Self {
-        let mut child = Command::new(binaries.path(LOCAL))
+        let mut child = Command::new(binaries.local())
             .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0"])
             .env("RETRY_SCHEDULE", "300,300,1800,7200,18000,36000,36000")
             .env_remove("RUST_LOG")
