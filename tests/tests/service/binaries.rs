@@ -1,4 +1,4 @@
-//! Every function's own binary, built as for Lambda, run with its sample event against a Lambda Runtime API and the
+//! Every function's own binary, run with its sample event against a Lambda Runtime API and the
 //! local services.
 
 use std::{
@@ -91,8 +91,9 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(said.contains("_TABLE"), "{said}");
 }
 
-/// The folder of the functions, built with the features they ship with: the one that `FUNCTIONS_DIR` names, or else this
-/// test's target directory, after building them there. Only the first call has work to do; Cargo makes the others wait.
+/// The folder of the functions' binaries: `FUNCTIONS_DIR`, where CI has them as they are deployed, or else this test's
+/// target directory. There they get the features that the whole workspace asks for, like everything that `cargo test`
+/// builds: little more than linking is left to do. Only the first call has to do it; Cargo makes the others wait.
 pub(crate) async fn build() -> PathBuf {
     if let Some(directory) = env::var_os("FUNCTIONS_DIR") {
         return directory.into();
@@ -105,9 +106,11 @@ pub(crate) async fn build() -> PathBuf {
         cargo.arg("--release");
     }
     for name in local::function_names() {
-        cargo.args(["--package", name]);
+        cargo.args(["--bin", name]);
     }
-    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().await.expect("cargo runs").success());
+    // In the root: in the folder of a package, its features alone would count.
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    assert!(cargo.current_dir(root).status().await.expect("cargo runs").success());
     profile.to_owned()
 }
 
