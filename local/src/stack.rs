@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -133,9 +133,11 @@ impl Stack {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let cors = template.cors.as_ref().map(Cors::new).transpose()?;
         let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions), cors };
-        // As bytes, which all requests share.
-        let description = Bytes::from(serde_json::to_vec(&openapi::document(&functions))?);
-        let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], description));
+        // Made for the first request, as bytes that all requests share.
+        let described = functions.clone();
+        let description = Arc::new(LazyLock::new(move || Bytes::from(openapi::document(&described).to_string())));
+        let describe =
+            get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
         let api_router = TowerToHyperService::new(gateway.router().route(DESCRIPTION, describe));
         let mail_router = TowerToHyperService::new(mail::router(services.mail.clone()));
         tasks.spawn(serve(api_listener, api_router, limits, stop.clone()));

@@ -3,17 +3,18 @@
 mod evaluate;
 mod yaml;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use evaluate::Scope;
 pub(crate) use evaluate::text;
 
-/// Embedded, so that the binary runs from any folder.
-const SOURCE: &str = include_str!("../../template.yaml");
+/// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed once for all stacks in a
+/// process: a test run starts hundreds.
+static SOURCE: LazyLock<Result<Value>> = LazyLock::new(|| yaml::parse(include_str!("../../template.yaml")));
 
 /// Where the template's resources are on this machine.
 #[derive(Clone)]
@@ -112,11 +113,15 @@ pub(crate) struct ScalingConfig {
     pub(crate) maximum_concurrency: usize,
 }
 
+fn source() -> Result<&'static Value> {
+    SOURCE.as_ref().map_err(|error| anyhow!("cannot read the template: {error:#}"))
+}
+
 impl Template {
     /// Loads the project's template as deployed at `place` with `parameters`.
     pub(crate) fn load(parameters: &[(&str, &str)], place: Place) -> Result<Self> {
-        let root = yaml::parse(SOURCE)?;
-        let scope = Scope::new(&root, parameters, place);
+        let root = source()?;
+        let scope = Scope::new(root, parameters, place);
         let mut template =
             Self { functions: BTreeMap::new(), cors: None, tables: BTreeMap::new(), queues: BTreeMap::new() };
         let resources = root.get("Resources").and_then(Value::as_object).context("the template has no Resources")?;
@@ -126,7 +131,7 @@ impl Template {
             let name = local_name(logical);
             match kind {
                 "AWS::Serverless::Function" => {
-                    let properties = with_globals(&root, properties);
+                    let properties = with_globals(root, properties);
                     let function = scope.evaluate(&properties).and_then(|value| Ok(serde_json::from_value(value)?));
                     template.functions.insert(name, function.with_context(|| logical.clone())?);
                 }
@@ -155,8 +160,8 @@ impl Template {
 /// # Errors
 /// The template cannot be read, or refers to something that does not exist.
 pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
-    let mut root = yaml::parse(SOURCE)?;
-    let scope = Scope::new(&root, parameters, Place::example());
+    let mut root = source()?.clone();
+    let scope = Scope::new(source()?, parameters, Place::example());
     for section in ["Resources", "Outputs"] {
         let section = root.get_mut(section).and_then(Value::as_object_mut).with_context(|| section.to_owned())?;
         let mut standing = Map::new();

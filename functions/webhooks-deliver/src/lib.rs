@@ -14,7 +14,7 @@
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -107,18 +107,24 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     Ok(Deliver { app: Arc::new(app) })
 }
 
-/// TLS 1.2 and 1.3, trusting the certificate authorities of the machine.
+/// The certificate authorities of the machine. They are read once in a process: a test run starts hundreds of functions.
+static AUTHORITIES: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
+    let mut authorities = rustls::RootCertStore::empty();
+    authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Arc::new(authorities)
+});
+
+/// TLS 1.2 and 1.3, trusting [`AUTHORITIES`].
 fn tls() -> Result<rustls::ClientConfig, ConfigError> {
     let broken = |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("gives no TLS: {error}"));
-    let mut roots = rustls::RootCertStore::empty();
-    let (trusted, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if trusted == 0 {
+    let authorities = Arc::clone(&AUTHORITIES);
+    if authorities.is_empty() {
         return Err(broken(&"the machine trusts no certificate authority"));
     }
     let config = rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| broken(&error))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    Ok(config.with_root_certificates(authorities).with_no_client_auth())
 }
 
 impl Deliver {
