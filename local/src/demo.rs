@@ -13,19 +13,26 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, Request, StatusCode, request},
     routing::post,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use local::{Options, Stack};
-use reqwest::{Client, RequestBuilder, redirect};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::{net::TcpListener, sync::mpsc};
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SIGNING_SECRET: &str = "correct-horse-battery-staple";
+
+/// Speaks HTTP to the service, as any client does.
+type Http = Client<HttpConnector, Full<Bytes>>;
 
 /// The headers and body that reached the receiver.
 type Delivery = (HeaderMap, Bytes);
@@ -39,7 +46,7 @@ pub(crate) async fn run() -> Result<()> {
 }
 
 async fn tell(stack: &Stack) -> Result<()> {
-    let client = Client::builder().redirect(redirect::Policy::none()).build()?;
+    let http: Http = Client::builder(TokioExecutor::new()).build_http();
     let api = stack.api();
 
     say("1. Ada signs up and creates an organization.");
@@ -51,26 +58,28 @@ async fn tell(stack: &Stack) -> Result<()> {
         "organizationSlug": "analytical-engines",
         "debugNotificationEmail": "debug@example.com",
     }});
-    let account = post_json(client.post(format!("{api}/v1/auth/signupAndCreateOrg")), &sign_up).await?;
+    let account = post_json(&http, Request::post(format!("{api}/v1/auth/signupAndCreateOrg")), &sign_up).await?;
     let tenant = text(&account, "/json/organizationId")?;
     let cookie = text(&account, "/json/setCookie/0")?.split(';').next().unwrap_or_default();
 
     say("2. She opens the link in the mail, and presses the button of the page.");
-    let mails: Value = client.get(format!("{}/messages", stack.mail())).send().await?.json().await?;
+    let mails = Request::get(format!("{}/messages", stack.mail())).body(String::new())?;
+    let mails: Value = serde_json::from_str(&answered(&http, mails).await?)?;
     let link = find_link(text(&mails, "/0/text")?, api).context("the mail has no link to the API")?;
-    shown(client.get(link)).await?;
+    shown(&http, Request::get(link).body(String::new())?).await?;
     let (page, token) = link.split_once("?token=").context("the link has no token")?;
-    shown(client.post(page).header("origin", api).form(&[("token", token)])).await?;
+    let press = Request::post(page).header("origin", api).header("content-type", "application/x-www-form-urlencoded");
+    shown(&http, press.body(format!("token={token}"))?).await?;
 
     say("3. With a verified address, she issues an API key.");
-    let create_key = client.post(format!("{api}/api/auth/api-key/create")).header("cookie", cookie);
-    let key = post_json(create_key.header("origin", api), &json!({"name": "demo"})).await?;
+    let create_key = Request::post(format!("{api}/api/auth/api-key/create")).header("cookie", cookie);
+    let key = post_json(&http, create_key.header("origin", api), &json!({"name": "demo"})).await?;
     let key = text(&key, "/key")?;
 
     say("4. With the key, she stores a webhook endpoint.");
     let (url, mut deliveries, is_down) = receiver().await?;
-    let create = client.post(format!("{api}/v1/webhooks/create")).header("x-api-key", key);
-    post_json(create, &json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}})).await?;
+    let create = Request::post(format!("{api}/v1/webhooks/create")).header("x-api-key", key);
+    post_json(&http, create, &json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}})).await?;
 
     say("5. A job finishes: its event goes into the queue.");
     send_job_event(stack, tenant, "job-1").await?;
@@ -89,18 +98,18 @@ async fn tell(stack: &Stack) -> Result<()> {
     is_down.store(false, Ordering::SeqCst);
 
     say("8. The delivery log has what was sent, and what came back.");
-    let list = || client.post(format!("{api}/v1/deliveries/list")).header("x-api-key", key);
+    let list = || Request::post(format!("{api}/v1/deliveries/list")).header("x-api-key", key);
     let pending = json!({"json": {"status": "pending"}});
     // The log is written within a second.
-    while post_quietly(list(), &pending).await?.pointer("/json/deliveries/0").is_none() {
+    while post_quietly(&http, list(), &pending).await?.pointer("/json/deliveries/0").is_none() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let found = post_json(list(), &pending).await?;
+    let found = post_json(&http, list(), &pending).await?;
     let delivery = text(&found, "/json/deliveries/0/delivery_id")?;
 
     say("9. The next attempt would come after five seconds. She does not wait, and sends it again.");
-    let resend = client.post(format!("{api}/v1/deliveries/resend")).header("x-api-key", key);
-    post_json(resend, &json!({"json": {"delivery_id": delivery}})).await?;
+    let resend = Request::post(format!("{api}/v1/deliveries/resend")).header("x-api-key", key);
+    post_json(&http, resend, &json!({"json": {"delivery_id": delivery}})).await?;
 
     say("10. It arrives, with the id that it had before.");
     let id = header(&headers, "webhook-id")?.to_owned();
@@ -186,35 +195,43 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
     Ok(headers.get(name).with_context(|| format!("the header {name} is missing"))?.to_str()?)
 }
 
-async fn post_json(request: RequestBuilder, body: &Value) -> Result<Value> {
-    Ok(serde_json::from_str(&shown(request.json(body)).await?)?)
+async fn post_json(http: &Http, request: request::Builder, body: &Value) -> Result<Value> {
+    Ok(serde_json::from_str(&shown(http, json_request(request, body)?).await?)?)
 }
 
 /// The same without printing it.
-async fn post_quietly(request: RequestBuilder, body: &Value) -> Result<Value> {
-    Ok(request.json(body).send().await?.error_for_status()?.json().await?)
+async fn post_quietly(http: &Http, request: request::Builder, body: &Value) -> Result<Value> {
+    Ok(serde_json::from_str(&answered(http, json_request(request, body)?).await?)?)
+}
+
+fn json_request(request: request::Builder, body: &Value) -> Result<Request<String>> {
+    Ok(request.header("content-type", "application/json").body(body.to_string())?)
 }
 
 /// Sends `request`, prints it and the response, and returns the response's body.
-async fn shown(request: RequestBuilder) -> Result<String> {
-    let (client, request) = request.build_split();
-    let request = request?;
-    say(&format!("   > {} {}", request.method(), request.url()));
+async fn shown(http: &Http, request: Request<String>) -> Result<String> {
+    say(&format!("   > {} {}", request.method(), request.uri()));
     for name in ["cookie", "origin", "x-api-key"] {
         if let Some(value) = request.headers().get(name) {
             say(&format!("   > {name}: {}", value.to_str()?));
         }
     }
-    if let Some(body) = request.body().and_then(reqwest::Body::as_bytes) {
-        say(&format!("   > {}", std::str::from_utf8(body)?));
+    if !request.body().is_empty() {
+        say(&format!("   > {}", request.body()));
     }
-    let response = client.execute(request).await?;
-    let status = response.status();
-    let is_json = response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
-    let body = response.text().await?;
+    let body = answered(http, request).await?;
     // A page is for people with a browser.
-    say(&format!("   < {} {}\n", status.as_u16(), if is_json { &body } else { "(a page)" }));
-    ensure!(status.is_success(), "the answer is {status}: {body}");
+    let is_page = body.starts_with("<!DOCTYPE html>");
+    say(&format!("   < 200 {}\n", if is_page { "(a page)" } else { &body }));
+    Ok(body)
+}
+
+/// Sends `request`, and returns the response's body if it is a 200.
+async fn answered(http: &Http, request: Request<String>) -> Result<String> {
+    let response = http.request(request.map(|body| Full::new(body.into()))).await?;
+    let status = response.status();
+    let body = String::from_utf8(response.into_body().collect().await?.to_bytes().into())?;
+    ensure!(status == StatusCode::OK, "the answer is {status}: {body}");
     Ok(body)
 }
 

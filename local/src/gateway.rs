@@ -114,7 +114,7 @@ fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &
 impl Incoming<'_> {
     /// The event that API Gateway would make. Members without a value are left out.
     fn event(&self, account: &str, route: &Route, variables: &BTreeMap<&str, &str>) -> Value {
-        let now = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC);
+        let now = chrono::Utc::now();
         let route_key = format!("{} {}", route.method, route.path);
         let path = decoded(self.uri.path());
         // Something that is not a host and port cannot be a domain of the API either. The header itself is passed on
@@ -151,8 +151,8 @@ impl Incoming<'_> {
                 "requestId": self.id,
                 "routeKey": route_key,
                 "stage": "$default",
-                "time": now.strftime("%d/%b/%Y:%H:%M:%S %z").to_string(),
-                "timeEpoch": now.timestamp().as_millisecond(),
+                "time": now.format("%d/%b/%Y:%H:%M:%S %z").to_string(),
+                "timeEpoch": now.timestamp_millis(),
             },
             "pathParameters": variables.iter().map(|(name, value)| (name, decoded(value))).collect::<BTreeMap<_, _>>(),
             "body": body,

@@ -180,7 +180,7 @@ async fn next(State(api): State<Arc<Api>>) -> (HeaderMap, String) {
     let Some(event) = api.events.lock().await.recv().await else { std::future::pending().await };
     let headers = [
         ("lambda-runtime-aws-request-id", "1".to_owned()),
-        ("lambda-runtime-deadline-ms", (jiff::Timestamp::now().as_millisecond() + TIMEOUT_MS).to_string()),
+        ("lambda-runtime-deadline-ms", (common::timestamp::Timestamp::now().as_millisecond() + TIMEOUT_MS).to_string()),
         ("lambda-runtime-invoked-function-arn", "arn:aws:lambda:eu-central-1:123456789012:function:f".to_owned()),
         ("content-type", "application/json".to_owned()),
     ];

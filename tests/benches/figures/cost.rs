@@ -194,7 +194,7 @@ fn requests(bytes: usize) -> f64 {
 async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Value {
     let (delivery, status, attempts) = newest(world, tenant, endpoint).await;
     assert_eq!(status, "pending");
-    let now = jiff::Timestamp::now().as_millisecond();
+    let now = common::timestamp::Timestamp::now().as_millisecond();
     let update = world.stack.dynamodb_client().update_item().table_name("deliveries");
     let update = update
         .key("destination", AttributeValue::S(format!("{tenant}/{endpoint}.0")))

@@ -121,7 +121,7 @@ pub(crate) fn job_event_of(bytes: usize, tenant: &str, job: usize) -> Value {
 
 /// A Lambda event with these messages from a queue, sent just now and received for the first time.
 pub(crate) fn batch(queue: &str, messages: impl IntoIterator<Item = Value>) -> String {
-    let now = jiff::Timestamp::now().as_millisecond().to_string();
+    let now = common::timestamp::Timestamp::now().as_millisecond().to_string();
     let records: Vec<Value> = messages
         .into_iter()
         .enumerate()

@@ -11,7 +11,7 @@ fn fields(invitation: &str, slug: &str) -> Value {
 }
 
 fn in_an_hour() -> i64 {
-    jiff::Timestamp::now().as_second() + 3600
+    common::timestamp::Timestamp::now().as_second() + 3600
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,8 @@ async fn expired_used_and_superfluous_invitations_are_conflicts() {
     let world = World::start().await;
     let organization = world.sign_up("acme").await;
     let organization = organization["organizationId"].as_str().expect("an id");
-    let expired = world.invitation(organization, "al@example.com", jiff::Timestamp::now().as_second()).await;
+    let expired =
+        world.invitation(organization, "al@example.com", common::timestamp::Timestamp::now().as_second()).await;
     assert_eq!(world.rpc("", ROUTE, fields(&expired, "acme")).await.error(), (409, "CONFLICT", "invitation_expired"));
     let used = world.invitation(organization, "al@example.com", in_an_hour()).await;
     assert_eq!(world.rpc("", ROUTE, fields(&used, "acme")).await.status, 200);

@@ -59,7 +59,7 @@ async fn an_invited_member_acts_for_the_organization_too() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
-    let expires_at = jiff::Timestamp::now().as_second() + 60;
+    let expires_at = common::timestamp::Timestamp::now().as_second() + 60;
     let invitation = world.invitation(&tenant.id, "bo@example.com", expires_at).await;
     let accepting =
         json!({"invitationId": invitation, "tenantSlug": "acme", "name": "Bo", "password": "correct horse"});

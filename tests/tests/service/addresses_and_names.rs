@@ -82,7 +82,8 @@ async fn invisible_and_bidirectional_names_are_refused() {
     }
     let tenant = world.tenant("acme").await;
     assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": "\u{200b}"})).await.status, 400);
-    let invitation = world.invitation(&tenant.id, "al@example.com", jiff::Timestamp::now().as_second() + 3600).await;
+    let invitation =
+        world.invitation(&tenant.id, "al@example.com", common::timestamp::Timestamp::now().as_second() + 3600).await;
     let fields = json!({
         "invitationId": invitation, "tenantSlug": "acme", "name": "\u{202e}lA", "password": "correct horse battery",
     });
@@ -114,7 +115,7 @@ async fn a_newer_rule_breaks_no_existing_account() {
 async fn an_invitation_to_an_address_that_is_no_longer_valid_is_expired() {
     let world = World::start().await;
     let organization = world.sign_up("acme").await["organizationId"].as_str().expect("an id").to_owned();
-    let in_an_hour = jiff::Timestamp::now().as_second() + 3600;
+    let in_an_hour = common::timestamp::Timestamp::now().as_second() + 3600;
     let accept = |id: String| {
         let fields =
             json!({"invitationId": id, "tenantSlug": "acme", "name": "Al", "password": "correct horse battery"});

@@ -194,7 +194,7 @@ async fn the_day_of_the_last_request_is_written_once_a_day() {
     let tenant = world.tenant("acme").await;
     let last_request = async || world.cli_get(&tenant.cookie, "api-key/list").await.body[0]["lastRequest"].clone();
     assert_eq!(last_request().await, Value::Null);
-    let today = json!(format!("{}T00:00:00.000Z", &jiff::Timestamp::now().to_string()[..10]));
+    let today = json!(format!("{}T00:00:00.000Z", &common::timestamp::Timestamp::now().to_string()[..10]));
     for days in 1..=2 {
         for _ in 0..3 {
             assert!(works(&world, &json!(tenant.key)).await);
@@ -214,8 +214,8 @@ async fn a_key_works_until_it_expires() {
         assert_eq!(world.cli(&tenant.cookie, "api-key/create", fields(bad.clone())).await.status, 400, "{bad}");
     }
     let issued = world.cli(&tenant.cookie, "api-key/create", fields(json!(60))).await.body;
-    let expires: jiff::Timestamp = issued["expiresAt"].as_str().expect("a time").parse().expect("a time");
-    let created: jiff::Timestamp = issued["createdAt"].as_str().expect("a time").parse().expect("a time");
+    let expires: common::timestamp::Timestamp = issued["expiresAt"].as_str().expect("a time").parse().expect("a time");
+    let created: common::timestamp::Timestamp = issued["createdAt"].as_str().expect("a time").parse().expect("a time");
     assert_eq!(expires.as_millisecond() - created.as_millisecond(), 60_000);
     assert!(works(&world, &issued["key"]).await);
     let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;

@@ -22,8 +22,8 @@ async fn get_session_returns_the_signed_in_user() {
             },
         })
     );
-    let expires: jiff::Timestamp = session["expiresAt"].as_str().expect("a time").parse().expect("a time");
-    let days = (expires.as_second() - jiff::Timestamp::now().as_second()) / 86_400;
+    let expires: common::timestamp::Timestamp = session["expiresAt"].as_str().expect("a time").parse().expect("a time");
+    let days = (expires.as_second() - common::timestamp::Timestamp::now().as_second()) / 86_400;
     assert!((29..=30).contains(&days), "{days}");
 }
 
@@ -38,7 +38,7 @@ async fn get_session_returns_null_without_a_valid_cookie() {
     let tokens = world.items("tokens").await;
     let session = tokens.iter().find(|item| item["kind"].as_s().is_ok_and(|kind| kind == "session")).expect("one");
     let mut expired = session.clone();
-    let now = jiff::Timestamp::now().as_second().to_string();
+    let now = common::timestamp::Timestamp::now().as_second().to_string();
     expired.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
     let dynamodb = world.stack.dynamodb_client();
     dynamodb.put_item().table_name("tokens").set_item(Some(expired)).send().await.expect("it is stored");

@@ -146,7 +146,8 @@ async fn an_event_that_is_twice_in_a_batch_holds_up_nobody() {
     };
     let mut batch = records(&[event("t"), event("t"), event("u")]);
     for record in batch["Records"].as_array_mut().expect("records") {
-        record["attributes"]["SentTimestamp"] = json!(jiff::Timestamp::now().as_second().to_string() + "000");
+        record["attributes"]["SentTimestamp"] =
+            json!(common::timestamp::Timestamp::now().as_second().to_string() + "000");
     }
     let answer = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(answer["batchItemFailures"], json!([]));
@@ -173,7 +174,7 @@ async fn an_event_that_is_late_goes_out_although_the_log_cannot_be_asked() {
         "callback_secret": "s",
     });
     let mut batch = records(&[event.to_string()]);
-    let sent = jiff::Timestamp::now().as_millisecond() - 120_000;
+    let sent = common::timestamp::Timestamp::now().as_millisecond() - 120_000;
     batch["Records"][0]["attributes"]["SentTimestamp"] = json!(sent.to_string());
     let answer = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(answer["batchItemFailures"], json!([]));

@@ -66,8 +66,9 @@ async fn a_client_is_signed_in_by_the_browser() {
     let names: Vec<_> = created.ok().as_object().expect("fields").keys().collect();
     assert_eq!(names, ["expiresAt", "requestId", "secret"]);
     let login = json!({"requestId": created.json()["requestId"], "secret": created.json()["secret"]});
-    let expires_at: jiff::Timestamp = created.json()["expiresAt"].as_str().expect("a time").parse().expect("a time");
-    assert!((590..=600).contains(&(expires_at.as_second() - jiff::Timestamp::now().as_second())));
+    let expires_at: common::timestamp::Timestamp =
+        created.json()["expiresAt"].as_str().expect("a time").parse().expect("a time");
+    assert!((590..=600).contains(&(expires_at.as_second() - common::timestamp::Timestamp::now().as_second())));
     for _ in 0..2 {
         assert_eq!(poll(&world, &login).await, pending());
     }
@@ -151,7 +152,7 @@ async fn nothing_tells_unknown_wrong_expired_and_used_requests_apart() {
     for dead in [&dead, &dead_and_approved] {
         let mut items = stored(&world, "cli_login").await;
         items.retain(|item| item["request_id"].as_s().ok().map(String::as_str) == dead["requestId"].as_str());
-        let now = jiff::Timestamp::now().as_second();
+        let now = common::timestamp::Timestamp::now().as_second();
         let update = world.stack.dynamodb_client().update_item().table_name("tokens");
         let update =
             update.key("token_hash", items[0]["token_hash"].clone()).update_expression("SET expires_at = :now");
@@ -408,7 +409,7 @@ async fn a_request_is_polled_sixty_times_a_minute() {
     assert_eq!(poll(&world, &strangers).await, expired(), "and a stranger does not learn of it");
     assert_eq!(stored(&world, "cli_login_poll").await.len(), 2);
     // A minute later.
-    set(&world, "cli_login_poll", "expires_at", jiff::Timestamp::now().as_second()).await;
+    set(&world, "cli_login_poll", "expires_at", common::timestamp::Timestamp::now().as_second()).await;
     assert_eq!(poll(&world, &other).await, pending());
 }
 

@@ -39,8 +39,8 @@ async fn an_owner_invites_and_the_mail_says_everything() {
             "inviterId": tenant.user, "expiresAt": expires, "createdAt": invited.body["createdAt"],
         })
     );
-    let expires: jiff::Timestamp = expires.as_str().expect("a time").parse().expect("a time");
-    let hours = (expires.as_second() - jiff::Timestamp::now().as_second()) / 3600;
+    let expires: common::timestamp::Timestamp = expires.as_str().expect("a time").parse().expect("a time");
+    let hours = (expires.as_second() - common::timestamp::Timestamp::now().as_second()) / 3600;
     assert!((167..=168).contains(&hours), "{hours}");
     let mail = world.mail_to("al@example.com").await;
     assert_eq!(mail["subject"], "You are invited to join an organization");
@@ -246,7 +246,7 @@ async fn an_invitation_is_deleted_a_month_after_it_expires() {
     assert_eq!(items.len(), 3, "two invitations, and the pointer to the last");
     let number = |value: &aws_sdk_dynamodb::types::AttributeValue| value.as_n().expect("a number").parse::<i64>();
     for item in items {
-        let deleted = number(&item[&attribute]).expect("seconds") - jiff::Timestamp::now().as_second();
+        let deleted = number(&item[&attribute]).expect("seconds") - common::timestamp::Timestamp::now().as_second();
         let days = deleted / 86_400;
         assert!((36..=37).contains(&days), "{days}");
         if let Some(expires) = item.get("expires_at") {

@@ -106,7 +106,7 @@ async fn the_names_of_an_organization_stay_text() {
     fields["organizationName"] = json!("<script>alert(1)</script>");
     let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
     let id = account["organizationId"].as_str().expect("an id");
-    let invitation = world.invitation(id, "al@example.com", jiff::Timestamp::now().as_second() + 60).await;
+    let invitation = world.invitation(id, "al@example.com", common::timestamp::Timestamp::now().as_second() + 60).await;
     let link = world.url(&format!("/invite?tenantSlug=acme&invitationId={invitation}"));
     let page = world.send(world.http.get(link)).await;
     assert!(html(&page).contains("<dd>&lt;script&gt;alert(1)&lt;/script&gt;</dd>") && !html(&page).contains("<script"));
@@ -119,7 +119,8 @@ async fn a_link_that_leads_to_no_pending_invitation_gets_a_page_that_says_so() {
     let link = invite(&world, &tenant).await;
     let id = link.rsplit('=').next().expect("an id").to_owned();
     let expired = world.invitation(&tenant.id, "bo@example.com", 1).await;
-    let cancelled = world.invitation(&tenant.id, "cy@example.com", jiff::Timestamp::now().as_second() + 60).await;
+    let cancelled =
+        world.invitation(&tenant.id, "cy@example.com", common::timestamp::Timestamp::now().as_second() + 60).await;
     let cancelling = json!({"invitationId": cancelled});
     assert_eq!(world.cli(&tenant.cookie, "organization/cancel-invitation", cancelling).await.status, 200);
     let unknown = uuid::Uuid::now_v7().to_string();

@@ -320,7 +320,7 @@ async fn only_a_good_token_and_a_good_password_reset() {
     assert!(tokens.contains(&tenant.email) && !tokens.contains(token(&link)), "only its hash is stored");
     // An hour later.
     let expiry = stored(&world, "password_reset").await[0]["expires_at"].as_n().expect("a number").parse::<i64>();
-    let now = jiff::Timestamp::now().as_second();
+    let now = common::timestamp::Timestamp::now().as_second();
     assert!((3590..=3600).contains(&(expiry.expect("seconds") - now)));
     set(&world, "password_reset", "expires_at", now).await;
     assert!(is_refused(&world, token(&link)).await);

@@ -190,7 +190,7 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
     let receiver = Receiver::scripted(&[busy; 20]).await;
     let events: Vec<_> = (0..20).map(|job| to_callback(&job.to_string(), &receiver.url("/"))).collect();
     world.stack.invoke("webhooks-deliver", records(&events)).await.expect("an answer");
-    let now = jiff::Timestamp::now().as_millisecond();
+    let now = common::timestamp::Timestamp::now().as_millisecond();
     let due = world.log("t").await.into_iter().filter_map(|entry| entry.next_attempt_at);
     let waits: Vec<_> = due.map(|due| due.as_millisecond() - now).collect();
     assert_eq!(waits.len(), 20);
@@ -202,7 +202,7 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
 async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver_asks_for() {
     let world = world("5,5,5").await;
     let day = 24 * 3600 * 1000;
-    let now = jiff::Timestamp::now().as_millisecond();
+    let now = common::timestamp::Timestamp::now().as_millisecond();
     let asks: [(i64, Scripted, bool); 3] = [
         // A day, and no jitter is below nothing.
         (2 * day + 10_000, (503, &[("retry-after", "86400")]), false),

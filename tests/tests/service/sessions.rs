@@ -38,7 +38,7 @@ async fn revoke_others(world: &World, cookie: &str) -> Answer {
 
 /// The beginning of this day, as it is answered.
 fn today() -> Value {
-    json!(format!("{}T00:00:00.000Z", &jiff::Timestamp::now().to_string()[..10]))
+    json!(format!("{}T00:00:00.000Z", &common::timestamp::Timestamp::now().to_string()[..10]))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -170,7 +170,7 @@ async fn a_success_resets_the_count_and_a_window_ends() {
     let tokens = world.items("tokens").await;
     let window = tokens.iter().find(|item| item["kind"].as_s().is_ok_and(|kind| kind == "sign_in")).expect("a window");
     let mut over = window.clone();
-    let now = jiff::Timestamp::now().as_second().to_string();
+    let now = common::timestamp::Timestamp::now().as_second().to_string();
     over.insert("expires_at".to_owned(), AttributeValue::N(now));
     let dynamodb = world.stack.dynamodb_client();
     dynamodb.put_item().table_name("tokens").set_item(Some(over)).send().await.expect("it is stored");

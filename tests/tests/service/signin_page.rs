@@ -361,7 +361,7 @@ async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
     let (query, _) = ask(&world, "a client").await;
     let other = ask(&world, "another client").await.0;
     let (id, secret) = (query.split(['=', '&']).nth(3).expect("an id"), other.rsplit('=').next().expect("a secret"));
-    let now = jiff::Timestamp::now().as_second();
+    let now = common::timestamp::Timestamp::now().as_second();
     for mut item in world.items("tokens").await {
         if item["kind"].as_s().is_ok_and(|kind| kind == "cli_login")
             && item["request_id"].as_s().is_ok_and(|of| of == id)

@@ -6,7 +6,7 @@ use tests::{Receiver, Tenant, World, world::due_message};
 
 /// A delivery to an endpoint as it waited in the queue, after this many attempts.
 fn waiting(tenant: &Tenant, endpoint: &str, attempts: u32) -> Value {
-    let now = jiff::Timestamp::now().as_millisecond();
+    let now = common::timestamp::Timestamp::now().as_millisecond();
     json!({
         "tenant_id": tenant.id, "event": "job.failed", "webhook_id": "msg_0123456789abcdef0123456789abcdef",
         "endpoint_id": endpoint, "attempts": attempts, "event_at": now - 60_000, "not_before": now,

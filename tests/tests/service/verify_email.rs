@@ -81,7 +81,7 @@ async fn an_expired_link_does_not_verify() {
         item["kind"].as_s().is_ok_and(|kind| kind == "email_verification")
     };
     let mut expired = tokens.iter().find(is_verification).expect("one").clone();
-    let now = jiff::Timestamp::now().as_second().to_string();
+    let now = common::timestamp::Timestamp::now().as_second().to_string();
     expired.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
     let dynamodb = world.stack.dynamodb_client();
     dynamodb.put_item().table_name("tokens").set_item(Some(expired)).send().await.expect("it is stored");

@@ -31,7 +31,7 @@ async fn a_created_endpoint_is_listed_without_its_secret() {
         })
     );
     let time = created_at.as_str().expect("a time");
-    assert!(time.len() == 24 && time.ends_with('Z') && time.parse::<jiff::Timestamp>().is_ok(), "{time}");
+    assert!(time.len() == 24 && time.ends_with('Z') && time.parse::<common::timestamp::Timestamp>().is_ok(), "{time}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
