@@ -136,8 +136,7 @@ impl Stack {
         // Made for the first request, as bytes that all requests share.
         let described = functions.clone();
         let description = Arc::new(LazyLock::new(move || Bytes::from(openapi::document(&described).to_string())));
-        let describe =
-            get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
+        let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
         let api_router = TowerToHyperService::new(gateway.router().route(DESCRIPTION, describe));
         let mail_router = TowerToHyperService::new(mail::router(services.mail.clone()));
         tasks.spawn(serve(api_listener, api_router, limits, stop.clone()));
