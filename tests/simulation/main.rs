@@ -28,6 +28,7 @@ use std::{
 
 use life::{Outcome, live};
 use script::Script;
+use sha2::{Digest, Sha256};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -183,6 +184,17 @@ fn one_life() {
     outcome.history.iter().for_each(|line| println!("{line}"));
     if !outcome.violations.is_empty() {
         explain(seed);
+    }
+}
+
+/// A change of the code that is no change of behaviour leaves these digests as they are.
+#[test]
+#[ignore = "prints a digest of the history of each life, of SEEDS lives from FIRST on"]
+fn digests() {
+    let first = number("FIRST").unwrap_or(0);
+    for seed in first..first + number("SEEDS").unwrap_or(300) {
+        let digest = Sha256::digest(live(&Script::of(seed)).history.join("\n"));
+        println!("{seed} {}", hex::encode(digest));
     }
 }
 
