@@ -15,7 +15,6 @@ pub mod endpoint_url;
 pub mod endpoints;
 pub mod event;
 pub mod event_filter;
-pub mod legacy;
 pub mod log;
 pub mod once;
 pub mod outcome;

@@ -8,7 +8,6 @@ use common::{
     webhooks::{
         delivery::{Delivery, Destination},
         event::Audience,
-        legacy,
         log::{Entry, Status, Trigger, parked::Parked},
         queue::{DueAttempt, DueEvent, Message},
     },
@@ -33,25 +32,8 @@ const PARKED: Duration = Duration::from_secs(15 * 60);
 
 impl App {
     /// Handles a message of the deliveries queue.
-    pub(crate) async fn due(
-        &self,
-        place: usize,
-        body: &str,
-        sent_at: Timestamp,
-        is_repeated: bool,
-        batch: &Batch,
-    ) -> Result<(), Undone> {
-        let message = match Message::parse(body) {
-            Ok(message) => message,
-            Err(malformed) => {
-                // Perhaps a version before the delivery log has sent it.
-                let delivery = legacy::parse(body, sent_at).map_err(|_not_that_either| malformed)?;
-                let until = delivery.entry.next_attempt_at.unwrap_or_else(Timestamp::now);
-                let outgoing = Outgoing { place, delivery, receiver: None, is_stored: false, slot: None, mark: None };
-                batch.finish(outgoing.ended(AttemptResult::Postponed(until)));
-                return Ok(());
-            }
-        };
+    pub(crate) async fn due(&self, place: usize, body: &str, is_repeated: bool, batch: &Batch) -> Result<(), Undone> {
+        let message = Message::parse(body)?;
         let Some(mark) = self.under_way.begin(message.clone()) else { return Ok(()) };
         match message {
             Message::Attempt(due) => self.due_attempt(place, due, is_repeated, mark, batch).await,

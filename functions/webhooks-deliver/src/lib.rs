@@ -213,7 +213,7 @@ impl App {
         let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         if self.queue.has_arn(record.event_source_arn.as_deref().unwrap_or_default()) {
             // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
-            return Box::pin(self.due(place, body, sent_at, is_repeated, batch)).await;
+            return Box::pin(self.due(place, body, is_repeated, batch)).await;
         }
         self.event(place, body, sent_at, is_repeated, batch).await
     }
