@@ -6,14 +6,16 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{
+        Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire,
+        once::{Answer, Calls, IdempotencyKey},
+    },
     id::{EndpointId, RecoveryId, TenantId},
     issue::{IssueCode, Problem},
     timestamp::Timestamp,
     webhooks::{
         endpoints::Endpoints,
-        log::Log,
-        once::{Answer, Calls, IdempotencyKey},
+        log::{Log, recovery::Recovery},
     },
 };
 use schemars::JsonSchema;
@@ -92,14 +94,14 @@ pub struct Output {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
     let (tenant, now) = (&call.caller, Timestamp::now());
-    let time = (input.since, input.until.unwrap_or(now));
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;
-        let recovery_id = RecoveryId::generate();
-        let output = Output { success: true, message: "Failed deliveries will be sent again", recovery_id };
-        let remember = once.remember(&output)?;
-        app.log.start_recovery(tenant, recovery_id, input.endpoint, time, remember.as_ref(), now).await?;
+        let recovery = Recovery::new(input.endpoint, input.since, input.until.unwrap_or(now));
+        let output =
+            Output { success: true, message: "Failed deliveries will be sent again", recovery_id: recovery.id };
+        let marker = once.marker(&output)?;
+        app.log.start_recovery(tenant, &recovery, marker.as_ref(), now).await?;
         Ok(output)
     };
     once.answer(start).await

@@ -10,23 +10,23 @@ use common::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
+        delivery::{MAX_AGE, Status},
         endpoints::notice::{Notice, Step},
-        log::{Status, search::Filter},
-        outcome::MAX_AGE,
+        log::search::Filter,
     },
 };
 use tokio::time::Instant;
 
 use crate::{
     App,
-    mail::{self, GivenUp},
+    mail::{self, Failures},
 };
 
 /// How many notices are looked at in a sweep.
 const NOTICES: usize = 200;
 /// How long a sweep sends notices. What else it does must not wait for a slow mail service.
 const TIME: Duration = Duration::from_secs(15);
-/// How many deliveries that were given up are counted.
+/// How many failed deliveries are counted.
 const COUNTED: usize = 1000;
 
 impl App {
@@ -73,23 +73,23 @@ impl App {
     async fn send_notice(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
         // An organization that was deleted has nobody to tell, and its endpoints follow it.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
-        let given_up = self.given_up(tenant, notice, now).await?;
-        let mail = mail::about(&organization.name, notice, &given_up, self.disable_after);
+        let failures = self.failures(tenant, notice, now).await?;
+        let mail = mail::about(&organization.name, notice, &failures, self.disable_after);
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 
-    /// What was given up since the endpoint began to fail.
-    async fn given_up(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<GivenUp> {
+    /// What has failed since the endpoint began to fail.
+    async fn failures(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<Failures> {
         let since = notice.failing_since.or(notice.disabled.map(|(at, _)| at)).unwrap_or(now);
         let earliest = since.before(MAX_AGE);
         let filter = Filter { status: Some(Status::Failed), since: Some(earliest), ..Filter::default() };
-        let page = self.log.search(tenant, &notice.places, &filter, None, COUNTED, now).await?;
+        let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
         let is_complete = page.next.is_none();
-        let mut entries = page.entries;
-        entries.retain(|entry| entry.last_attempt.as_ref().is_some_and(|attempt| attempt.at >= since));
-        let oldest = entries.iter().map(|entry| entry.created_at).min().filter(|_| is_complete);
-        let count = entries.len();
-        let last = entries.into_iter().filter_map(|entry| entry.last_attempt).max_by_key(|attempt| attempt.at);
-        Ok(GivenUp { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
+        let mut deliveries = page.deliveries;
+        deliveries.retain(|delivery| delivery.last_attempt.as_ref().is_some_and(|attempt| attempt.at >= since));
+        let oldest = deliveries.iter().map(|delivery| delivery.created_at).min().filter(|_| is_complete);
+        let count = deliveries.len();
+        let last = deliveries.into_iter().filter_map(|delivery| delivery.last_attempt).max_by_key(|attempt| attempt.at);
+        Ok(Failures { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
     }
 }

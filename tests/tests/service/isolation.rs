@@ -10,7 +10,7 @@ use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
 use axum::{Router, body::Bytes, extract::State};
 use common::{
     timestamp::Timestamp,
-    webhooks::{event::JobEvent, log::Status},
+    webhooks::{delivery::Status, event::JobEvent},
 };
 use futures::{StreamExt, stream};
 use local::Worker;
@@ -251,9 +251,9 @@ async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
 /// Puts a parked event of this age into the queue.
 async fn park(world: &World, tenant: &Tenant, id: &str, job: usize, minutes_ago: u64) {
     let now = Timestamp::now();
-    let event = JobEvent::parse(&event(tenant, job).to_string()).expect("an event");
     let at = now.before(Duration::from_secs(minutes_ago * 60));
-    let (message, row) = world.delivery_log().park(&event, at, &[id.parse().expect("an id")], now);
+    let event = JobEvent::parse(&event(tenant, job).to_string(), at).expect("an event");
+    let (message, row) = world.delivery_log().park(&event, &[id.parse().expect("an id")], now);
     assert!(world.delivery_log().put(vec![((), row)]).await.is_empty());
     world.enqueue("deliveries", json!({"tenant_id": tenant.id, "parked": message.parked}).to_string()).await;
 }

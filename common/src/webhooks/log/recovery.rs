@@ -10,20 +10,20 @@ use futures::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CONCURRENCY, Entry, INDEX, Log, Trigger, key, search::Filter};
+use super::{
+    search::{Filter, KeyRange, id},
+    table::{CONCURRENCY, INDEX, Log, key},
+};
 use crate::{
     aws::{
         dynamo::{Item, Record, change, is_refused, item, number, text},
         failure,
-        transaction::Transaction,
+        transaction::{Marker, Transaction},
     },
     error::{Error, Result},
     id::{EndpointId, RecoveryId, TenantId},
     timestamp::Timestamp,
-    webhooks::{
-        delivery_id::{DestinationId, SHARDS},
-        once::Remember,
-    },
+    webhooks::delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
 };
 
 /// A recovery, and how far it is.
@@ -43,9 +43,12 @@ pub struct Recovery {
     pub resent: u32,
     /// Whether all of them have been.
     pub done: bool,
-    /// The shard that is being read, and the last key of it that was.
+    /// The number of the shard that is being read.
     #[serde(skip)]
-    at: (u8, String),
+    shard: u8,
+    /// The last key of that shard that was read.
+    #[serde(skip)]
+    after: String,
 }
 
 /// How many deliveries are sent again between two saves.
@@ -57,32 +60,30 @@ const LOOKED_AT: i32 = 100;
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Stores a recovery of what `endpoint` did not take between two times, and remembers the `call`.
+    /// Stores a new recovery.
     ///
     /// # Errors
     /// The write failed.
     pub async fn start_recovery(
         &self,
         tenant: &TenantId,
-        id: RecoveryId,
-        endpoint: EndpointId,
-        (since, until): (Timestamp, Timestamp),
-        call: Option<&Remember>,
+        recovery: &Recovery,
+        once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<()> {
-        let mut recovery = recovery_key(tenant, id);
-        recovery.extend(item([
+        let mut stored = recovery_key(tenant, recovery.id);
+        stored.extend(item([
             ("open", text(OPEN)),
-            ("endpoint", text(endpoint)),
-            ("since", number(since.as_millisecond())),
-            ("until", number(until.as_millisecond())),
+            ("endpoint", text(recovery.webhook_endpoint_id)),
+            ("since", number(recovery.since.as_millisecond())),
+            ("until", number(recovery.until.as_millisecond())),
             ("expires_at", self.expiry(now)),
         ]));
-        if call.is_some() {
-            let put = Put::builder().table_name(&self.table).set_item(Some(recovery));
-            return Transaction::new("writing a recovery").put(put).remember(call).commit(&self.dynamodb).await;
+        if once.is_some() {
+            let put = Put::builder().table_name(&self.table).set_item(Some(stored));
+            return Transaction::new("writing a recovery").put(put).once(once).commit(&self.dynamodb).await;
         }
-        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(recovery));
+        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(stored));
         put.send().await.map(drop).map_err(failure("writing a recovery"))
     }
 
@@ -138,32 +139,40 @@ impl Log {
         recovery: &mut Recovery,
         due: impl Fn() -> Timestamp,
         now: Timestamp,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<Vec<Delivery>> {
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
-        let (since, until) = self.range(&filter, None, now);
-        let (shard, last) = &recovery.at;
+        let KeyRange { from, to } = self.range(&filter, None, now);
         // What comes after the last key, which has a fixed length.
-        let from = if last.is_empty() { since } else { format!("{last}+") };
-        let place = (DestinationId::Endpoint(recovery.webhook_endpoint_id), *shard);
-        let ids = self.failed(tenant, place, &(from.clone(), until.max(from)), PAGE).await?;
+        let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
+        let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
+        let shard = Shard { destination, number: recovery.shard };
+        let ids = self.failed(tenant, shard, &KeyRange { to: to.max(from.clone()), from }).await?;
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             match self.resend(tenant, id, Trigger::Recovery, due, None, now).await {
-                Ok(entry) => Ok(Some(entry)),
+                Ok(delivery) => Ok(Some(delivery)),
                 // It has been resent, has expired, or was never kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
                 Err(error) => Err(error),
             }
         });
         let calls: Vec<_> = calls.collect();
-        let resent: Vec<Result<Option<Entry>>> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
-        let resent: Vec<Entry> = resent.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
+        let resent: Vec<Result<Option<Delivery>>> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
+        let resent: Vec<Delivery> = resent.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
         recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
         match ids.last().filter(|_| ids.len() == PAGE) {
-            Some(last) => recovery.at.1 = last.moment(),
-            None => recovery.at = (shard.saturating_add(1), String::new()),
+            Some(last) => recovery.after = last.moment(),
+            None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
         }
-        recovery.done = recovery.at.0 >= SHARDS;
+        recovery.done = recovery.shard >= SHARDS;
         Ok(resent)
+    }
+
+    /// The first of the failed deliveries of a shard, oldest first.
+    async fn failed(&self, tenant: &TenantId, shard: Shard, range: &KeyRange) -> Result<Vec<DeliveryId>> {
+        let query = self.query(tenant, shard, Some(Status::Failed), range);
+        let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
+        let answer = Box::pin(query.send()).await.map_err(failure("listing failed deliveries"))?;
+        Ok(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)).collect())
     }
 
     /// Stores how far a recovery is, unless it was deleted.
@@ -173,9 +182,11 @@ impl Log {
     pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
-        let (shard, last) = &recovery.at;
-        let set =
-            vec![("resent", number(recovery.resent.into())), ("shard", number((*shard).into())), ("after", text(last))];
+        let set = vec![
+            ("resent", number(recovery.resent.into())),
+            ("shard", number(recovery.shard.into())),
+            ("after", text(&recovery.after)),
+        ];
         let remove: &[&str] = if recovery.done { &["open"] } else { &[] };
         match change(update, set, remove).condition_expression("attribute_exists(delivery)").send().await {
             Err(error) if !is_refused(&error) => Err(failure("saving a recovery")(error)),
@@ -185,10 +196,16 @@ impl Log {
 }
 
 impl Recovery {
+    /// A new recovery of what `endpoint` did not take between two times.
+    #[must_use]
+    pub fn new(endpoint: EndpointId, since: Timestamp, until: Timestamp) -> Self {
+        let (id, after) = (RecoveryId::generate(), String::new());
+        Self { id, webhook_endpoint_id: endpoint, since, until, resent: 0, done: false, shard: 0, after }
+    }
+
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("recovery", item);
         let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-        let shard = u8::try_from(count("shard")).unwrap_or(SHARDS);
         Ok(Self {
             id: record.parsed("delivery")?,
             webhook_endpoint_id: record.parsed("endpoint")?,
@@ -196,7 +213,8 @@ impl Recovery {
             until: record.time("until")?,
             resent: count("resent"),
             done: record.optional_text("open").is_none(),
-            at: (shard, record.optional_text("after").unwrap_or_default().to_owned()),
+            shard: u8::try_from(count("shard")).unwrap_or(SHARDS),
+            after: record.optional_text("after").unwrap_or_default().to_owned(),
         })
     }
 }

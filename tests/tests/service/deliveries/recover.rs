@@ -5,7 +5,10 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
-    webhooks::log::{Entry, Status, Trigger, recovery::PAGE},
+    webhooks::{
+        delivery::{Delivery, Status, Trigger},
+        log::recovery::PAGE,
+    },
 };
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World};
@@ -22,7 +25,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
 }
 
 /// Runs all recoveries to their end, and returns what they resent.
-pub(super) async fn run(book: &Book) -> Vec<Entry> {
+pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     let mut resent = Vec::new();
     for (tenant, mut recovery) in book.log.open_recoveries().await.expect("the recoveries") {
         while !recovery.done {
@@ -34,7 +37,7 @@ pub(super) async fn run(book: &Book) -> Vec<Entry> {
     resent
 }
 
-fn sorted(entries: &[Entry]) -> Vec<String> {
+fn sorted(entries: &[Delivery]) -> Vec<String> {
     let mut ids: Vec<_> = entries.iter().map(|entry| entry.id.to_string()).collect();
     ids.sort();
     ids
