@@ -18,6 +18,7 @@ mod script;
 mod world;
 
 use std::{
+    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -196,6 +197,13 @@ fn digests() {
         let digest = Sha256::digest(live(&Script::of(seed)).history.join("\n"));
         println!("{seed} {}", hex::encode(digest));
     }
+}
+
+#[test]
+fn each_mutation_quotes_what_is_there() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/simulation/mutations.py");
+    let checked = Command::new("python3").args([script, "--quotes"]).output().expect("Python runs");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 #[test]
