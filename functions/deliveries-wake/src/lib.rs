@@ -40,6 +40,8 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::notices::Notices;
+
 mod mail;
 mod notices;
 
@@ -62,11 +64,7 @@ pub struct Wake {
 struct App {
     log: Log,
     queue: Queue,
-    endpoints: Endpoints,
-    organizations: Organizations,
-    mailer: Mailer,
-    /// How long an endpoint may be failing; zero is forever.
-    disable_after: Duration,
+    notices: Notices,
 }
 
 /// The event of a schedule, as EventBridge sends it.
@@ -82,14 +80,15 @@ pub struct Tick {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App {
-        log: Log::from_env(env, &aws)?,
-        queue: Queue::from_env(env, &aws)?,
+    let log = Log::from_env(env, &aws)?;
+    let notices = Notices {
+        log: log.clone(),
         endpoints: Endpoints::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         disable_after: disable_after(env)?,
     };
+    let app = App { log, queue: Queue::from_env(env, &aws)?, notices };
     Ok(Wake { app: Arc::new(app) })
 }
 
@@ -108,10 +107,10 @@ impl Wake {
             return Ok(());
         };
         let swept = self.app.sweep(&mut progress, now, end).await;
-        let told = self.app.tell(now, end).await;
+        let sent = self.app.notices.send(now, end).await;
         let recovered = self.app.recover(now, end).await;
         let saved = self.app.log.save_sweep(progress, true).await;
-        swept.and(told).and(recovered).and(saved).map_err(report)?;
+        swept.and(sent).and(recovered).and(saved).map_err(report)?;
         Ok(())
     }
 }

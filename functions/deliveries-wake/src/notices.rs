@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use common::{
+    accounts::{mail::Mailer, organizations::Organizations},
     error::Result,
     id::{EndpointId, TenantId},
     random,
@@ -11,16 +12,16 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{MAX_AGE, Status},
-        endpoints::notice::{Notice, Step},
-        log::search::Filter,
+        endpoints::{
+            Endpoints,
+            notice::{Notice, Step},
+        },
+        log::{Log, search::Filter},
     },
 };
 use tokio::time::Instant;
 
-use crate::{
-    App,
-    mail::{self, Failures},
-};
+use crate::mail::{self, Failures};
 
 /// How many notices are looked at in a sweep.
 const NOTICES: usize = 200;
@@ -29,24 +30,34 @@ const TIME: Duration = Duration::from_secs(15);
 /// How many failed deliveries are counted.
 const COUNTED: usize = 1000;
 
-impl App {
-    /// Sends pending notices, as far as there is time. One that cannot be sent does not hold up the others.
-    pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
+/// Sends notices.
+pub(crate) struct Notices {
+    pub(crate) log: Log,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) organizations: Organizations,
+    pub(crate) mailer: Mailer,
+    /// How long an endpoint may be failing; zero is forever.
+    pub(crate) disable_after: Duration,
+}
+
+impl Notices {
+    /// Sends those that are pending, as far as there is time. One that cannot be sent does not hold up the others.
+    pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
         // If there are very many, each comes first some time.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
-        let mut told = Ok(());
+        let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {
-            if let Err(error) = self.tell_of(&tenant, endpoint, now).await {
+            if let Err(error) = self.send_one(&tenant, endpoint, now).await {
                 tracing::error!(%tenant, %endpoint, ?error, "a notice failed, and is tried again later");
-                told = Err(error);
+                sent = Err(error);
             }
         }
-        told
+        sent
     }
 
-    async fn tell_of(&self, tenant: &TenantId, endpoint: EndpointId, now: Timestamp) -> Result<()> {
+    async fn send_one(&self, tenant: &TenantId, endpoint: EndpointId, now: Timestamp) -> Result<()> {
         let Some(notice) = self.endpoints.notice(tenant, endpoint).await? else { return Ok(()) };
         match notice.step(now) {
             Step::Wait => return Ok(()),
@@ -58,7 +69,7 @@ impl App {
             Step::Send => {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
                 // It may be the tenant's address that is wrong: that is no failure of the sweep.
-                return match self.send_notice(tenant, &notice, now).await {
+                return match self.mail(tenant, &notice, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
                         tracing::error!(%tenant, %endpoint, ?error, "a notice was not sent, and is tried again later");
@@ -70,7 +81,7 @@ impl App {
         self.endpoints.settle_notice(tenant, &notice, None).await
     }
 
-    async fn send_notice(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
+    async fn mail(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
         // An organization that was deleted has nobody to tell, and its endpoints follow it.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
         let failures = self.failures(tenant, notice, now).await?;

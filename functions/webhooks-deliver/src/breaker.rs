@@ -17,9 +17,9 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// The same for callbacks, which have no record.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
 /// A failure that took longer than this holds up others like a receiver that does not answer.
-const SLOW: Duration = Duration::from_secs(5);
+pub(crate) const SLOW: Duration = Duration::from_secs(5);
 /// A receiver whose attempts take longer than this to fail hangs.
-const SOON: Duration = Duration::from_secs(1);
+pub(crate) const SOON: Duration = Duration::from_secs(1);
 /// The least and the most that an attempt is put off for a receiver that does not answer.
 const PUT_OFF: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
 

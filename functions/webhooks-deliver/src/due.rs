@@ -137,7 +137,7 @@ async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> 
     let slot = match outgoing.slot.take() {
         Some(slot) => Ok(slot),
         None if silence.is_some() => sender.probe(&outgoing, batch.last_start).await,
-        None => sender.take(&outgoing, batch.last_start, batch.last_start).await,
+        None => sender.slots.take(sender.lane(&outgoing), batch.last_start, batch.last_start).await,
     };
     match slot {
         Ok(slot) => sender.attempt(outgoing, slot, batch).await,

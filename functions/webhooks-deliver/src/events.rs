@@ -57,10 +57,12 @@ pub(crate) async fn handle(
         park(&event, firsts, None, &stores.log, sender).into_iter().for_each(|parking| batch.finish(parking));
     };
     park(&silent);
-    let attempts = others.into_iter().map(async |first| match sender.take(&first, patience, batch.last_start).await {
-        Ok(slot) => batch.finish(sender.attempt(first, slot, batch).await),
-        Err(NoSlot::Full) => park(&[first]),
-        Err(NoSlot::Late) => batch.finish(first.ended(AttemptResult::Postponed(Timestamp::now()))),
+    let attempts = others.into_iter().map(async |first| {
+        match sender.slots.take(sender.lane(&first), patience, batch.last_start).await {
+            Ok(slot) => batch.finish(sender.attempt(first, slot, batch).await),
+            Err(NoSlot::Full) => park(&[first]),
+            Err(NoSlot::Late) => batch.finish(first.ended(AttemptResult::Postponed(Timestamp::now()))),
+        }
     });
     all(attempts).await;
     Ok(())

@@ -99,7 +99,8 @@ impl<'a> Outgoing<'a> {
 }
 
 impl Sender {
-    fn lane(&self, outgoing: &Outgoing<'_>) -> Lane {
+    /// The lane of a delivery among the slots.
+    pub(crate) fn lane(&self, outgoing: &Outgoing<'_>) -> Lane {
         match &outgoing.payload.destination {
             Destination::Endpoint(id) => self.slots.lane(&outgoing.tenant, id),
             Destination::Callback { url, .. } => self.slots.lane(&outgoing.tenant, url.origin()),
@@ -109,16 +110,6 @@ impl Sender {
     /// Whether the receiver of a delivery does not answer.
     pub(crate) fn silence(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Silence> {
         self.slots.silence(self.lane(outgoing), outgoing.health().as_ref(), now)
-    }
-
-    /// Waits for a slot until `last_start`, but only until `patience` ends if it is the receiver that has no room.
-    pub(crate) async fn take(
-        &self,
-        outgoing: &Outgoing<'_>,
-        patience: Instant,
-        last_start: Instant,
-    ) -> Result<Slot, NoSlot> {
-        self.slots.take(self.lane(outgoing), patience, last_start).await
     }
 
     /// Takes a slot for a receiver that hangs. One process at a time tries such an endpoint, for as long as an attempt

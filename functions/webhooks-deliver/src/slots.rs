@@ -342,6 +342,7 @@ mod tests {
     use futures::{FutureExt, future::join_all};
 
     use super::*;
+    use crate::breaker::{SLOW, SOON};
 
     const DELIVERED: Outcome = Outcome::Delivered(200);
     const HANGS: Outcome = Outcome::Failed(Failure::Timeout);

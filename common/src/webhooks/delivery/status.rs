@@ -1,11 +1,12 @@
 //! How a delivery stands, and what its attempts are made for.
 
-use std::{fmt, str::FromStr};
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{id::NotAnId, issue::Problem};
+use crate::{
+    id::{NotAnId, names},
+    issue::Problem,
+};
 
 /// How a delivery stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
@@ -45,38 +46,6 @@ impl Status {
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be pending, delivered, failed or ended")])
     }
-}
-
-/// The names of a closed set, as they are stored.
-macro_rules! names {
-    ($type:ident { $($variant:ident => $name:literal,)* }) => {
-        impl $type {
-            /// The name on the wire and in the tables.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = NotAnId;
-
-            fn from_str(text: &str) -> Result<Self, NotAnId> {
-                match text {
-                    $($name => Ok(Self::$variant),)*
-                    _ => Err(NotAnId),
-                }
-            }
-        }
-    };
 }
 
 names! { Status {

@@ -3,7 +3,7 @@
 //! What is known is in the endpoint's record, which every delivery reads anyway. It is written only where it changes.
 //! What its tenant has to be told of is a notice that the same call makes pending.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ use crate::{
     },
     config::{ConfigError, Env},
     error::Result,
-    id::{EndpointId, NotAnId, TenantId},
+    id::{EndpointId, TenantId, names},
     timestamp::Timestamp,
     webhooks::delivery::Attempt,
 };
@@ -89,34 +89,10 @@ pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, Disable
     at.map(|at| Ok((at, record.parsed("disabled_reason")?))).transpose()
 }
 
-impl DisabledReason {
-    /// The name in the API and in the table.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gone => "gone",
-            Self::Failing => "failing",
-        }
-    }
-}
-
-impl fmt::Display for DisabledReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for DisabledReason {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        match text {
-            "gone" => Ok(Self::Gone),
-            "failing" => Ok(Self::Failing),
-            _ => Err(NotAnId),
-        }
-    }
-}
+names! { DisabledReason {
+    Gone => "gone",
+    Failing => "failing",
+} }
 
 /// How long an endpoint may be failing, as `env` sets it; zero is forever.
 ///

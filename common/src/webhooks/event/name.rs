@@ -1,10 +1,11 @@
 //! The names of events.
 
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
-use crate::{id::NotAnId, issue::Problem};
+use crate::{
+    id::{NotAnId, names},
+    issue::Problem,
+};
 
 /// The name of an event, as producers send it and receivers get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,12 @@ pub enum EventName {
     Test,
 }
 
+names! { EventName {
+    Completed => "job.completed",
+    Failed => "job.failed",
+    Test => "webhook.test",
+} }
+
 /// The `job_id` of a test event.
 pub const TEST_JOB: &str = "test";
 /// The body of a test event.
@@ -34,27 +41,9 @@ impl EventName {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the name of an event")])
     }
 
-    /// The name on the wire.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "job.completed",
-            Self::Failed => "job.failed",
-            Self::Test => "webhook.test",
-        }
-    }
-
     /// Whether it tells of a job. How an endpoint does is judged by these events alone.
     #[must_use]
     pub fn is_of_a_job(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)
-    }
-}
-
-impl FromStr for EventName {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        [Self::Completed, Self::Failed, Self::Test].into_iter().find(|name| name.as_str() == text).ok_or(NotAnId)
     }
 }
