@@ -375,8 +375,8 @@ MUTATIONS = [
     Mutation(
         "an endpoint that is activated again is still called disabled",
         WEBHOOKS + "endpoints/records.rs",
-        "            remove.extend(health::TROUBLE);\n",
-        "",
+        "remove.extend(health::IMPAIRED.into_iter().chain(health::DISABLED));",
+        "remove.extend(health::IMPAIRED);",
         "an endpoint that was disabled is activated again",
     ),
     Mutation(

@@ -57,17 +57,10 @@ pub enum Consequence {
     Disabled(DisabledReason),
 }
 
-/// What a fresh start forgets.
-pub(super) const TROUBLE: [&str; 8] = [
-    "unanswered_since",
-    "probed_at",
-    "failing_since",
-    "disabled_at",
-    "disabled_reason",
-    "notice",
-    "notice_at",
-    "notice_tries",
-];
+/// What is known of a receiver that does not answer, or does not take its deliveries. A success ends all of it.
+pub(super) const IMPAIRED: [&str; 4] = ["unanswered_since", "hangs", "probed_at", "failing_since"];
+/// What a fresh start ends besides.
+pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
 /// The value of `notice` while there is something that the tenant has not been told.
 pub(super) const PENDING: &str = "pending";
 
@@ -130,8 +123,7 @@ impl Endpoints {
     /// The write fails.
     pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
-        let remove = ["unanswered_since", "hangs", "probed_at", "failing_since"];
-        let update = change(self.change(tenant, id), set, &remove);
+        let update = change(self.change(tenant, id), set, &IMPAIRED);
         let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
         is_noted(update.condition_expression(condition)).await.map(drop)
     }
@@ -239,6 +231,8 @@ pub(super) async fn is_noted(update: UpdateItemFluentBuilder) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_dynamodb::types::AttributeValue;
+
     use super::*;
     use crate::webhooks::delivery::{Failure, Outcome, Trigger};
 
@@ -258,5 +252,16 @@ mod tests {
         for failing_for in [None, Some(50), Some(60)] {
             assert_eq!(after(failing_for, 410, 0), Some(Consequence::Disabled(DisabledReason::Gone)));
         }
+    }
+
+    /// So what is added to it is read, and ends with a success and with a fresh start.
+    #[test]
+    fn each_attribute_of_the_health_is_listed() {
+        let value = |name| if name == "hangs" { boolean(true) } else { number(7) };
+        let listed = IMPAIRED.into_iter().chain(["healthy_at"]);
+        let item: Item = listed.map(|name| -> (String, AttributeValue) { (name.to_owned(), value(name)) }).collect();
+        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at } = Health::from_item(&item);
+        let times = [unanswered_since, failing_since, healthy_at, probed_at];
+        assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }
 }

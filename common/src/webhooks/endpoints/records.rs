@@ -120,9 +120,9 @@ impl Change {
 pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
-/// The attributes of a [`Receiver`]. "url" is a reserved word in DynamoDB expressions.
+/// The attributes of a [`Receiver`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
-                        events, log_shards, unanswered_since, hangs, failing_since, healthy_at, probed_at";
+                        events, log_shards, healthy_at";
 impl Endpoints {
     /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
     ///
@@ -164,7 +164,7 @@ impl Endpoints {
     /// # Errors
     /// The read fails.
     pub async fn active(&self, tenant: &TenantId) -> Result<Vec<Receiver>> {
-        let items = self.query(tenant, RECEIVER).await?;
+        let items = self.query(tenant, &receiver()).await?;
         Ok(items.iter().filter_map(|item| readable(item, Receiver::from_item)).flatten().collect())
     }
 
@@ -173,7 +173,7 @@ impl Endpoints {
     /// # Errors
     /// The read fails.
     pub async fn find_active(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
-        let found = self.get(tenant, id, RECEIVER).await?;
+        let found = self.get(tenant, id, &receiver()).await?;
         Ok(found.as_ref().map(Receiver::from_item).transpose()?.flatten())
     }
 
@@ -182,7 +182,7 @@ impl Endpoints {
     /// # Errors
     /// The read fails.
     pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
-        let found = self.get(tenant, id, RECEIVER).await?;
+        let found = self.get(tenant, id, &receiver()).await?;
         found.as_ref().map(Receiver::read).transpose()
     }
 
@@ -234,7 +234,7 @@ impl Endpoints {
         set.extend(change.active.map(|active| ("active", boolean(active))));
         if change.active == Some(true) {
             set.push(("healthy_at", number(now.as_millisecond())));
-            remove.extend(health::TROUBLE);
+            remove.extend(health::IMPAIRED.into_iter().chain(health::DISABLED));
         }
         match &change.description {
             Patch::Set(description) => set.push(("description", text(description.as_str()))),
@@ -286,6 +286,10 @@ impl Endpoints {
             .update_expression("ADD endpoints :by")
             .expression_attribute_values(":by", number(by))
     }
+}
+
+fn receiver() -> String {
+    format!("{RECEIVER}, {}", health::IMPAIRED.join(", "))
 }
 
 /// An endpoint that cannot be read must not stop deliveries to the tenant's others, but operators need to know.
