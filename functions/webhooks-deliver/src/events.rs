@@ -132,7 +132,7 @@ pub(crate) async fn leave_out_known(
         // The process that made this first attempt may have died before it noted what follows for the endpoint.
         match known.get(&first.delivery.webhook_id) {
             Some(delivery) if delivery.failed_with(1) => {
-                ledger.note_failed(tenant, delivery, first.health(), now).await?
+                ledger.note_failed(tenant, delivery, first.health(), now).await?;
             }
             _ => {}
         }

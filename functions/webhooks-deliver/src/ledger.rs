@@ -4,13 +4,13 @@
 //!
 //! 1. In batched writes: the row of a delivery that succeeded at once; for one that did not, its due row, and its payload
 //!    or, later, the attempt before.
-//! 2. The states of those that did not, each on condition that nobody was faster.
+//! 2. The states of those that did not, each on condition that no other attempt came first.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
-//! Only then is the record acknowledged. A process that dies before 2 leaves rows that nobody refers to, and the attempt
+//! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the attempt
 //! is repeated: the one duplicate that a crash can cost. One that dies before 3 leaves a pending state, and the record
-//! comes back and sends the message; if it does not, the due row wakes the delivery. For a success at once, the log is
-//! written, or that it could not be is counted, but it is never a reason to send it again.
+//! comes back and sends the message; if it does not, the due row wakes the delivery. The row of a
+//! success at once may fail to be written: that is counted, and is no reason to send it again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -376,8 +376,8 @@ impl Ledger {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }
 
-    /// Notes what attempts have shown in the records of endpoints: who takes deliveries again, and who does not answer any
-    /// more. It is noted again if that fails, by the next attempt.
+    /// Notes what attempts have shown in the records of endpoints: which receivers take deliveries again, and which do
+    /// not answer any more. It is noted again if that fails, by the next attempt.
     async fn note(&self, bookings: &[Booking], now: Timestamp) {
         let mut news = BTreeMap::new();
         for Booking { ended: Ended { tenant, delivery, health, shown, .. }, .. } in bookings {

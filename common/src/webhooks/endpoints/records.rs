@@ -194,8 +194,8 @@ impl Endpoints {
         self.get(tenant, id, LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
 
-    /// Applies `change`. An empty change leaves even `updated_at` alone. Another secret than the current one rotates: that
-    /// one becomes the previous one, and signs as well for the time of `overlap`.
+    /// Applies `change`. An empty change leaves even `updated_at` alone. A secret other than the current one rotates: the
+    /// current one becomes the previous one, and also signs for the time of `overlap`.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or a call fails.

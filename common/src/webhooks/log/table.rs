@@ -143,7 +143,7 @@ impl Log {
         unwritten
     }
 
-    /// Writes up to 25 rows. Returns what those were for that are left.
+    /// Writes up to 25 rows. Returns what the rows were for that are not written.
     async fn put_batch<T: Copy>(&self, batch: Vec<(Key, (T, Row))>) -> (Vec<T>, Result<()>) {
         let (mut left, mut requests) = (BTreeMap::new(), Vec::with_capacity(batch.len()));
         for (key, (what, Row(item))) in batch {
