@@ -39,6 +39,7 @@ pub mod cookies;
 mod event;
 mod fields;
 mod json;
+pub mod once;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 mod origins;

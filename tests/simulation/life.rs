@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use common::webhooks::outcome::MAX_AGE;
+use common::webhooks::delivery::MAX_AGE;
 use dynoxide::actions::scan::ScanRequest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -18,6 +18,7 @@ mod script;
 mod world;
 
 use std::{
+    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -28,6 +29,7 @@ use std::{
 
 use life::{Outcome, live};
 use script::Script;
+use sha2::{Digest, Sha256};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -184,6 +186,24 @@ fn one_life() {
     if !outcome.violations.is_empty() {
         explain(seed);
     }
+}
+
+/// A change of the code that is no change of behaviour leaves these digests as they are.
+#[test]
+#[ignore = "prints a digest of the history of each life, of SEEDS lives from FIRST on"]
+fn digests() {
+    let first = number("FIRST").unwrap_or(0);
+    for seed in first..first + number("SEEDS").unwrap_or(300) {
+        let digest = Sha256::digest(live(&Script::of(seed)).history.join("\n"));
+        println!("{seed} {}", hex::encode(digest));
+    }
+}
+
+#[test]
+fn each_mutation_quotes_what_is_there() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/simulation/mutations.py");
+    let checked = Command::new("python3").args([script, "--quotes"]).output().expect("Python runs");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 #[test]

@@ -10,10 +10,11 @@ an invariant. First of all, the sources as they are must pass.
     python3 tests/simulation/mutations.py --seeds 20000       looks for longer
     python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
     python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
+    python3 tests/simulation/mutations.py --quotes            only whether each quotes what is there; a test runs this
     python3 tests/simulation/mutations.py --list              only what they are
 
 It fails if a mutation is not found, cannot be made or does not compile. A mutation quotes the line that it changes, so
-whoever changes that line changes it here, too.
+whoever changes that line changes it here, too: a test of the simulation holds that.
 """
 
 import argparse
@@ -55,71 +56,48 @@ MUTATIONS = [
     Mutation(
         "two copies of an event in one batch make its statements invalid",
         DELIVER + "ledger.rs",
-        "!known.insert((tenant.clone(), entry.id))",
-        "!known.insert((tenant.clone(), entry.id)) && false",
+        "!known.insert((ended.tenant.clone(), ended.delivery.id));",
+        "!known.insert((ended.tenant.clone(), ended.delivery.id)) && false;",
         "an event comes twice in a batch, and its receiver fails",
     ),
     Mutation(
         "a copy of an event that comes minutes later is handled as a new event",
         DELIVER + "events.rs",
-        "if is_repeated || Timestamp::now().since(sent_at) > LATE {",
-        "if is_repeated || Timestamp::now().since(sent_at) > LATE * 1000 {",
+        "if record.is_repeated || Timestamp::now().since(event.at) > LATE {",
+        "if record.is_repeated || Timestamp::now().since(event.at) > LATE * 1000 {",
         "SQS hands over a copy late",
     ),
     # What is stored, and in which order.
     Mutation(
         "a record is acknowledged although its rows were not written",
         DELIVER + "ledger.rs",
-        "(true, false) => Err(Error::Busy),",
-        "(true, false) => Ok(None),",
+        "Fate::Unwritten | Fate::Begun(Err(_)) => return Err(Error::Busy),",
+        "Fate::Unwritten => return Ok(None), Fate::Begun(Err(_)) => return Err(Error::Busy),",
         "the table is down when an attempt has failed",
     ),
     Mutation(
         "the state of a new delivery is written before its rows",
         DELIVER + "ledger.rs",
         """\
-        let Unwritten { throttled, failed } = self.log.put(rows.collect()).await;
-        let mut unwritten: HashSet<usize> = failed.into_iter().collect();
-        if !throttled.is_empty() {
-            unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
-        }
-
-        let is_new = |number: &usize, ended: &Ended| {
-            let is_first = !ended.is_stored && !ended.is_done_at_once() && !copies.contains(number);
-            is_first && !unwritten.contains(number)
-        };
-        let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
-        let (places, states): (Vec<usize>, Vec<_>) =
-            new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
-        let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();
+        self.write_rows(&mut bookings, now).await;
+        self.begin(&mut bookings, now).await;
 """,
         """\
-        let is_new = |number: &usize, ended: &Ended| {
-            !ended.is_stored && !ended.is_done_at_once() && !copies.contains(number)
-        };
-        let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
-        let (places, states): (Vec<usize>, Vec<_>) =
-            new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
-        let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();
-
-        let Unwritten { throttled, failed } = self.log.put(rows.collect()).await;
-        let mut unwritten: HashSet<usize> = failed.into_iter().collect();
-        if !throttled.is_empty() {
-            unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
-        }
+        self.begin(&mut bookings, now).await;
+        self.write_rows(&mut bookings, now).await;
 """,
         "a process dies between the two writes",
     ),
     Mutation(
         "rows that DynamoDB leaves out of a batch count as written",
-        WEBHOOKS + "log.rs",
+        WEBHOOKS + "log/table.rs",
         "Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(&self.table).unwrap_or_default(),",
         "Ok(_) => Vec::new(),",
         "a batched write is done in part",
     ),
     Mutation(
         "a new state that was refused counts as there already",
-        WEBHOOKS + "log.rs",
+        WEBHOOKS + "log/states.rs",
         "Some(error) if error.code == Some(BatchStatementErrorCodeEnum::DuplicateItem) => Ok(false),",
         "Some(error) if error.code.is_some() => Ok(false),",
         "a statement of a batch is throttled",
@@ -138,14 +116,14 @@ MUTATIONS = [
     ),
     Mutation(
         "an attempt that failed late overwrites a newer state",
-        WEBHOOKS + "log.rs",
+        WEBHOOKS + "log/states.rs",
         "if after.status == Status::Delivered {",
         "if after.status != Status::Failed {",
         "a write takes effect long after it was made again, or two make the same attempt",
     ),
     Mutation(
         "a success is not stored if another attempt came first",
-        WEBHOOKS + "log.rs",
+        WEBHOOKS + "log/states.rs",
         """\
         let update = if after.status == Status::Delivered {
             update.condition_expression("attribute_exists(delivery)")
@@ -158,23 +136,23 @@ MUTATIONS = [
     ),
     Mutation(
         "the time of an event is when it was received",
-        DELIVER + "lib.rs",
+        DELIVER + "record.rs",
         'let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);',
         'let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, |_: i64| Timestamp::now());',
         "an event comes twice",
     ),
     Mutation(
         "what comes for the second time is handled as if it were new",
-        DELIVER + "lib.rs",
+        DELIVER + "record.rs",
         "is_some_and(|receives| receives > 1)",
         "is_some_and(|receives| receives > 2)",
         "a process dies between a last attempt and the note about its endpoint",
     ),
     Mutation(
         "a last attempt that comes back does not note what follows for the endpoint",
-        DELIVER + "due.rs",
-        "(entry.attempts..=entry.attempts.saturating_add(1)).contains(&attempt)",
-        "attempt == entry.attempts.saturating_add(1)",
+        WEBHOOKS + "delivery/state.rs",
+        "(self.attempts..=self.attempts.saturating_add(1)).contains(&attempt)",
+        "attempt == self.attempts.saturating_add(1)",
         "a process dies between a last attempt and the note about its endpoint",
     ),
     Mutation(
@@ -186,7 +164,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an event whose endpoints cannot be read has none",
-        DELIVER + "lib.rs",
+        DELIVER + "batch.rs",
         "cell.get_or_init(read).await.clone().ok_or(Error::Busy)",
         "Ok(cell.get_or_init(read).await.clone().unwrap_or_default())",
         "the table of endpoints is down when an event comes",
@@ -195,26 +173,26 @@ MUTATIONS = [
     Mutation(
         "an event is parked although its row was not written",
         DELIVER + "ledger.rs",
-        "messages.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));",
-        "messages.into_iter().enumerate().partition(|_| true);",
+        "parked.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));",
+        "parked.into_iter().enumerate().partition(|_| true);",
         "the table is down when an event is parked",
     ),
     Mutation(
         "a parked event is acknowledged although its message was not sent",
         DELIVER + "ledger.rs",
-        "let unsent = sent.filter_map(|(place, sent)| Some((place, sent.err()?.into())));",
-        "let unsent = sent.filter_map(|(place, sent)| Some((place, sent.err()?.into()))).take(0);",
+        "let unsent = sent.filter_map(|(index, sent)| Some((index, sent.err()?.into())));",
+        "let unsent = sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))).take(0);",
         "the queue is down when an event is parked",
     ),
     Mutation(
         "messages that SQS refuses count as sent",
         WEBHOOKS + "queue.rs",
         """\
-            if let Some(sent) = place {
+            if let Some(sent) = refused {
                 *sent = Err(Error::Busy);
 """,
         """\
-            if let Some(sent) = place {
+            if let Some(sent) = refused {
                 *sent = Ok(());
 """,
         "a batch with the message of a parked event is done in part",
@@ -222,8 +200,8 @@ MUTATIONS = [
     Mutation(
         "a parked event that cannot be read counts as expired",
         DELIVER + "due.rs",
-        "self.log.parked(&due).await? else {",
-        "self.log.parked(&due).await.unwrap_or_default() else {",
+        "stores.log.parked(&due).await? else {",
+        "stores.log.parked(&due).await.unwrap_or_default() else {",
         "the table is down when a parked event comes back",
     ),
     Mutation(
@@ -236,7 +214,7 @@ MUTATIONS = [
     Mutation(
         "a parked event forgets an endpoint that is gone",
         DELIVER + "due.rs",
-        "firsts.extend(gone.map(|id| Outgoing::first(place, &event, at, Destination::Endpoint(*id), None)));",
+        "firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));",
         "drop(gone);",
         "an endpoint is deleted or made inactive while an event is parked for it",
     ),
@@ -249,50 +227,50 @@ MUTATIONS = [
     ),
     Mutation(
         "a parked event has the time at which it was parked",
-        DELIVER + "events.rs",
-        "self.log.park(event, at, &endpoints, now);",
-        "self.log.park(event, now, &endpoints, now);",
+        WEBHOOKS + "log/parked.rs",
+        'item.insert("at".to_owned(), number(event.at.as_millisecond()));',
+        'item.insert("at".to_owned(), number(now.as_millisecond()));',
         "an event that is parked comes twice",
     ),
     # The schedule.
     Mutation(
         "retries have no jitter",
-        WEBHOOKS + "outcome.rs",
+        WEBHOOKS + "delivery/outcome.rs",
         "scheduled.max(asked).mul_f64(1.0 + JITTER * jitter());",
         "scheduled.max(asked);",
         "deliveries that failed together",
     ),
     Mutation(
         "the first delay of the schedule counts twice",
-        WEBHOOKS + "outcome.rs",
-        "match (failure, schedule.get(place)) {",
-        "match (failure, schedule.get(place.saturating_sub(1))) {",
+        WEBHOOKS + "delivery/outcome.rs",
+        "match (failure, schedule.get(index)) {",
+        "match (failure, schedule.get(index.saturating_sub(1))) {",
         "a delivery fails to the end",
     ),
     Mutation(
         "a delivery is given up one attempt too soon",
-        WEBHOOKS + "outcome.rs",
+        WEBHOOKS + "delivery/outcome.rs",
         "usize::try_from(attempt.saturating_sub(1))",
         "usize::try_from(attempt)",
         "a delivery fails to the end",
     ),
     Mutation(
         "a delay counts from the beginning of an attempt and not from its end",
-        WEBHOOKS + "delivery.rs",
+        WEBHOOKS + "delivery/state.rs",
         "Step::RetryAfter(delay) => (Status::Pending, Some(now.after(delay))),",
         "Step::RetryAfter(delay) => (Status::Pending, Some(attempt.at.after(delay))),",
         "an attempt takes long to fail",
     ),
     Mutation(
         "Retry-After is ignored with a 503",
-        WEBHOOKS + "outcome.rs",
+        WEBHOOKS + "delivery/outcome.rs",
         "Failure::Status(429 | 503, Some(asked)) => asked.min(MAX_RETRY_AFTER),",
         "Failure::Status(429, Some(asked)) => asked.min(MAX_RETRY_AFTER),",
         "a receiver asks for more time than the schedule gives it",
     ),
     Mutation(
         "a resend goes on with the schedule that had ended",
-        WEBHOOKS + "log.rs",
+        WEBHOOKS + "delivery/state.rs",
         """\
             tries: 0,
             trigger,
@@ -306,20 +284,20 @@ MUTATIONS = [
     Mutation(
         "the message of a resend is taken for a stale one",
         DELIVER + "due.rs",
-        "let is_stale = DueAttempt::next(&due.tenant, &entry) != due;",
-        "let is_stale = entry.tries.saturating_add(1) != due.attempt;",
+        "let is_stale = DueAttempt::next(&due.tenant, &delivery) != due;",
+        "let is_stale = delivery.tries.saturating_add(1) != due.attempt;",
         "a delivery is resent",
     ),
     Mutation(
         "a resend writes no due row",
-        WEBHOOKS + "log.rs",
+        WEBHOOKS + "log/resend.rs",
         "payload.into_iter().chain([self.due(tenant, &after, now)]).map(|row| ((), row)).collect();",
         "payload.into_iter().map(|row| ((), row)).collect();",
         "the message of a resend cannot be sent",
     ),
     Mutation(
         "a delivered delivery loses its payload when it is resent",
-        WEBHOOKS + "log.rs",
+        WEBHOOKS + "log/resend.rs",
         "let payload = (before.status == Status::Delivered).then(",
         "let payload = (before.status == Status::Failed).then(",
         "a delivery that succeeded at once is resent",
@@ -341,8 +319,8 @@ MUTATIONS = [
     Mutation(
         "due rows go to one partition more than the sweep reads",
         WEBHOOKS + "log/due.rs",
-        "entry.webhook_id.shard(PARTITIONS)",
-        "entry.webhook_id.shard(PARTITIONS + 1)",
+        "delivery.webhook_id.shard(PARTITIONS)",
+        "delivery.webhook_id.shard(PARTITIONS + 1)",
         "one delivery in 17 waits for longer than a message can",
     ),
     Mutation(
@@ -356,20 +334,20 @@ MUTATIONS = [
     Mutation(
         "an endpoint that is inactive still gets retries",
         DELIVER + "due.rs",
-        "Destination::Endpoint(id) => self.endpoints.find_active(&delivery.tenant, id).await?,",
-        "Destination::Endpoint(id) => self.endpoints.find(&delivery.tenant, id).await?,",
+        "Destination::Endpoint(id) => endpoints.find_active(&due.tenant, id).await?,",
+        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?,",
         "an endpoint is made inactive while a delivery to it waits",
     ),
     Mutation(
         "410 disables only an endpoint that was failing before",
         WEBHOOKS + "endpoints/health.rs",
         """\
-        _ if attempt.status_code == Some(410) => Some(Decline::Disabled(DisabledReason::Gone)),
-        None => Some(Decline::Failing),
+        _ if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),
+        None => Some(Consequence::Failing),
 """,
         """\
-        None => Some(Decline::Failing),
-        Some(_) if attempt.status_code == Some(410) => Some(Decline::Disabled(DisabledReason::Gone)),
+        None => Some(Consequence::Failing),
+        Some(_) if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),
 """,
         "a receiver answers 410",
     ),
@@ -383,13 +361,8 @@ MUTATIONS = [
     Mutation(
         "a test that fails counts against its endpoint",
         DELIVER + "ledger.rs",
-        """\
-            .zip(health)
-            .filter(|_| entry.event.is_of_a_job())
-""",
-        """\
-            .zip(health)
-""",
+        "let Some(health) = health.filter(|_| event.is_of_a_job()) else { return Ok(()) };",
+        "let (Some(health), _) = (health, event) else { return Ok(()) };",
         "a test fails before any delivery was given up",
     ),
     Mutation(
@@ -401,9 +374,9 @@ MUTATIONS = [
     ),
     Mutation(
         "an endpoint that is activated again is still called disabled",
-        WEBHOOKS + "endpoints.rs",
-        "            remove.extend(health::TROUBLE);\n",
-        "",
+        WEBHOOKS + "endpoints/records.rs",
+        "remove.extend(health::IMPAIRED.into_iter().chain(health::DISABLED));",
+        "remove.extend(health::IMPAIRED);",
         "an endpoint that was disabled is activated again",
     ),
     Mutation(
@@ -436,40 +409,42 @@ MUTATIONS = [
     # Secrets and ids.
     Mutation(
         "the previous secret signs for ever",
-        WEBHOOKS + "signing.rs",
+        WEBHOOKS + "target/signing.rs",
         "let previous = self.previous.filter(|previous| now < previous.expires_at);",
         "let previous = self.previous;",
         "an attempt is made after the overlap",
     ),
     Mutation(
         "the previous secret is not read",
-        WEBHOOKS + "endpoints.rs",
+        WEBHOOKS + "endpoints/records.rs",
         "active, signing_secret, previous_secret, previous_secret_expires_at, \\",
         "active, signing_secret, \\",
         "an attempt is made within the overlap",
     ),
     Mutation(
         "a rotation that is made twice forgets the secret before it",
-        WEBHOOKS + "endpoints.rs",
+        WEBHOOKS + "endpoints/records.rs",
         '            condition.push_str(" AND signing_secret <> :signing_secret");\n',
         "",
         "the answer to a rotation is lost",
     ),
     Mutation(
         "a resend has a webhook-id of its own",
-        WEBHOOKS + "client.rs",
-        "let id = delivery.entry.webhook_id.to_string();",
+        DELIVER + "sender.rs",
+        "            id: delivery.webhook_id,\n",
         """\
-let mut id = delivery.entry.webhook_id.to_string();
-    if delivery.entry.trigger == super::log::Trigger::Resend {
-        id.push_str("_again");
-    }""",
+            id: if delivery.trigger == common::webhooks::delivery::Trigger::Resend {
+                common::webhooks::delivery::WebhookId::unique()
+            } else {
+                delivery.webhook_id
+            },
+""",
         "a delivery is resent",
     ),
     # What goes where, and what the log says of it.
     Mutation(
         "the endpoints of one tenant get the events of all tenants of a batch",
-        DELIVER + "lib.rs",
+        DELIVER + "batch.rs",
         "PoisonError::into_inner).entry(tenant.clone()).or_default(),",
         'PoisonError::into_inner).entry("all".parse().unwrap_or_else(|_| tenant.clone())).or_default(),',
         "events of two tenants come together",
@@ -483,7 +458,7 @@ let mut id = delivery.entry.webhook_id.to_string();
     ),
     Mutation(
         "a job that skips its callbacks still calls back",
-        WEBHOOKS + "event.rs",
+        WEBHOOKS + "event/job_event.rs",
         """\
         (true, _, _) => Ok(Audience::Nobody),
         (false, Some(url), Some(secret)) => callback(url, secret),
@@ -496,21 +471,21 @@ let mut id = delivery.entry.webhook_id.to_string();
     ),
     Mutation(
         "a redirect counts as a success",
-        WEBHOOKS + "client.rs",
+        WEBHOOKS + "post.rs",
         "if !status.is_success() {",
         "if status.is_client_error() || status.is_server_error() {",
         "a receiver answers 302",
     ),
     Mutation(
         "a 2xx that breaks off counts as a success",
-        WEBHOOKS + "client.rs",
+        WEBHOOKS + "post.rs",
         "Err(_) => return Outcome::Failed(Failure::Protocol).into(),",
         "Err(_) => break,",
         "a receiver closes the connection in the middle of its answer",
     ),
     Mutation(
         "the numbers of one place in the log overwrite those of another",
-        WEBHOOKS + "log/search.rs",
+        WEBHOOKS + "log/count.rs",
         "sum.total += one.total;",
         "sum.total = one.total;",
         "a tenant has deliveries to two endpoints",
@@ -600,6 +575,17 @@ def mutated(text, mutation):
     return text.replace(mutation.old, mutation.new)
 
 
+def quotes(mutation):
+    """Fails unless what the mutation quotes is in the tree, once."""
+    file = ROOT / mutation.file
+    if not file.is_file():
+        sys.exit(f"{mutation.name}: there is no {mutation.file}")
+    try:
+        mutated(file.read_text(encoding="utf-8"), mutation)
+    except Broken as reason:
+        sys.exit(f"{mutation.name}: {reason}")
+
+
 def within(mutation, act):
     """What `act` returns while the copy has the mutation."""
     file = COPY / mutation.file
@@ -671,6 +657,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=2000, help="how many lives each gets (2000)")
     parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
     parser.add_argument("--check", action="store_true", help="only compile each")
+    parser.add_argument("--quotes", action="store_true", help="only look for what each quotes")
     parser.add_argument("--list", action="store_true", help="only say what there are")
     options = parser.parse_args()
 
@@ -684,6 +671,10 @@ def main():
     if options.list:
         for number, mutation in enumerate(wanted, 1):
             print(f"{number}. {mutation.name}\n   {mutation.file}; {mutation.shows}")
+        return
+    if options.quotes:
+        for mutation in wanted:
+            quotes(mutation)
         return
 
     copy()

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use common::webhooks::dialer::{Network, Stream};
+use common::webhooks::post::{Network, Stream};
 use futures::future::BoxFuture;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},

@@ -9,8 +9,9 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
+        delivery::{Delivery, Status},
         endpoints::Endpoints,
-        log::{Entry, Log, Status, search::Filter},
+        log::{Log, search::Filter},
     },
 };
 use local::{Options, Stack};
@@ -324,30 +325,30 @@ impl World {
     }
 
     /// What the log says of a tenant's deliveries, newest first.
-    pub async fn log(&self, tenant: &str) -> Vec<Entry> {
+    pub async fn log(&self, tenant: &str) -> Vec<Delivery> {
         self.search(tenant, Filter::default()).await
     }
 
     /// The same, of those with this status.
-    pub async fn log_of(&self, tenant: &str, status: Status) -> Vec<Entry> {
+    pub async fn log_of(&self, tenant: &str, status: Status) -> Vec<Delivery> {
         self.search(tenant, Filter { status: Some(status), ..Filter::default() }).await
     }
 
     /// The only delivery of a tenant in the log.
-    pub async fn only_logged(&self, tenant: &str) -> Entry {
+    pub async fn only_logged(&self, tenant: &str) -> Delivery {
         let mut entries = self.log(tenant).await;
         assert_eq!(entries.len(), 1, "{entries:?}");
         entries.remove(0)
     }
 
-    async fn search(&self, tenant: &str, filter: Filter) -> Vec<Entry> {
+    async fn search(&self, tenant: &str, filter: Filter) -> Vec<Delivery> {
         let tenant = tenant.parse::<TenantId>().expect("a tenant");
-        let places = self.stored_endpoints().places(&tenant, None).await.expect("the endpoints are read");
+        let shards = self.stored_endpoints().shards(&tenant, None).await.expect("the endpoints are read");
         let (log, now, mut found, mut cursor) = (self.delivery_log(), Timestamp::now(), Vec::new(), None);
         loop {
-            let page = log.search(&tenant, &places, &filter, cursor.as_ref(), 1000, now).await;
+            let page = log.search(&tenant, &shards, &filter, cursor.as_ref(), 1000, now).await;
             let page = page.expect("the log is read");
-            found.extend(page.entries);
+            found.extend(page.deliveries);
             cursor = page.next;
             if cursor.is_none() {
                 return found;
@@ -356,7 +357,7 @@ impl World {
     }
 
     /// Changes when the next attempt of a pending delivery is due.
-    pub async fn make_due(&self, tenant: &str, entry: &Entry, at: Timestamp) {
+    pub async fn make_due(&self, tenant: &str, entry: &Delivery, at: Timestamp) {
         let id = entry.id.to_string();
         let (moment, place) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
         let update = self.stack.dynamodb_client().update_item().table_name("deliveries");
@@ -393,7 +394,7 @@ impl World {
 
 /// The message that says that the next attempt of a delivery is due.
 #[must_use]
-pub fn due_message(tenant: &str, entry: &Entry) -> Value {
+pub fn due_message(tenant: &str, entry: &Delivery) -> Value {
     json!({"tenant_id": tenant, "delivery_id": entry.id, "attempt": entry.attempts + 1})
 }
 

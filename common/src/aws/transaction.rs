@@ -17,6 +17,10 @@ use crate::{
     random,
 };
 
+/// An item that a transaction writes besides its own, on condition that it is new: so what the transaction does is done
+/// once. It may hold a secret, so it cannot be printed.
+pub struct Marker(pub(crate) PutBuilder);
+
 /// Writes that happen together or not at all. Each can name the error to return if its condition fails.
 pub(crate) struct Transaction {
     doing: &'static str,
@@ -83,6 +87,14 @@ impl Transaction {
         #[expect(clippy::expect_used, reason = "table, key and condition are always given")]
         let check = check.build().expect("a complete ConditionCheck");
         self.write(TransactWriteItem::builder().condition_check(check).build())
+    }
+
+    /// Does all of it once, by this marker. [`Error::Busy`] if the marker is not new: then it may have been done.
+    pub(crate) fn once(self, marker: Option<&Marker>) -> Self {
+        match marker {
+            Some(Marker(put)) => self.put(put.clone()).or(Error::Busy),
+            None => self,
+        }
     }
 
     fn write(mut self, write: TransactWriteItem) -> Self {

@@ -6,12 +6,14 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use lambda_http::http::HeaderValue;
 use schemars::JsonSchema;
 
-use super::json::{Json, MAX_ELEMENTS, Object};
+use super::{
+    json::{Json, MAX_ELEMENTS, Object},
+    once::{Hash, IdempotencyKey},
+};
 use crate::{
     error::{Error, Result},
     issue::{Issue, IssueCode, Problem},
     patch::Patch,
-    webhooks::once::{Hash, IdempotencyKey},
 };
 
 /// The header with the key of a call that may be repeated.

@@ -1,7 +1,7 @@
 //! What handlers return.
 
-use super::{Failure, Page, Response, Result, Wire};
-use crate::{error::Error, webhooks::once::Answer};
+use super::{Failure, Page, Response, Result, Wire, once::Answer};
+use crate::error::Error;
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -19,12 +19,10 @@ use crate::{
     name::{Description, Name, Slug},
     timestamp::Timestamp,
     webhooks::{
-        delivery_id::{DeliveryId, WebhookId},
-        endpoint_url::EndpointUrl,
-        event::EventName,
-        event_filter::EventFilter,
+        delivery::{DeliveryId, WebhookId},
+        event::{EventFilter, EventName},
         log::search::Cursor,
-        signing_secret::SigningSecret,
+        target::{EndpointUrl, SigningSecret},
     },
 };
 

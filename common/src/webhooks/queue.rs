@@ -1,15 +1,12 @@
 //! The deliveries queue, which says when an attempt is due.
 
-use std::time::Duration;
-
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    delivery_id::{DeliveryId, WebhookId},
+    delivery::{DueAttempt, DueEvent, MAX_DELAY},
     event::{Malformed, malformed},
-    log::Entry,
 };
 use crate::{
     aws::{clients::Aws, failure},
@@ -19,34 +16,12 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The longest delay that SQS offers. What waits longer is woken from the delivery log.
-pub const MAX_DELAY: Duration = Duration::from_secs(900);
 /// The most messages that SQS takes in one call.
 const BATCH: usize = 10;
 /// How many calls one caller may have under way.
 const CONCURRENCY: usize = 16;
 
-/// An attempt that is due: what a message of the queue says. It has no body, URL or secret: those are in the log.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct DueAttempt {
-    /// Whose delivery it is.
-    pub tenant: TenantId,
-    /// The delivery.
-    pub id: DeliveryId,
-    /// The number of the attempt. The message is stale if the delivery has got past it.
-    pub attempt: u32,
-}
-
-/// A parked event whose first attempts are due.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct DueEvent {
-    /// Whose event it is.
-    pub tenant: TenantId,
-    /// Its place in the log.
-    pub parked: WebhookId,
-}
-
-/// A message of the queue.
+/// A message of the queue. It has no body, URL or secret: those are in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
     /// An attempt is due.
@@ -84,14 +59,6 @@ struct Written<'a> {
 pub struct Queue {
     sqs: Client,
     url: String,
-}
-
-impl DueAttempt {
-    /// The attempt that a pending delivery waits for.
-    #[must_use]
-    pub fn next(tenant: &TenantId, entry: &Entry) -> Self {
-        Self { tenant: tenant.clone(), id: entry.id, attempt: entry.attempts.saturating_add(1) }
-    }
 }
 
 impl Message {
@@ -167,8 +134,8 @@ impl Queue {
     }
 
     async fn try_send(&self, batch: &[(Message, Timestamp)], now: Timestamp, sent: &mut [Result<()>]) -> Result<()> {
-        let entries = batch.iter().enumerate().map(|(place, (message, at))| {
-            let entry = SendMessageBatchRequestEntry::builder().id(place.to_string());
+        let entries = batch.iter().enumerate().map(|(index, (message, at))| {
+            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string());
             let entry = entry.message_body(message.write()?).message_group_id(message.tenant().as_str());
             entry.delay_seconds(delay(*at, now)).build().map_err(Error::internal("writing a message"))
         });
@@ -177,8 +144,8 @@ impl Queue {
         let answer = Box::pin(call).await.map_err(failure("sending messages"))?;
         for failed in answer.failed {
             tracing::error!(code = failed.code, message = failed.message, "a message was refused");
-            let place = failed.id.parse().ok().and_then(|place: usize| sent.get_mut(place));
-            if let Some(sent) = place {
+            let refused = failed.id.parse().ok().and_then(|index: usize| sent.get_mut(index));
+            if let Some(sent) = refused {
                 *sent = Err(Error::Busy);
             }
         }

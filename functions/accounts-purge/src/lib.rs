@@ -29,8 +29,8 @@ use tokio::time::Instant;
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// How many organizations are worked on at once, so that one with a long log does not hold up the others.
 const ORGANIZATIONS: usize = 4;
-/// The same for the places of the log of one.
-const PLACES: usize = 4;
+/// The same for the shards of the log of one.
+const SHARDS: usize = 4;
 /// The time kept free at the end of an invocation for calls under way.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
@@ -136,15 +136,15 @@ impl App {
     /// Deletes the delivery log of `tenant`, as far as there is time. Returns whether that was all.
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
         self.log.forget_recoveries(tenant).await?;
-        let emptied = self.endpoints.places_left(tenant).await?.into_iter().map(async |place| {
+        let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {
             while Instant::now() < end {
-                if !self.log.forget_page(tenant, place).await? {
+                if !self.log.forget_page(tenant, shard).await? {
                     return Ok(true);
                 }
             }
             Ok(false)
         });
-        let emptied = stream::iter(emptied.collect::<Vec<_>>()).buffer_unordered(PLACES);
+        let emptied = stream::iter(emptied.collect::<Vec<_>>()).buffer_unordered(SHARDS);
         emptied.try_fold(true, async |all, is_empty| Ok(all && is_empty)).await
     }
 }

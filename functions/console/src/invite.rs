@@ -28,13 +28,6 @@ pub(crate) fn show() -> Route<App> {
         .summary("The link in the invitation mail: a page with a form to accept it; it changes nothing.")
 }
 
-/// The link in the mails of earlier versions.
-pub(crate) fn show_old() -> Route<App> {
-    Route::get("/api/auth/organization/invitation", Public, |_, fields| Ok(fields.typed(&["slug", "id"])), open_old)
-        .summary("The link in earlier invitation mails: redirects to `/invite`.")
-        .redirects()
-}
-
 pub(crate) fn submit() -> Route<App> {
     Route::post_form("/invite", Public, |_, fields| Ok(fields.typed(&FIELDS)), accept)
         .summary("The form of that page: creates the account, as `acceptInviteAndSignup` does, and signs in.")
@@ -43,15 +36,6 @@ pub(crate) fn submit() -> Route<App> {
 
 async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
     page(&app, (link.get("tenantSlug"), link.get("invitationId")), "", None).await
-}
-
-async fn open_old(_: Arc<App>, _: Call<()>, link: Typed) -> Result<Reply> {
-    Ok(match (Slug::parse(link.get("slug")), InvitationId::parse(link.get("id"))) {
-        (Ok(slug), Ok(id)) => {
-            Reply::Redirect { to: format!("/invite?tenantSlug={slug}&invitationId={id}"), cookies: Vec::new() }
-        }
-        _ => no_invitation().into(),
-    })
 }
 
 async fn accept(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Reply> {

@@ -64,7 +64,6 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         reset_password::submit(),
         invite::show(),
         invite::submit(),
-        invite::show_old(),
     ];
     Ok(Function::new(Wire::Page, app, Origins::from_env(env)?, routes))
 }

@@ -10,8 +10,8 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery_id::DeliveryId,
-        log::{Attempt, Entry, Log},
+        delivery::{Attempt, Delivery, DeliveryId},
+        log::Log,
     },
 };
 use schemars::JsonSchema;
@@ -61,7 +61,7 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    delivery: Entry,
+    delivery: Delivery,
     /// The body, exactly as it was or will be sent; absent if it was not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

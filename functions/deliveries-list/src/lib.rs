@@ -10,10 +10,11 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
+        delivery::{Delivery, Status},
         endpoints::Endpoints,
         event::EventName,
         log::{
-            Entry, Log, Status,
+            Log,
             search::{Cursor, Filter},
         },
     },
@@ -82,7 +83,7 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    deliveries: Vec<Entry>,
+    deliveries: Vec<Delivery>,
     /// The `cursor` of the next page; absent if this is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cursor")]
@@ -91,8 +92,8 @@ pub struct Output {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
     let Input { endpoint, filter, limit, cursor } = input;
-    let places = app.endpoints.places(&call.caller, endpoint).await?;
+    let shards = app.endpoints.shards(&call.caller, endpoint).await?;
     let now = Timestamp::now();
-    let page = app.log.search(&call.caller, &places, &filter, cursor.as_ref(), limit, now).await?;
-    Ok(Output { deliveries: page.entries, next_cursor: page.next })
+    let page = app.log.search(&call.caller, &shards, &filter, cursor.as_ref(), limit, now).await?;
+    Ok(Output { deliveries: page.deliveries, next_cursor: page.next })
 }

@@ -6,14 +6,16 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{
+        Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire,
+        once::{Answer, Calls, IdempotencyKey},
+    },
     id::{EndpointId, RecoveryId, TenantId},
     issue::{IssueCode, Problem},
     timestamp::Timestamp,
     webhooks::{
         endpoints::Endpoints,
-        log::Log,
-        once::{Answer, Calls, IdempotencyKey},
+        log::{Log, recovery::Recovery},
     },
 };
 use schemars::JsonSchema;
@@ -97,14 +99,13 @@ pub struct Output {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
     let (tenant, now) = (&call.caller, Timestamp::now());
-    let time = (input.since, input.until.unwrap_or(now));
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;
         let output =
             |recovery_id| Output { success: true, message: "Failed deliveries will be sent again", recovery_id };
-        let remember = |id| once.remember(&output(id));
-        app.log.start_recovery(tenant, input.endpoint, time, remember, now).await.map(output)
+        let marker = |id| once.marker(&output(id));
+        app.log.start_recovery(tenant, input.endpoint, time, marker, now).await.map(output)
     };
     once.answer(start).await
 }

@@ -6,14 +6,16 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{
+        Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire,
+        once::{Answer, Calls, IdempotencyKey},
+    },
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery_id::DeliveryId,
-        log::{Log, Trigger},
-        once::{Answer, Calls, IdempotencyKey},
-        queue::{DueAttempt, Queue},
+        delivery::{DeliveryId, DueAttempt, Trigger},
+        log::Log,
+        queue::Queue,
     },
 };
 
@@ -78,12 +80,12 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let resend = async {
         let done = Done::new("Delivery will be sent again");
-        let remember = once.remember(&done)?;
-        let entry = app.log.resend(tenant, &input.id, Trigger::Resend, now, remember.as_ref(), now).await?;
-        let attempt = DueAttempt::next(tenant, &entry);
+        let marker = once.marker(&done)?;
+        let delivery = app.log.resend(tenant, &input.id, Trigger::Resend, now, marker.as_ref(), now).await?;
+        let attempt = DueAttempt::next(tenant, &delivery);
         for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
             // The delivery is pending, and its due row has been written: the sweep will wake it.
-            tracing::warn!(?error, delivery = %entry.id, "a resend has to wait for the sweep");
+            tracing::warn!(?error, delivery = %delivery.id, "a resend has to wait for the sweep");
         }
         Ok(done)
     };

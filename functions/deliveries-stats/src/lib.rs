@@ -13,8 +13,8 @@ use common::{
         endpoints::Endpoints,
         log::{
             Log,
+            count::{Counts, Statistics},
             recovery::Recovery,
-            search::{Counts, Statistics},
         },
     },
 };
@@ -112,8 +112,8 @@ struct Reason {
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
     let now = Timestamp::now();
     let since = input.since.unwrap_or_else(|| now.before(DAY));
-    let places = app.endpoints.places(&call.caller, input.endpoint).await?;
-    let counting = app.log.count(&call.caller, &places, since, now);
+    let shards = app.endpoints.shards(&call.caller, input.endpoint).await?;
+    let counting = app.log.count(&call.caller, &shards, since, now);
     let (counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(&call.caller, input.endpoint))?;
     let Statistics { total, hours, reasons, is_complete } = counted;
     let mut failures: Vec<_> = reasons.into_iter().map(|(reason, count)| Reason { reason, count }).collect();

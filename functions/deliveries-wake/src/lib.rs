@@ -5,7 +5,7 @@
 //! and wakes whatever should have been attempted by then and was not: no delivery rests forever because a message got
 //! lost. It also carries on the recoveries, and sends the notices about endpoints.
 //!
-//! The sweep belongs to one invocation at a time. Its cursor is saved after each minute, so that one that dies costs some
+//! The sweep belongs to one invocation at a time. It saves how far it is after each minute, so that one that dies costs some
 //! messages that are sent twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got
 //! past its attempt.
 
@@ -25,20 +25,22 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery_id::DeliveryId,
+        delivery::{Delivery, DeliveryId, DueAttempt, Status},
         endpoints::{Endpoints, disable_after},
         log::{
-            Entry, Log, Status,
-            due::{CHECK_AFTER, Cursor, Minute, PARTITIONS},
+            Log,
+            due::{CHECK_AFTER, Minute, PARTITIONS, Sweep},
             recovery::{PAGE, Recovery},
         },
-        queue::{DueAttempt, Queue},
+        queue::Queue,
     },
 };
 use futures::future::{join_all, try_join_all};
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
+
+use crate::notices::Notices;
 
 mod mail;
 mod notices;
@@ -62,11 +64,7 @@ pub struct Wake {
 struct App {
     log: Log,
     queue: Queue,
-    endpoints: Endpoints,
-    organizations: Organizations,
-    mailer: Mailer,
-    /// How long an endpoint may be failing; zero is forever.
-    disable_after: Duration,
+    notices: Notices,
 }
 
 /// The event of a schedule, as EventBridge sends it.
@@ -82,14 +80,15 @@ pub struct Tick {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App {
-        log: Log::from_env(env, &aws)?,
-        queue: Queue::from_env(env, &aws)?,
+    let log = Log::from_env(env, &aws)?;
+    let notices = Notices {
+        log: log.clone(),
         endpoints: Endpoints::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         disable_after: disable_after(env)?,
     };
+    let app = App { log, queue: Queue::from_env(env, &aws)?, notices };
     Ok(Wake { app: Arc::new(app) })
 }
 
@@ -103,15 +102,15 @@ impl Wake {
         let end = Instant::now() + left.saturating_sub(RESERVE);
         // The event may be late, but not early; only a test sends one from the future.
         let now = Timestamp::now().max(event.payload.time.parse()?);
-        let Some(mut cursor) = self.app.log.take_sweep(now, now.after(left)).await.map_err(report)? else {
+        let Some(mut progress) = self.app.log.take_sweep(now, now.after(left)).await.map_err(report)? else {
             tracing::info!("another invocation is sweeping");
             return Ok(());
         };
-        let swept = self.app.sweep(&mut cursor, now, end).await;
-        let told = self.app.tell(now, end).await;
+        let swept = self.app.sweep(&mut progress, now, end).await;
+        let sent = self.app.notices.send(now, end).await;
         let recovered = self.app.recover(now, end).await;
-        let saved = self.app.log.save_sweep(cursor, true).await;
-        swept.and(told).and(recovered).and(saved).map_err(report)?;
+        let saved = self.app.log.save_sweep(progress, true).await;
+        swept.and(sent).and(recovered).and(saved).map_err(report)?;
         Ok(())
     }
 }
@@ -126,22 +125,22 @@ fn report(error: Error) -> lambda_runtime::Error {
 
 impl App {
     /// Passes over the minutes since the last sweep, as far as there is time.
-    async fn sweep(&self, cursor: &mut Cursor, now: Timestamp, end: Instant) -> Result<()> {
+    async fn sweep(&self, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
         let last = Minute::of(now);
         let is_early = || Instant::now() < end;
         let mut overdue = 0;
-        for minute in cursor.woken.until(last).take_while(|_| is_early()) {
+        for minute in progress.woken.until(last).take_while(|_| is_early()) {
             self.wake(minute, now).await?;
-            cursor.woken = minute;
-            self.log.save_sweep(*cursor, false).await?;
+            progress.woken = minute;
+            self.log.save_sweep(*progress, false).await?;
         }
-        let checkable = last.before(CHECK_AFTER).min(cursor.woken);
-        for minute in cursor.checked.until(checkable).take_while(|_| is_early()) {
+        let checkable = last.before(CHECK_AFTER).min(progress.woken);
+        for minute in progress.checked.until(checkable).take_while(|_| is_early()) {
             overdue += self.check(minute, now).await?;
-            cursor.checked = minute;
-            self.log.save_sweep(*cursor, false).await?;
+            progress.checked = minute;
+            self.log.save_sweep(*progress, false).await?;
         }
-        let lag = cursor.woken.age(now).as_secs_f64();
+        let lag = progress.woken.age(now).as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let overdue = overdue as f64;
         metrics::emit(
@@ -183,21 +182,21 @@ impl App {
     }
 
     async fn check_tenant(&self, tenant: &TenantId, ids: &[DeliveryId], now: Timestamp) -> Result<usize> {
-        let entries = self.log.known(tenant, ids).await?;
-        let late: Vec<Entry> = entries.into_values().filter(|entry| is_overdue(entry, now)).collect();
+        let deliveries = self.log.known(tenant, ids).await?;
+        let late: Vec<Delivery> = deliveries.into_values().filter(|delivery| is_overdue(delivery, now)).collect();
         self.rouse(tenant, &late, now).await.map(|()| late.len())
     }
 
     /// Sends a message for each of these deliveries, with a due row for the case that it gets lost too.
-    async fn rouse(&self, tenant: &TenantId, late: &[Entry], now: Timestamp) -> Result<()> {
-        let rows = late.iter().map(|entry| ((), self.log.due(tenant, entry, now))).collect();
+    async fn rouse(&self, tenant: &TenantId, late: &[Delivery], now: Timestamp) -> Result<()> {
+        let rows = late.iter().map(|delivery| ((), self.log.due(tenant, delivery, now))).collect();
         if !self.log.put(rows).await.is_empty() {
             return Err(Error::Busy);
         }
-        for entry in late {
-            tracing::warn!(%tenant, delivery_id = %entry.id, "an attempt is overdue: its message was lost");
+        for delivery in late {
+            tracing::warn!(%tenant, delivery_id = %delivery.id, "an attempt is overdue: its message was lost");
         }
-        let due: Vec<_> = late.iter().map(|entry| (DueAttempt::next(tenant, entry), now)).collect();
+        let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
         self.send(&due, now).await
     }
 
@@ -230,14 +229,15 @@ impl App {
     async fn recover_page(&self, tenant: &TenantId, recovery: &mut Recovery, now: Timestamp) -> Result<()> {
         let due = || now.after(SPREAD.mul_f64(random::fraction()));
         let resent = self.log.recover_page(tenant, recovery, due, now).await?;
-        let due = resent.iter().map(|entry| (DueAttempt::next(tenant, entry), entry.next_attempt_at.unwrap_or(now)));
+        let due =
+            resent.iter().map(|delivery| (DueAttempt::next(tenant, delivery), delivery.next_attempt_at.unwrap_or(now)));
         self.send(&due.collect::<Vec<_>>(), now).await?;
         self.log.save_recovery(tenant, recovery).await
     }
 }
 
-fn is_overdue(entry: &Entry, now: Timestamp) -> bool {
-    entry.status == Status::Pending && entry.next_attempt_at.is_some_and(|at| now.since(at) > OVERDUE)
+fn is_overdue(delivery: &Delivery, now: Timestamp) -> bool {
+    delivery.status == Status::Pending && delivery.next_attempt_at.is_some_and(|at| now.since(at) > OVERDUE)
 }
 
 /// The deliveries of each tenant, each once.

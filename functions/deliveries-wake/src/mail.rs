@@ -7,14 +7,14 @@ use common::{
     name::Name,
     timestamp::Timestamp,
     webhooks::{
+        delivery::Attempt,
         endpoints::{DisabledReason, notice::Notice},
-        log::Attempt,
     },
 };
 use serde_json::json;
 
-/// The deliveries to an endpoint that were given up since it began to fail.
-pub(crate) struct GivenUp {
+/// The deliveries to an endpoint that have failed since it began to fail.
+pub(crate) struct Failures {
     /// How many were counted.
     pub(crate) count: usize,
     /// Whether that is all of them.
@@ -27,10 +27,10 @@ pub(crate) struct GivenUp {
 
 /// The mail that an endpoint is failing, or that it has been disabled. It has no more of the URL than its host: the path
 /// or the query of one may be a credential.
-pub(crate) fn about(organization: &Name, notice: &Notice, given_up: &GivenUp, disable_after: Duration) -> Mail {
+pub(crate) fn about(organization: &Name, notice: &Notice, failures: &Failures, disable_after: Duration) -> Mail {
     let (id, organization) = (notice.endpoint, organization.as_str());
     let list = json!({"json": {"webhook_endpoint_id": id, "status": "failed"}});
-    let recover = json!({"json": {"webhook_endpoint_id": id, "since": given_up.oldest}});
+    let recover = json!({"json": {"webhook_endpoint_id": id, "since": failures.oldest}});
     let update = json!({"json": {"id": id, "active": true}});
     let see = format!(
         "To see what was given up, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows what the \
@@ -66,12 +66,12 @@ pub(crate) fn about(organization: &Name, notice: &Notice, given_up: &GivenUp, di
         }
     };
     let mut paragraphs = vec!["Hello,".to_owned(), format!("a webhook endpoint of {organization} {news}")];
-    paragraphs.push(facts(notice, given_up));
+    paragraphs.push(facts(notice, failures));
     paragraphs.extend(rest);
     Mail::new(subject, &paragraphs.into_iter().map(Part::Text).collect::<Vec<_>>())
 }
 
-fn facts(notice: &Notice, given_up: &GivenUp) -> String {
+fn facts(notice: &Notice, failures: &Failures) -> String {
     let mut facts = vec![
         format!("Endpoint: {}", notice.endpoint),
         format!("Address: {}", notice.url.url().origin().ascii_serialization()),
@@ -81,9 +81,9 @@ fn facts(notice: &Notice, given_up: &GivenUp) -> String {
     facts.extend(notice.failing_since.map(|since| format!("Failing since: {since}")));
     facts.extend(notice.disabled.map(|(at, reason)| format!("Disabled: {at} ({reason})")));
     // The index may not have the first one yet.
-    let (count, bound) = (given_up.count.max(1), if given_up.is_complete { "" } else { "at least " });
+    let (count, bound) = (failures.count.max(1), if failures.is_complete { "" } else { "at least " });
     facts.push(format!("Deliveries given up since then: {bound}{count}"));
-    facts.extend(given_up.last.as_ref().map(|last| match last.status_code {
+    facts.extend(failures.last.as_ref().map(|last| match last.status_code {
         Some(status) => format!("Last failure: {} (status {status})", last.outcome),
         None => format!("Last failure: {}", last.outcome),
     }));

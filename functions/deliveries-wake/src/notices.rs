@@ -4,49 +4,60 @@
 use std::time::Duration;
 
 use common::{
+    accounts::{mail::Mailer, organizations::Organizations},
     error::Result,
     id::{EndpointId, TenantId},
     random,
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        endpoints::notice::{Notice, Step},
-        log::{Status, search::Filter},
-        outcome::MAX_AGE,
+        delivery::{MAX_AGE, Status},
+        endpoints::{
+            Endpoints,
+            notice::{Notice, Step},
+        },
+        log::{Log, search::Filter},
     },
 };
 use tokio::time::Instant;
 
-use crate::{
-    App,
-    mail::{self, GivenUp},
-};
+use crate::mail::{self, Failures};
 
 /// How many notices are looked at in a sweep.
 const NOTICES: usize = 200;
 /// How long a sweep sends notices. What else it does must not wait for a slow mail service.
 const TIME: Duration = Duration::from_secs(15);
-/// How many deliveries that were given up are counted.
+/// How many failed deliveries are counted.
 const COUNTED: usize = 1000;
 
-impl App {
-    /// Sends pending notices, as far as there is time. One that cannot be sent does not hold up the others.
-    pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
+/// Sends notices.
+pub(crate) struct Notices {
+    pub(crate) log: Log,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) organizations: Organizations,
+    pub(crate) mailer: Mailer,
+    /// How long an endpoint may be failing; zero is forever.
+    pub(crate) disable_after: Duration,
+}
+
+impl Notices {
+    /// Sends those that are pending, as far as there is time. One that cannot be sent does not hold up the others.
+    pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
         // If there are very many, each comes first some time.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
-        let mut told = Ok(());
+        let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {
-            if let Err(error) = self.tell_of(&tenant, endpoint, now).await {
+            if let Err(error) = self.send_one(&tenant, endpoint, now).await {
                 tracing::error!(%tenant, %endpoint, ?error, "a notice failed, and is tried again later");
-                told = Err(error);
+                sent = Err(error);
             }
         }
-        told
+        sent
     }
 
-    async fn tell_of(&self, tenant: &TenantId, endpoint: EndpointId, now: Timestamp) -> Result<()> {
+    async fn send_one(&self, tenant: &TenantId, endpoint: EndpointId, now: Timestamp) -> Result<()> {
         let Some(notice) = self.endpoints.notice(tenant, endpoint).await? else { return Ok(()) };
         match notice.step(now) {
             Step::Wait => return Ok(()),
@@ -58,7 +69,7 @@ impl App {
             Step::Send => {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
                 // It may be the tenant's address that is wrong: that is no failure of the sweep.
-                return match self.send_notice(tenant, &notice, now).await {
+                return match self.mail(tenant, &notice, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
                         tracing::error!(%tenant, %endpoint, ?error, "a notice was not sent, and is tried again later");
@@ -70,26 +81,26 @@ impl App {
         self.endpoints.settle_notice(tenant, &notice, None).await
     }
 
-    async fn send_notice(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
+    async fn mail(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
         // An organization that was deleted has nobody to tell, and its endpoints follow it.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
-        let given_up = self.given_up(tenant, notice, now).await?;
-        let mail = mail::about(&organization.name, notice, &given_up, self.disable_after);
+        let failures = self.failures(tenant, notice, now).await?;
+        let mail = mail::about(&organization.name, notice, &failures, self.disable_after);
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 
-    /// What was given up since the endpoint began to fail.
-    async fn given_up(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<GivenUp> {
+    /// What has failed since the endpoint began to fail.
+    async fn failures(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<Failures> {
         let since = notice.failing_since.or(notice.disabled.map(|(at, _)| at)).unwrap_or(now);
         let earliest = since.before(MAX_AGE);
         let filter = Filter { status: Some(Status::Failed), since: Some(earliest), ..Filter::default() };
-        let page = self.log.search(tenant, &notice.places, &filter, None, COUNTED, now).await?;
+        let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
         let is_complete = page.next.is_none();
-        let mut entries = page.entries;
-        entries.retain(|entry| entry.last_attempt.as_ref().is_some_and(|attempt| attempt.at >= since));
-        let oldest = entries.iter().map(|entry| entry.created_at).min().filter(|_| is_complete);
-        let count = entries.len();
-        let last = entries.into_iter().filter_map(|entry| entry.last_attempt).max_by_key(|attempt| attempt.at);
-        Ok(GivenUp { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
+        let mut deliveries = page.deliveries;
+        deliveries.retain(|delivery| delivery.last_attempt.as_ref().is_some_and(|attempt| attempt.at >= since));
+        let oldest = deliveries.iter().map(|delivery| delivery.created_at).min().filter(|_| is_complete);
+        let count = deliveries.len();
+        let last = deliveries.into_iter().filter_map(|delivery| delivery.last_attempt).max_by_key(|attempt| attempt.at);
+        Ok(Failures { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
     }
 }

@@ -6,17 +6,17 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{
+        Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire,
+        once::{Answer, Calls, IdempotencyKey},
+    },
     id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
     webhooks::{
-        destination::DestinationPolicy,
-        endpoint_url::EndpointUrl,
         endpoints::{Endpoint, Endpoints, MAX_ENDPOINTS},
-        event_filter::EventFilter,
-        once::{Answer, Calls, IdempotencyKey},
-        signing_secret::SigningSecret,
+        event::EventFilter,
+        target::{DestinationPolicy, EndpointUrl, SigningSecret},
     },
 };
 use schemars::JsonSchema;
@@ -130,8 +130,8 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
             message: "Webhook endpoint created",
             signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().to_owned()),
         };
-        let remember = once.remember(&output)?;
-        app.endpoints.create(&call.caller, &endpoint, app.limit, remember.as_ref()).await?;
+        let marker = once.marker(&output)?;
+        app.endpoints.create(&call.caller, &endpoint, app.limit, marker.as_ref()).await?;
         Ok(output)
     };
     once.answer(create).await

@@ -1,28 +1,26 @@
-//! Messages of the deliveries queue: attempts that are due, and parked events.
+//! What is due: attempts, and events that were parked.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use common::{
     error::Error,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Destination},
-        event::Audience,
-        legacy,
-        log::{Entry, Status, Trigger, parked::Parked},
-        queue::{DueAttempt, DueEvent, Message},
+        delivery::{AttemptResult, Destination, DueAttempt, DueEvent, Status, Trigger},
+        log::parked::Parked,
     },
 };
 
 use crate::{
-    App, Batch, all,
-    attempts::Outgoing,
-    events::firsts,
-    ledger::{self, Result as AttemptResult},
+    batch::{Batch, all},
+    breaker::put_off,
+    events::{firsts, leave_out_known, park},
+    ledger::{Ended, Ledger},
     observe,
-    slots::{NoSlot, put_off},
-    under_way::Mark,
-    undone::Undone,
+    record::{Record, Undone},
+    sender::{Outgoing, Sender},
+    slots::NoSlot,
+    stores::Stores,
 };
 
 /// SQS may hand over a message slightly before its delay is over. Up to this much is not worth sending it again.
@@ -31,152 +29,124 @@ const EARLY: Duration = Duration::from_secs(1);
 /// log.
 const PARKED: Duration = Duration::from_secs(15 * 60);
 
-impl App {
-    /// Handles a message of the deliveries queue.
-    pub(crate) async fn due(
-        &self,
-        place: usize,
-        body: &str,
-        sent_at: Timestamp,
-        is_repeated: bool,
-        batch: &Batch,
-    ) -> Result<(), Undone> {
-        let message = match Message::parse(body) {
-            Ok(message) => message,
-            Err(malformed) => {
-                // Perhaps a version before the delivery log has sent it.
-                let delivery = legacy::parse(body, sent_at).map_err(|_not_that_either| malformed)?;
-                let until = delivery.entry.next_attempt_at.unwrap_or_else(Timestamp::now);
-                let outgoing = Outgoing { place, delivery, receiver: None, is_stored: false, slot: None, mark: None };
-                batch.finish(outgoing.ended(AttemptResult::Postponed(until)));
-                return Ok(());
-            }
+/// Makes an attempt that is due.
+pub(crate) async fn attempt(
+    record: &Record,
+    due: DueAttempt,
+    stores: &Stores,
+    sender: &Sender,
+    ledger: &Ledger,
+    batch: &Batch,
+) -> Result<(), Undone> {
+    let Stores { endpoints, log, queue } = stores;
+    let now = Timestamp::now();
+    let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
+        // It has expired.
+        return Ok(());
+    };
+    if record.is_repeated && delivery.failed_with(due.attempt) {
+        // This record made the last attempt, and may have come back before what follows for the endpoint was noted.
+        let receiver = match delivery.webhook_endpoint_id {
+            Some(id) => endpoints.find_active(&due.tenant, id).await?,
+            None => None,
         };
-        let Some(mark) = self.under_way.begin(message.clone()) else { return Ok(()) };
-        match message {
-            Message::Attempt(due) => self.due_attempt(place, due, is_repeated, mark, batch).await,
-            Message::Event(due) => self.due_event(place, due, mark, batch).await,
-        }
+        let health = receiver.map(|receiver| receiver.health);
+        return Ok(ledger.note_failed(&due.tenant, &delivery, health, now).await?);
     }
-
-    /// Makes an attempt that is due.
-    async fn due_attempt(
-        &self,
-        place: usize,
-        due: DueAttempt,
-        is_repeated: bool,
-        mark: Mark,
-        batch: &Batch,
-    ) -> Result<(), Undone> {
-        let now = Timestamp::now();
-        let Some((entry, payload)) = self.log.find(&due.tenant, &due.id).await? else {
-            // It has expired.
-            return Ok(());
-        };
-        if is_repeated && is_given_up_by(&entry, due.attempt) {
-            // This record made the last attempt, and may have come back before what follows for the endpoint was noted.
-            let receiver = match entry.webhook_endpoint_id {
-                Some(id) => self.endpoints.find_active(&due.tenant, id).await?,
-                None => None,
-            };
-            let health = receiver.map(|receiver| receiver.health);
-            return Ok(self.decline(&due.tenant, &entry, health, now).await?);
-        }
-        if entry.status != Status::Pending {
-            return Ok(());
-        }
-        let is_stale = DueAttempt::next(&due.tenant, &entry) != due;
-        if is_stale && !(is_repeated && due.attempt == entry.attempts) {
-            // The delivery has got past this attempt: another message was for the same one.
-            return Ok(());
-        }
-        if is_stale || entry.next_attempt_at.is_some_and(|at| at.since(now) > EARLY) {
-            // Either this record made the attempt and came back before the next message was sent, or it is early, since
-            // the attempt was put off. What waits for longer than a message can is woken from the log.
-            let message = ledger::message(&due.tenant, &entry, now);
-            return Ok(self.queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
-        }
-        let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
-        let delivery = Delivery { tenant: due.tenant, entry, payload };
-        let receiver = match delivery.payload.destination {
-            Destination::Endpoint(id) if delivery.entry.trigger == Trigger::Test => {
-                self.endpoints.find(&delivery.tenant, id).await?
-            }
-            Destination::Endpoint(id) => self.endpoints.find_active(&delivery.tenant, id).await?,
-            Destination::Callback { .. } => None,
-        };
-        let mark = Some(Arc::new(mark));
-        self.in_turn(
-            Outgoing { place, delivery, receiver: receiver.as_ref(), is_stored: true, slot: None, mark },
-            batch,
-        )
-        .await;
-        Ok(())
+    if delivery.status != Status::Pending {
+        return Ok(());
     }
-
-    /// Makes the first attempts of a parked event.
-    async fn due_event(&self, place: usize, due: DueEvent, mark: Mark, batch: &Batch) -> Result<(), Undone> {
-        let Some(Parked { event, at, endpoints }) = self.log.parked(&due).await? else {
-            observe::parked_too_long(&due);
-            return Ok(());
-        };
-        let receivers = match event.audience {
-            Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
-            Audience::Nobody | Audience::Callback { .. } => Arc::default(),
-        };
-        let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
-        let mut firsts = firsts(place, &event, at, parked_for);
-        let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
-        firsts.extend(gone.map(|id| Outgoing::first(place, &event, at, Destination::Endpoint(*id), None)));
-        let now = Timestamp::now();
-        let is_young = now.since(at) < PARKED;
-        let looked_at = firsts.into_iter().map(async |mut first| {
-            if is_young && self.silence(&first, now).is_some_and(|silence| silence.hangs) {
-                first.slot = self.probe(&first, batch).await.ok();
-                return (first.slot.is_none(), first);
-            }
-            (false, first)
-        });
-        let (stuck, others): (Vec<_>, Vec<_>) = all(looked_at).await.into_iter().partition(|(is_stuck, _)| *is_stuck);
-        let stuck: Vec<_> = stuck.into_iter().map(|(_, first)| first).collect();
-        self.park(&event, at, &stuck, Some(&due), batch);
-        let mut firsts = others.into_iter().map(|(_, first)| first).collect();
-        self.leave_out_known(&event.tenant, &mut firsts).await?;
-        let mark = Arc::new(mark);
-        let attempts = firsts.into_iter().map(|first| Outgoing { mark: Some(Arc::clone(&mark)), ..first });
-        all(attempts.map(|first| self.in_turn(first, batch))).await;
-        Ok(())
+    let is_stale = DueAttempt::next(&due.tenant, &delivery) != due;
+    if is_stale && !(record.is_repeated && due.attempt == delivery.attempts) {
+        // The delivery has got past this attempt: another message was for the same one.
+        return Ok(());
     }
-
-    /// Makes an attempt that came from the deliveries queue, once there is a slot for it.
-    async fn in_turn(&self, mut outgoing: Outgoing<'_>, batch: &Batch) {
-        if outgoing.is_gone() {
-            return batch.finish(outgoing.ended(AttemptResult::Gone));
-        }
-        let now = Timestamp::now();
-        let entry = &outgoing.delivery.entry;
-        // Somebody waits for the result of a test.
-        let is_test = entry.trigger == Trigger::Test;
-        let is_last = now.as_millisecond() >= entry.give_up_at.get();
-        let silence = self.silence(&outgoing, now).filter(|silence| silence.hangs && !is_test);
-        let slot = match outgoing.slot.take() {
-            Some(slot) => Ok(slot),
-            None if silence.is_some() => self.probe(&outgoing, batch).await,
-            None => self.slots.take(self.lane(&outgoing), batch.last_start, batch.last_start).await,
-        };
-        let until = match slot {
-            Ok(slot) => return self.attempt(outgoing, slot, batch).await,
-            // It is too old to wait for longer.
-            Err(NoSlot::Full) if is_last => return batch.finish(outgoing.ended(AttemptResult::Expired)),
-            Err(NoSlot::Full) => put_off(silence.map(|silence| silence.since), now),
-            Err(NoSlot::Late) => Timestamp::now(),
-        };
-        batch.finish(outgoing.ended(AttemptResult::Postponed(until)));
+    if is_stale || delivery.next_attempt_at.is_some_and(|at| at.since(now) > EARLY) {
+        // Either this record made the attempt and came back before the next message was sent, or it is early, since
+        // the attempt was put off. What waits for longer than a message can is woken from the log.
+        let message = DueAttempt::soon(&due.tenant, &delivery, now);
+        return Ok(queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
     }
+    let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
+    let receiver = match payload.destination {
+        Destination::Endpoint(id) if delivery.trigger == Trigger::Test => endpoints.find(&due.tenant, id).await?,
+        Destination::Endpoint(id) => endpoints.find_active(&due.tenant, id).await?,
+        Destination::Callback { .. } => None,
+    };
+    let outgoing = Outgoing {
+        index: record.index,
+        tenant: due.tenant,
+        delivery,
+        payload,
+        receiver: receiver.as_ref(),
+        is_stored: true,
+        slot: None,
+        mark: record.mark.clone(),
+    };
+    batch.finish(in_turn(outgoing, sender, batch).await);
+    Ok(())
 }
 
-/// Whether a delivery was given up with this attempt.
-pub(crate) fn is_given_up_by(entry: &Entry, attempt: u32) -> bool {
-    // What has expired was given up without the attempt.
-    entry.status == Status::Failed && (entry.attempts..=entry.attempts.saturating_add(1)).contains(&attempt)
+/// Makes the first attempts of a parked event.
+pub(crate) async fn event(
+    record: &Record,
+    due: DueEvent,
+    stores: &Stores,
+    sender: &Sender,
+    ledger: &Ledger,
+    batch: &Batch,
+) -> Result<(), Undone> {
+    let Some(Parked { event, endpoints }) = stores.log.parked(&due).await? else {
+        observe::parked_too_long(&due);
+        return Ok(());
+    };
+    let receivers = batch.receivers(&event, &stores.endpoints).await?;
+    let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
+    let mut firsts = firsts(record, &event, parked_for);
+    let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
+    firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));
+    let now = Timestamp::now();
+    let is_young = now.since(event.at) < PARKED;
+    let looked_at = firsts.into_iter().map(async |mut first| {
+        if is_young && sender.silence(&first, now).is_some_and(|silence| silence.hangs) {
+            first.slot = sender.probe(&first, batch.last_start).await.ok();
+            return (first.slot.is_none(), first);
+        }
+        (false, first)
+    });
+    let (stuck, others): (Vec<_>, Vec<_>) = all(looked_at).await.into_iter().partition(|(is_stuck, _)| *is_stuck);
+    let stuck: Vec<_> = stuck.into_iter().map(|(_, first)| first).collect();
+    park(&event, &stuck, Some(&due), &stores.log, sender).into_iter().for_each(|parking| batch.finish(parking));
+    let mut firsts = others.into_iter().map(|(_, first)| first).collect();
+    leave_out_known(&event.tenant, &mut firsts, stores, ledger).await?;
+    all(firsts.into_iter().map(async |first| batch.finish(in_turn(first, sender, batch).await))).await;
+    Ok(())
+}
+
+/// Makes an attempt that came from the deliveries queue, once there is a slot for it.
+async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> Ended {
+    if outgoing.target().is_none() {
+        return outgoing.ended(AttemptResult::NoEndpoint);
+    }
+    let now = Timestamp::now();
+    let delivery = &outgoing.delivery;
+    // Somebody waits for the result of a test.
+    let is_test = delivery.trigger == Trigger::Test;
+    let is_last = now.as_millisecond() >= delivery.give_up_at.get();
+    let silence = sender.silence(&outgoing, now).filter(|silence| silence.hangs && !is_test);
+    let slot = match outgoing.slot.take() {
+        Some(slot) => Ok(slot),
+        None if silence.is_some() => sender.probe(&outgoing, batch.last_start).await,
+        None => sender.slots.take(sender.lane(&outgoing), batch.last_start, batch.last_start).await,
+    };
+    match slot {
+        Ok(slot) => sender.attempt(outgoing, slot, batch).await,
+        // It is too old to wait for longer.
+        Err(NoSlot::Full) if is_last => outgoing.ended(AttemptResult::Expired),
+        Err(NoSlot::Full) => {
+            let until = put_off(silence.map(|silence| silence.since), now);
+            outgoing.ended(AttemptResult::Postponed(until))
+        }
+        Err(NoSlot::Late) => outgoing.ended(AttemptResult::Postponed(Timestamp::now())),
+    }
 }

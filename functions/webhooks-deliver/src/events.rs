@@ -1,30 +1,29 @@
-//! Events from the job events queue: their first attempts.
+//! Events from the job events queue: their first attempts, and parking them for receivers that do not answer.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use common::{
     error::Error,
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Destination,
-        delivery_id::{DeliveryId, SHARDS},
+        delivery::{AttemptResult, DeliveryId, Destination, DueAttempt, DueEvent, SHARDS, Status},
         endpoints::Receiver,
         event::{Audience, JobEvent},
-        log::Status,
-        queue::DueEvent,
+        log::Log,
     },
 };
 use tokio::time::Instant;
 
 use crate::{
-    App, Batch, all,
-    attempts::Outgoing,
-    due::is_given_up_by,
-    ledger::{self, Finished, Parking, Result as AttemptResult},
+    batch::{Batch, all},
+    breaker::put_off,
+    ledger::{Finished, Ledger, Parking},
     observe,
-    slots::{NoSlot, put_off},
-    undone::Undone,
+    record::{Record, Undone},
+    sender::{Outgoing, Sender},
+    slots::NoSlot,
+    stores::Stores,
 };
 
 /// How long the first attempt of an event waits if its receiver has as many under way as it may have.
@@ -32,107 +31,112 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// For older events, the log is asked first: SQS may hand over a copy late, and count it as received for the first time.
 const LATE: Duration = Duration::from_secs(60);
 
-impl App {
-    /// Handles an event, up to the end of its first attempts.
-    pub(crate) async fn event(
-        &self,
-        place: usize,
-        body: &str,
-        sent_at: Timestamp,
-        is_repeated: bool,
-        batch: &Batch,
-    ) -> Result<(), Undone> {
-        let event = JobEvent::parse(body)?;
-        let receivers = match event.audience {
-            Audience::Endpoints => batch.receivers(&event.tenant, &self.endpoints).await?,
-            Audience::Nobody | Audience::Callback { .. } => Arc::default(),
-        };
-        let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
-        let mut firsts = firsts(place, &event, sent_at, interested);
-        if is_repeated || Timestamp::now().since(sent_at) > LATE {
-            match Box::pin(self.leave_out_known(&event.tenant, &mut firsts)).await {
-                // Most that are late are new. Without the log, they go out all the same.
-                Err(error) if !is_repeated => observe::unasked(&event.tenant, &error),
-                asked => asked?,
-            }
+/// Handles an event, up to the end of its first attempts.
+pub(crate) async fn handle(
+    record: &Record,
+    event: JobEvent,
+    stores: &Stores,
+    sender: &Sender,
+    ledger: &Ledger,
+    batch: &Batch,
+) -> Result<(), Undone> {
+    let receivers = batch.receivers(&event, &stores.endpoints).await?;
+    let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
+    let mut firsts = firsts(record, &event, interested);
+    if record.is_repeated || Timestamp::now().since(event.at) > LATE {
+        match Box::pin(leave_out_known(&event.tenant, &mut firsts, stores, ledger)).await {
+            // Most that are late are new. Without the log, they go out all the same.
+            Err(error) if !record.is_repeated => observe::unasked(&event.tenant, &error),
+            asked => asked?,
         }
-        let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);
-        let is_silent = |first: &Outgoing<'_>| self.silence(first, now).is_some();
-        let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
-        self.park(&event, sent_at, &silent, None, batch);
-        let attempts = others.into_iter().map(async |first| {
-            match self.slots.take(self.lane(&first), patience, batch.last_start).await {
-                Ok(slot) => self.attempt(first, slot, batch).await,
-                Err(NoSlot::Full) => self.park(&event, sent_at, &[first], None, batch),
-                Err(NoSlot::Late) => batch.finish(first.ended(AttemptResult::Postponed(Timestamp::now()))),
-            }
-        });
-        all(attempts).await;
-        Ok(())
     }
-
-    /// Parks an event for receivers that do not answer. It comes back through the deliveries queue, at once the first time:
-    /// they may be back. Where it is `already` parked for the same ones, a message is enough.
-    pub(crate) fn park(
-        &self,
-        event: &JobEvent,
-        at: Timestamp,
-        firsts: &[Outgoing<'_>],
-        already: Option<&DueEvent>,
-        batch: &Batch,
-    ) {
-        let Some(Outgoing { place, .. }) = firsts.first() else { return };
-        let now = Timestamp::now();
-        let silent_since = firsts.iter().filter_map(|first| Some(self.silence(first, now)?.since)).max();
-        let until = put_off(already.and(silent_since), now);
-        let endpoints: Vec<_> = firsts.iter().filter_map(|first| first.delivery.entry.webhook_endpoint_id).collect();
-        let (message, row) = self.log.park(event, at, &endpoints, now);
-        let row = (already != Some(&message)).then_some(row);
-        batch.finish(Finished::Parked(Parking { place: *place, row, message, until }));
-    }
-
-    /// Leaves out what the log already knows of an event that may have come before. Those that wait get a message: it is not
-    /// known whether the one before was sent.
-    pub(crate) async fn leave_out_known(&self, tenant: &TenantId, firsts: &mut Vec<Outgoing<'_>>) -> Result<(), Error> {
-        // The log may have been spread over more shards since. Nobody knows how many one had whose endpoint is gone.
-        let ids = firsts.iter().flat_map(|first| {
-            let id = first.delivery.entry.id;
-            let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.receiver.is_none_or(|it| it.log_shards > 1));
-            [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
-        });
-        let known = self.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
-        let now = Timestamp::now();
-        let waiting = known.values().filter(|entry| entry.status == Status::Pending);
-        let waiting: Vec<_> = waiting.filter_map(|entry| ledger::message(tenant, entry, now)).collect();
-        self.queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
-        let known: HashMap<_, _> = known.values().map(|entry| (entry.webhook_id, entry)).collect();
-        for first in firsts.iter() {
-            // The process that made this first attempt may have died before it noted what follows for the endpoint.
-            match known.get(&first.delivery.entry.webhook_id) {
-                Some(entry) if is_given_up_by(entry, 1) => self.decline(tenant, entry, first.health(), now).await?,
-                _ => {}
-            }
+    let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);
+    let is_silent = |first: &Outgoing<'_>| sender.silence(first, now).is_some();
+    let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
+    let park = |firsts: &[Outgoing<'_>]| {
+        park(&event, firsts, None, &stores.log, sender).into_iter().for_each(|parking| batch.finish(parking));
+    };
+    park(&silent);
+    let attempts = others.into_iter().map(async |first| {
+        match sender.slots.take(sender.lane(&first), patience, batch.last_start).await {
+            Ok(slot) => batch.finish(sender.attempt(first, slot, batch).await),
+            Err(NoSlot::Full) => park(&[first]),
+            Err(NoSlot::Late) => batch.finish(first.ended(AttemptResult::Postponed(Timestamp::now()))),
         }
-        firsts.retain(|first| !known.contains_key(&first.delivery.entry.webhook_id));
-        Ok(())
-    }
+    });
+    all(attempts).await;
+    Ok(())
 }
 
 /// The deliveries of an event to these endpoints of its tenant, or to its callback.
 pub(crate) fn firsts<'a>(
-    place: usize,
+    record: &Record,
     event: &JobEvent,
-    at: Timestamp,
     receivers: impl Iterator<Item = &'a Receiver>,
 ) -> Vec<Outgoing<'a>> {
-    let first = |to, receiver| Outgoing::first(place, event, at, to, receiver);
     match &event.audience {
         Audience::Nobody => Vec::new(),
         Audience::Callback { url, secret } => {
-            vec![first(Destination::Callback { url: url.clone(), secret: secret.clone() }, None)]
+            let callback = Destination::Callback { url: url.clone(), secret: secret.clone() };
+            vec![Outgoing::first(record, event, callback, None)]
         }
         Audience::Endpoints => {
-            receivers.map(|receiver| first(Destination::Endpoint(receiver.id), Some(receiver))).collect()
+            let first = |receiver: &'a Receiver| {
+                Outgoing::first(record, event, Destination::Endpoint(receiver.id), Some(receiver))
+            };
+            receivers.map(first).collect()
         }
     }
+}
+
+/// Parks an event for receivers that do not answer. It comes back through the deliveries queue, at once the first time:
+/// they may be back. Where it is `already` parked for the same ones, a message is enough.
+pub(crate) fn park(
+    event: &JobEvent,
+    firsts: &[Outgoing<'_>],
+    already: Option<&DueEvent>,
+    log: &Log,
+    sender: &Sender,
+) -> Option<Finished> {
+    let index = firsts.first()?.index;
+    let now = Timestamp::now();
+    let silent_since = firsts.iter().filter_map(|first| Some(sender.silence(first, now)?.since)).max();
+    let until = put_off(already.and(silent_since), now);
+    let endpoints: Vec<_> = firsts.iter().filter_map(|first| first.delivery.webhook_endpoint_id).collect();
+    let (message, row) = log.park(event, &endpoints, now);
+    let row = (already != Some(&message)).then_some(row);
+    Some(Finished::Parked(Parking { index, row, message, until }))
+}
+
+/// Leaves out what the log already knows of an event that may have come before. Those that wait get a message: it is not
+/// known whether the one before was sent.
+pub(crate) async fn leave_out_known(
+    tenant: &TenantId,
+    firsts: &mut Vec<Outgoing<'_>>,
+    stores: &Stores,
+    ledger: &Ledger,
+) -> Result<(), Error> {
+    // The log may have been spread over more shards since. How many shards an endpoint had that is gone is not known.
+    let ids = firsts.iter().flat_map(|first| {
+        let id = first.delivery.id;
+        let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.receiver.is_none_or(|it| it.log_shards > 1));
+        [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
+    });
+    let known = stores.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
+    let now = Timestamp::now();
+    let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
+    let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
+    stores.queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
+    let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
+    for first in firsts.iter() {
+        // The process that made this first attempt may have died before it noted what follows for the endpoint.
+        match known.get(&first.delivery.webhook_id) {
+            Some(delivery) if delivery.failed_with(1) => {
+                ledger.note_failed(tenant, delivery, first.health(), now).await?;
+            }
+            _ => {}
+        }
+    }
+    firsts.retain(|first| !known.contains_key(&first.delivery.webhook_id));
+    Ok(())
 }

@@ -4,13 +4,13 @@
 //!
 //! 1. In batched writes: the row of a delivery that succeeded at once; for one that did not, its due row, and its payload
 //!    or, later, the attempt before.
-//! 2. The states of those that did not, each on condition that nobody was faster.
+//! 2. The states of those that did not, each on condition that no other attempt came first.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
-//! Only then is the record acknowledged. A process that dies before 2 leaves rows that nobody refers to, and the attempt
+//! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the attempt
 //! is repeated: the one duplicate that a crash can cost. One that dies before 3 leaves a pending state, and the record
-//! comes back and sends the message; if it does not, the due row wakes the delivery. For a success at once, the log is
-//! written, or that it could not be is counted, but it is never a reason to send it again.
+//! comes back and sends the message; if it does not, the due row wakes the delivery. The row of a
+//! success at once may fail to be written: that is counted, and is no reason to send it again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,19 +24,15 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Delivery,
-        delivery_id::{DeliveryId, SHARDS},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, DueEvent, Outcome, Payload, SHARDS, Status},
         endpoints::Health,
-        event::EventName,
-        log::{Attempt, Entry, Row, Status, Unwritten},
-        outcome::{Outcome, next_step},
-        queue::{DueAttempt, DueEvent, MAX_DELAY},
+        log::{Row, Unwritten},
     },
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
-use crate::{App, observe, slots::Shown, under_way::Mark, undone::Undone};
+use crate::{breaker::Shown, observe, record::Undone, stores::Stores, under_way::Mark};
 
 /// How many attempts are stored together: as many as a batched write takes.
 const CHUNK: usize = 25;
@@ -50,34 +46,13 @@ const UNNOTED: Duration = Duration::from_secs(5 * 60);
 /// How often the state is written again when something else keeps changing it.
 const ROUNDS: usize = 5;
 
-/// An attempt that has ended.
-pub(crate) struct Ended {
-    /// The place of its record in the batch.
-    pub(crate) place: usize,
-    /// The delivery, as it was before.
-    pub(crate) delivery: Delivery,
-    /// Whether the log has the delivery already.
-    pub(crate) is_stored: bool,
-    /// How the attempt ended.
-    pub(crate) result: Result,
-    /// What was known of the receiver of an endpoint.
-    pub(crate) health: Option<Health>,
-    /// What it has shown of the receiver, if it was made.
-    pub(crate) shown: Option<Shown>,
-    /// What a message asked for stays under way until its result is stored.
-    pub(crate) mark: Option<Arc<Mark>>,
-}
-
-/// An event that is parked.
-pub(crate) struct Parking {
-    /// The place of its record in the batch.
-    pub(crate) place: usize,
-    /// The event, unless it is stored already.
-    pub(crate) row: Option<Row>,
-    /// What brings it back.
-    pub(crate) message: DueEvent,
-    /// When it comes back.
-    pub(crate) until: Timestamp,
+/// Stores what follows from attempts.
+pub(crate) struct Ledger {
+    pub(crate) stores: Stores,
+    /// The delays between attempts.
+    pub(crate) schedule: Vec<Duration>,
+    /// How long an endpoint may be failing; zero is forever.
+    pub(crate) disable_after: Duration,
 }
 
 /// What has to be stored.
@@ -89,48 +64,82 @@ pub(crate) enum Finished {
     Parked(Parking),
 }
 
+/// An attempt that has ended.
+pub(crate) struct Ended {
+    /// The number of its record in the batch.
+    pub(crate) index: usize,
+    pub(crate) tenant: TenantId,
+    /// The delivery, as it was before.
+    pub(crate) delivery: Delivery,
+    pub(crate) payload: Payload,
+    /// Whether the log has the delivery already.
+    pub(crate) is_stored: bool,
+    /// How the attempt ended.
+    pub(crate) result: AttemptResult,
+    /// What was known of the receiver of an endpoint.
+    pub(crate) health: Option<Health>,
+    /// What it has shown of the receiver, if it was made.
+    pub(crate) shown: Option<Shown>,
+    /// What a message asked for stays under way until its result is stored.
+    pub(crate) mark: Option<Arc<Mark>>,
+}
+
+/// An event that is parked.
+pub(crate) struct Parking {
+    /// The number of its record in the batch.
+    pub(crate) index: usize,
+    /// The event, unless it is stored already.
+    pub(crate) row: Option<Row>,
+    /// What brings it back.
+    pub(crate) message: DueEvent,
+    /// When it comes back.
+    pub(crate) until: Timestamp,
+}
+
 impl From<Ended> for Finished {
     fn from(ended: Ended) -> Self {
         Self::Attempt(ended)
     }
 }
 
-/// How an attempt ended.
-pub(crate) enum Result {
-    /// It was made.
-    Made(Attempt, Outcome),
-    /// It could not be made, and is due again at this time.
-    Postponed(Timestamp),
-    /// The endpoint has been deleted or made inactive.
-    Gone,
-    /// It could not be made for so long that the delivery is given up.
-    Expired,
-}
-
-/// The message for the next attempt at a pending delivery, and its time; `None` if that is too far away for a message.
-pub(crate) fn message(tenant: &TenantId, entry: &Entry, now: Timestamp) -> Option<(DueAttempt, Timestamp)> {
-    let at = entry.next_attempt_at.filter(|at| at.since(now) <= MAX_DELAY)?;
-    Some((DueAttempt::next(tenant, entry), at))
-}
-
 impl Ended {
     /// Whether the delivery is done with the row that the log gets first.
     fn is_done_at_once(&self) -> bool {
-        !self.is_stored && matches!(self.result, Result::Made(_, Outcome::Delivered(_)))
+        !self.is_stored && matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)))
     }
 
     /// Whether the attempt is put off for so short a time that the log need not know: a message is enough.
     fn is_message_enough(&self) -> bool {
-        let was_due = self.delivery.entry.next_attempt_at;
+        let was_due = self.delivery.next_attempt_at;
         match self.result {
-            Result::Postponed(until) => self.is_stored && was_due.is_some_and(|due| until.since(due) < UNNOTED),
-            Result::Made(..) | Result::Gone | Result::Expired => false,
+            AttemptResult::Postponed(until) => self.is_stored && was_due.is_some_and(|due| until.since(due) < UNNOTED),
+            AttemptResult::Made(..) | AttemptResult::NoEndpoint | AttemptResult::Expired => false,
         }
     }
 }
 
-impl App {
-    /// Stores what has finished, until there is no more. Returns the places of the records that have to come back.
+/// An attempt that is being stored.
+struct Booking {
+    ended: Ended,
+    /// The delivery after the attempt.
+    after: Delivery,
+    fate: Fate,
+}
+
+/// How far the storing of an attempt has come.
+enum Fate {
+    /// Nothing has gone wrong so far.
+    Open,
+    /// An earlier booking is of the same delivery, and answers for this one.
+    Copy,
+    /// Its rows could not be written.
+    Unwritten,
+    /// The delivery is new, and its first state was written; `false` if the log has a state already.
+    Begun(Result<bool, Error>),
+}
+
+impl Ledger {
+    /// Stores what has finished, until there is no more. Returns the records that have to come back, by their numbers.
     pub(crate) async fn book_all(&self, inbox: UnboundedReceiver<Finished>) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
@@ -160,215 +169,172 @@ impl App {
 
     /// Parks events: first their rows, then their messages. A crash in between costs nothing, since the events come back
     /// and are parked once more.
-    async fn park_all(&self, parked: Vec<Parking>) -> Vec<(usize, Undone)> {
+    async fn park_all(&self, mut parked: Vec<Parking>) -> Vec<(usize, Undone)> {
         if parked.is_empty() {
             return Vec::new();
         }
         let now = Timestamp::now();
-        let (rows, messages): (Vec<Option<_>>, Vec<_>) = parked
-            .into_iter()
-            .enumerate()
-            .map(|(number, Parking { place, row, message, until })| {
-                (row.map(|row| (number, row)), (place, (message, until)))
-            })
-            .unzip();
-        let Unwritten { throttled, failed } = self.log.put(rows.into_iter().flatten().collect()).await;
+        let rows = parked.iter_mut().enumerate().filter_map(|(number, parking)| Some((number, parking.row.take()?)));
+        let Unwritten { throttled, failed } = self.stores.log.put(rows.collect()).await;
         let unwritten: HashSet<usize> = throttled.into_iter().chain(failed).collect();
         let (written, lost): (Vec<_>, Vec<_>) =
-            messages.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));
-        let (places, messages): (Vec<_>, Vec<_>) = written.into_iter().map(|(_, message)| message).unzip();
-        let sent = places.into_iter().zip(self.queue.send(&messages, now).await);
+            parked.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));
+        let (indexes, messages): (Vec<_>, Vec<_>) =
+            written.into_iter().map(|(_, parking)| (parking.index, (parking.message, parking.until))).unzip();
+        let sent = indexes.into_iter().zip(self.stores.queue.send(&messages, now).await);
         observe::parked(messages.len());
-        let unsent = sent.filter_map(|(place, sent)| Some((place, sent.err()?.into())));
-        lost.into_iter().map(|(_, (place, _))| (place, Error::Busy.into())).chain(unsent).collect()
+        let unsent = sent.filter_map(|(index, sent)| Some((index, sent.err()?.into())));
+        lost.into_iter().map(|(_, parking)| (parking.index, Error::Busy.into())).chain(unsent).collect()
     }
 
-    async fn book(&self, mut chunk: Vec<Ended>) -> Vec<(usize, Undone)> {
+    /// Stores attempts that have ended, in the order that the module is about.
+    async fn book(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
-        let afters: Vec<Entry> =
-            chunk.iter().map(|ended| self.after(&ended.delivery.entry, &ended.result, now)).collect();
-        // SQS and producers may send an event twice. The record of the first copy answers for the others: if it fails, it
-        // comes back.
-        let mut known = HashSet::new();
-        let mut is_copy = |ended: &Ended| {
-            let Delivery { tenant, entry, .. } = &ended.delivery;
-            !ended.is_stored && !ended.is_done_at_once() && !known.insert((tenant.clone(), entry.id))
-        };
-        let copies: HashSet<usize> =
-            chunk.iter().enumerate().filter(|(_, ended)| is_copy(ended)).map(|(number, _)| number).collect();
-        let rows = chunk.iter().zip(&afters).enumerate().filter(|(number, _)| !copies.contains(number));
-        let rows = rows.flat_map(|(number, (ended, after))| self.rows(ended, after, now).map(move |row| (number, row)));
-        let Unwritten { throttled, failed } = self.log.put(rows.collect()).await;
-        let mut unwritten: HashSet<usize> = failed.into_iter().collect();
-        if !throttled.is_empty() {
-            unwritten.extend(self.spread(&chunk, &afters, throttled, now).await);
-        }
-
-        let is_new = |number: &usize, ended: &Ended| {
-            let is_first = !ended.is_stored && !ended.is_done_at_once() && !copies.contains(number);
-            is_first && !unwritten.contains(number)
-        };
-        let new = chunk.iter().zip(&afters).enumerate().filter(|(number, (ended, _))| is_new(number, ended));
-        let (places, states): (Vec<usize>, Vec<_>) =
-            new.map(|(number, (ended, after))| (number, (&ended.delivery.tenant, after))).unzip();
-        let begun: HashMap<usize, _> = places.into_iter().zip(self.log.begin(&states, now).await).collect();
-
-        let stored = chunk.iter().zip(&afters).enumerate().map(async |(number, (ended, after))| {
-            match (unwritten.contains(&number), ended.is_done_at_once()) {
-                _ if copies.contains(&number) => Ok(None),
-                (false, true) => Ok(None),
-                (false, false) => self.store(ended, after, begun.get(&number), now).await,
-                (true, true) => {
-                    observe::unlogged(&ended.delivery);
-                    Ok(None)
-                }
-                (true, false) => Err(Error::Busy),
-            }
-        });
+        let mut bookings = self.open(ended, now);
+        self.write_rows(&mut bookings, now).await;
+        self.begin(&mut bookings, now).await;
+        let stored = join_all(bookings.iter().map(|booking| self.store(booking, now))).await;
+        self.note(&bookings, now).await;
         let (mut undone, mut waiting, mut messages) = (Vec::new(), Vec::new(), Vec::new());
-        for (Ended { place, .. }, stored) in chunk.iter().zip(join_all(stored).await) {
+        for (Booking { ended: Ended { index, mark, .. }, .. }, stored) in bookings.into_iter().zip(stored) {
+            // A message may be received before its sending has been answered.
+            drop(mark);
             match stored {
                 Ok(Some(message)) => {
-                    waiting.push(*place);
+                    waiting.push(index);
                     messages.push(message);
                 }
                 Ok(None) => {}
-                Err(error) => undone.push((*place, error.into())),
+                Err(error) => undone.push((index, error.into())),
             }
         }
-
-        self.note(&chunk, now).await;
-        // A message may be received before its sending has been answered.
-        chunk.iter_mut().for_each(|ended| ended.mark = None);
-        let sent = waiting.into_iter().zip(self.queue.send(&messages, now).await);
-        undone.extend(sent.filter_map(|(place, sent)| Some((place, sent.err()?.into()))));
+        let sent = waiting.into_iter().zip(self.stores.queue.send(&messages, now).await);
+        undone.extend(sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))));
         undone
     }
 
-    /// Notes what attempts have shown in the records of endpoints: who takes deliveries again, and who does not answer any
-    /// more. It is noted again if that fails, by the next attempt.
-    async fn note(&self, chunk: &[Ended], now: Timestamp) {
-        let mut news = BTreeMap::new();
-        for Ended { delivery, health, shown, .. } in chunk {
-            let Some((id, health)) = delivery.entry.webhook_endpoint_id.zip(*health) else { continue };
-            let is_new = match shown {
-                Some(Shown::Success) => health.is_impaired(),
-                Some(Shown::NoAnswer { hangs }) => health.unanswered_since.is_none() || health.hangs != *hangs,
-                Some(Shown::Error) => health.hangs,
-                Some(Shown::Nothing) | None => false,
-            };
-            // Of several, a success is what counts.
-            if is_new && news.get(&id) != Some(&(&delivery.tenant, Shown::Success)) {
-                news.extend(shown.map(|shown| (id, (&delivery.tenant, shown))));
-            }
-        }
-        let noted = news.into_iter().map(async |(id, (tenant, shown))| {
-            let noted = match shown {
-                Shown::Success => self.endpoints.answered(tenant, id, now).await,
-                Shown::NoAnswer { hangs } => self.endpoints.unanswered(tenant, id, now, hangs).await,
-                Shown::Error => self.endpoints.hangs_no_more(tenant, id).await,
-                Shown::Nothing => Ok(()),
-            };
-            if let Err(error) = noted {
-                observe::not_noted(tenant, id, &error);
-            }
+    /// Decides what follows each attempt. SQS and producers may send an event twice: the record of the first copy answers
+    /// for the others, and if it fails, it comes back.
+    fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Booking> {
+        let mut known = HashSet::new();
+        let open = ended.into_iter().map(|ended| {
+            let after = self.after(&ended.delivery, &ended.result, now);
+            let is_new = !ended.is_stored && !ended.is_done_at_once();
+            let is_copy = is_new && !known.insert((ended.tenant.clone(), ended.delivery.id));
+            Booking { ended, after, fate: if is_copy { Fate::Copy } else { Fate::Open } }
         });
-        join_all(noted).await;
+        open.collect()
     }
 
-    /// The state after an attempt.
-    fn after(&self, before: &Entry, result: &Result, now: Timestamp) -> Entry {
-        match result {
-            Result::Made(attempt, outcome) => {
-                let left = Timestamp::from_millisecond(before.give_up_at.get()).since(now);
-                let schedule = if before.event == EventName::Test { &[] } else { self.schedule.as_slice() };
-                let step = next_step(*outcome, before.tries.saturating_add(1), schedule, left, random::fraction);
-                before.after(attempt.clone(), step, now)
+    fn after(&self, before: &Delivery, result: &AttemptResult, now: Timestamp) -> Delivery {
+        before.after(result, &self.schedule, random::fraction, now)
+    }
+
+    /// Writes the rows that come before states.
+    async fn write_rows(&self, bookings: &mut [Booking], now: Timestamp) {
+        let open = bookings.iter().enumerate().filter(|(_, booking)| matches!(booking.fate, Fate::Open));
+        let rows = open.flat_map(|(number, booking)| self.rows(booking, now).map(move |row| (number, row)));
+        let Unwritten { throttled, failed: mut unwritten } = self.stores.log.put(rows.collect()).await;
+        if !throttled.is_empty() {
+            unwritten.extend(self.spread(bookings, throttled, now).await);
+        }
+        for number in unwritten {
+            if let Some(booking) = bookings.get_mut(number) {
+                booking.fate = Fate::Unwritten;
             }
-            Result::Postponed(due) => before.postponed(*due),
-            Result::Gone => before.ended(),
-            Result::Expired => before.expired(now),
         }
     }
 
-    /// The rows to write before the state changes to `after`.
-    fn rows(&self, ended: &Ended, after: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
-        let Delivery { tenant, entry: before, payload } = &ended.delivery;
+    /// The rows to write before the state changes.
+    fn rows(&self, booking: &Booking, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
+        let (Booking { ended, after, .. }, log) = (booking, &self.stores.log);
+        let Ended { tenant, delivery: before, payload, .. } = ended;
         let is_due = after.status == Status::Pending && !ended.is_message_enough();
-        let due = is_due.then(|| self.log.due(tenant, after, now));
+        let due = is_due.then(|| log.due(tenant, after, now));
         let other = match (&ended.result, ended.is_stored) {
-            _ if ended.is_done_at_once() => Some(self.log.delivered(tenant, after, payload, now)),
-            (_, false) => Some(self.log.payload(tenant, &after.id, payload, now)),
-            (Result::Made(..), true) => self.log.attempt(tenant, before, now),
-            (Result::Postponed(_) | Result::Gone | Result::Expired, true) => None,
+            _ if ended.is_done_at_once() => Some(log.delivered(tenant, after, payload, now)),
+            (_, false) => Some(log.payload(tenant, &after.id, payload, now)),
+            (AttemptResult::Made(..), true) => log.attempt(tenant, before, now),
+            (AttemptResult::Postponed(_) | AttemptResult::NoEndpoint | AttemptResult::Expired, true) => None,
         };
         other.into_iter().chain(due)
     }
 
-    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns those that still could not
-    /// be written.
-    async fn spread(&self, chunk: &[Ended], afters: &[Entry], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
+    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the bookings whose rows still
+    /// could not be written.
+    async fn spread(&self, bookings: &[Booking], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
         let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashMap::new());
         for number in throttled {
-            let Some((ended, after)) = chunk.get(number).zip(afters.get(number)) else { continue };
-            let shard = after.webhook_id.shard(SHARDS);
-            match after.webhook_endpoint_id {
-                Some(endpoint) if ended.is_done_at_once() => {
-                    let Delivery { tenant, payload, .. } = &ended.delivery;
-                    let is_spread = match spread.get(&endpoint) {
-                        Some(is_spread) => *is_spread,
-                        None => {
-                            let done = self.endpoints.spread_log(tenant, endpoint).await;
-                            let done = done.inspect_err(|error| observe::not_spread(tenant, endpoint, error));
-                            spread.insert(endpoint, done.is_ok());
-                            done.is_ok()
-                        }
-                    };
-                    if !is_spread {
-                        // Nobody would look for it in another shard.
-                        stuck.push(number);
-                        continue;
-                    }
-                    let after = Entry { id: DeliveryId { shard, ..after.id }, ..after.clone() };
-                    moved.push((number, self.log.delivered(tenant, &after, payload, now)));
+            let Some(Booking { ended, after, .. }) = bookings.get(number) else { continue };
+            let Some(endpoint) = after.webhook_endpoint_id.filter(|_| ended.is_done_at_once()) else {
+                stuck.push(number);
+                continue;
+            };
+            let is_spread = match spread.get(&endpoint) {
+                Some(is_spread) => *is_spread,
+                None => {
+                    let done = self.stores.endpoints.spread_log(&ended.tenant, endpoint).await;
+                    let done = done.inspect_err(|error| observe::not_spread(&ended.tenant, endpoint, error));
+                    spread.insert(endpoint, done.is_ok());
+                    done.is_ok()
                 }
-                _ => stuck.push(number),
+            };
+            if is_spread {
+                let id = DeliveryId { shard: after.webhook_id.shard(SHARDS), ..after.id };
+                let after = Delivery { id, ..after.clone() };
+                moved.push((number, self.stores.log.delivered(&ended.tenant, &after, &ended.payload, now)));
+            } else {
+                // It would not be looked for in another shard.
+                stuck.push(number);
             }
         }
-        let Unwritten { throttled, failed } = self.log.put(moved).await;
+        let Unwritten { throttled, failed } = self.stores.log.put(moved).await;
         stuck.into_iter().chain(throttled).chain(failed).collect()
     }
 
-    /// Stores the state of a delivery that did not succeed at once, unless it is new and `begun` by now. Returns the
-    /// message to send.
-    async fn store(
-        &self,
-        ended: &Ended,
-        after: &Entry,
-        begun: Option<&std::result::Result<bool, Error>>,
-        now: Timestamp,
-    ) -> Stored {
-        let Delivery { tenant, payload, .. } = &ended.delivery;
-        let after = match (&ended.result, begun) {
-            (_, Some(Ok(true))) => after.clone(),
-            (_, None) if ended.is_message_enough() => after.clone(),
+    /// Writes the first states of deliveries that are new and did not succeed at once.
+    async fn begin(&self, bookings: &mut [Booking], now: Timestamp) {
+        let is_new = |booking: &Booking| {
+            matches!(booking.fate, Fate::Open) && !booking.ended.is_stored && !booking.ended.is_done_at_once()
+        };
+        let new = bookings.iter().filter(|booking| is_new(booking));
+        let states: Vec<_> = new.map(|booking| (&booking.ended.tenant, &booking.after)).collect();
+        let begun = self.stores.log.begin(&states, now).await;
+        for (booking, begun) in bookings.iter_mut().filter(|booking| is_new(booking)).zip(begun) {
+            booking.fate = Fate::Begun(begun);
+        }
+    }
+
+    /// Stores the state of a delivery that did not succeed at once, unless that is done. Returns the message to send.
+    async fn store(&self, booking: &Booking, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
+        let Booking { ended, after, fate } = booking;
+        let Ended { tenant, payload, .. } = ended;
+        let after = match fate {
+            Fate::Copy => return Ok(None),
+            Fate::Open if ended.is_done_at_once() => return Ok(None),
+            Fate::Unwritten if ended.is_done_at_once() => {
+                observe::unlogged(tenant, &ended.delivery);
+                return Ok(None);
+            }
+            Fate::Unwritten | Fate::Begun(Err(_)) => return Err(Error::Busy),
+            Fate::Begun(Ok(true)) => after.clone(),
             // Another process has the same event, or the answer to this very write was lost.
-            (_, Some(Ok(false))) => match self.current(tenant, after).await? {
+            Fate::Begun(Ok(false)) => match self.current(tenant, after).await? {
                 Some(current) if current.last_attempt == after.last_attempt => current,
-                current => return Ok(current.and_then(|entry| message(tenant, &entry, now))),
+                current => return Ok(current.and_then(|delivery| DueAttempt::soon(tenant, &delivery, now))),
             },
-            (_, Some(Err(_))) => return Err(Error::Busy),
-            (_, None) => match self.advance(ended, after.clone(), now).await? {
+            Fate::Open if ended.is_message_enough() => after.clone(),
+            Fate::Open => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
                 None => return Ok(None),
             },
         };
         match after.status {
-            Status::Pending => return Ok(message(tenant, &after, now)),
-            Status::Delivered => self.log.forget_large(tenant, &after.id, &payload.body).await?,
+            Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
+            Status::Delivered => self.stores.log.forget_large(tenant, &after.id, &payload.body).await?,
             Status::Failed => {
-                observe::given_up(tenant, &after);
-                self.decline(tenant, &after, ended.health, now).await?;
+                observe::failed(tenant, &after);
+                self.note_failed(tenant, &after, ended.health, now).await?;
             }
             Status::Ended => observe::ended(tenant, &after),
         }
@@ -377,16 +343,11 @@ impl App {
 
     /// Changes the state to `after`, and returns what it is now; `None` if the attempt counts for nothing, because
     /// another process made the same one.
-    async fn advance(
-        &self,
-        ended: &Ended,
-        mut after: Entry,
-        now: Timestamp,
-    ) -> std::result::Result<Option<Entry>, Error> {
-        let Delivery { tenant, entry, .. } = &ended.delivery;
-        let mut before = entry.clone();
+    async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
+        let (Ended { tenant, delivery, .. }, log) = (ended, &self.stores.log);
+        let mut before = delivery.clone();
         for _ in 0..ROUNDS {
-            if self.log.advance(tenant, &before, &after).await? {
+            if log.advance(tenant, &before, &after).await? {
                 return Ok(Some(after));
             }
             let Some(current) = self.current(tenant, &after).await? else { return Ok(None) };
@@ -401,8 +362,8 @@ impl App {
             before = current;
             after = self.after(&before, &ended.result, now);
             if after.status == Status::Pending {
-                let due = self.log.due(tenant, &after, now);
-                if !self.log.put(vec![((), due)]).await.is_empty() {
+                let due = log.due(tenant, &after, now);
+                if !log.put(vec![((), due)]).await.is_empty() {
                     return Err(Error::Busy);
                 }
             }
@@ -410,32 +371,58 @@ impl App {
         Err(Error::Busy)
     }
 
-    /// Notes what follows for the endpoint of a delivery that was given up. It can be noted again.
-    pub(crate) async fn decline(
+    /// The state of a delivery now.
+    async fn current(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Delivery>, Error> {
+        Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
+    }
+
+    /// Notes what attempts have shown in the records of endpoints: which receivers take deliveries again, and which do
+    /// not answer any more. It is noted again if that fails, by the next attempt.
+    async fn note(&self, bookings: &[Booking], now: Timestamp) {
+        let mut news = BTreeMap::new();
+        for Booking { ended: Ended { tenant, delivery, health, shown, .. }, .. } in bookings {
+            let Some((id, health)) = delivery.webhook_endpoint_id.zip(*health) else { continue };
+            let is_new = match shown {
+                Some(Shown::Success) => health.is_impaired(),
+                Some(Shown::NoAnswer { hangs }) => health.unanswered_since.is_none() || health.hangs != *hangs,
+                Some(Shown::Error) => health.hangs,
+                Some(Shown::Nothing) | None => false,
+            };
+            // Of several, a success is what counts.
+            if is_new && news.get(&id) != Some(&(tenant, Shown::Success)) {
+                news.extend(shown.map(|shown| (id, (tenant, shown))));
+            }
+        }
+        let endpoints = &self.stores.endpoints;
+        let noted = news.into_iter().map(async |(id, (tenant, shown))| {
+            let noted = match shown {
+                Shown::Success => endpoints.answered(tenant, id, now).await,
+                Shown::NoAnswer { hangs } => endpoints.unanswered(tenant, id, now, hangs).await,
+                Shown::Error => endpoints.hangs_no_more(tenant, id).await,
+                Shown::Nothing => Ok(()),
+            };
+            if let Err(error) = noted {
+                observe::not_noted(tenant, id, &error);
+            }
+        });
+        join_all(noted).await;
+    }
+
+    /// Notes what follows for the endpoint of a delivery that has failed. It can be noted again.
+    pub(crate) async fn note_failed(
         &self,
         tenant: &TenantId,
-        entry: &Entry,
+        delivery: &Delivery,
         health: Option<Health>,
         now: Timestamp,
-    ) -> std::result::Result<(), Error> {
-        let Some(((endpoint, attempt), health)) = entry
-            .webhook_endpoint_id
-            .zip(entry.last_attempt.as_ref())
-            .zip(health)
-            .filter(|_| entry.event.is_of_a_job())
-        else {
+    ) -> Result<(), Error> {
+        let Delivery { webhook_endpoint_id: Some(endpoint), last_attempt: Some(attempt), event, .. } = delivery else {
             return Ok(());
         };
-        let declined = self.endpoints.given_up(tenant, endpoint, (attempt, health), self.disable_after, now).await?;
-        declined.into_iter().for_each(|step| observe::declined(tenant, endpoint, step));
+        let Some(health) = health.filter(|_| event.is_of_a_job()) else { return Ok(()) };
+        let endpoints = &self.stores.endpoints;
+        let follows = endpoints.delivery_failed(tenant, *endpoint, attempt, health, self.disable_after, now).await?;
+        follows.into_iter().for_each(|consequence| observe::follows(tenant, *endpoint, consequence));
         Ok(())
     }
-
-    /// The state of a delivery now.
-    async fn current(&self, tenant: &TenantId, entry: &Entry) -> std::result::Result<Option<Entry>, Error> {
-        Ok(self.log.known(tenant, &[entry.id]).await?.remove(&entry.id))
-    }
 }
-
-/// A message to send, if one is needed; or what went wrong.
-type Stored = std::result::Result<Option<(DueAttempt, Timestamp)>, Error>;

@@ -12,9 +12,8 @@
 //! loses none.
 
 use std::{
-    collections::HashMap,
     panic::AssertUnwindSafe,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -22,39 +21,39 @@ use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMe
 use common::{
     aws::clients::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
-    error::Error,
-    id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        client::Client,
-        destination::DestinationPolicy,
-        dialer::Network,
-        endpoints::{Endpoints, Receiver, disable_after},
-        log::Log,
-        queue::Queue,
+        endpoints::disable_after,
+        post::{Client, Network},
+        target::DestinationPolicy,
     },
 };
-use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures::FutureExt;
 use lambda_runtime::LambdaEvent;
 use rustls::crypto::ring;
-use tokio::{
-    sync::{
-        OnceCell,
-        mpsc::{self, UnboundedSender},
-    },
-    time::Instant,
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    batch::{Batch, all},
+    ledger::Ledger,
+    record::{Content, Record, Undone},
+    sender::Sender,
+    slots::Slots,
+    stores::Stores,
+    under_way::UnderWay,
 };
 
-use crate::{ledger::Finished, observe::Tally, slots::Slots, under_way::UnderWay, undone::Undone};
-
-mod attempts;
+mod batch;
+mod breaker;
 mod due;
 mod events;
 mod ledger;
 mod observe;
+mod record;
+mod sender;
 mod slots;
+mod stores;
 mod under_way;
-mod undone;
 
 /// The time kept free at the end of an invocation to store what follows from the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
@@ -66,14 +65,9 @@ pub struct Deliver {
 }
 
 struct App {
-    endpoints: Endpoints,
-    log: Log,
-    queue: Queue,
-    client: Client,
-    schedule: Vec<Duration>,
-    /// How long an endpoint may be failing; zero is forever.
-    disable_after: Duration,
-    slots: Slots,
+    stores: Stores,
+    sender: Sender,
+    ledger: Ledger,
     under_way: UnderWay,
 }
 
@@ -94,17 +88,11 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
     let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
-    let app = App {
-        endpoints: Endpoints::from_env(env, &aws)?,
-        log: Log::from_env(env, &aws)?,
-        queue: Queue::from_env(env, &aws)?,
-        client,
-        schedule: env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect(),
-        disable_after: disable_after(env)?,
-        slots: Slots::new(attempts),
-        under_way: UnderWay::default(),
-    };
-    Ok(Deliver { app: Arc::new(app) })
+    let stores = Stores::from_env(env, &aws)?;
+    let schedule = env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect();
+    let ledger = Ledger { stores: stores.clone(), schedule, disable_after: disable_after(env)? };
+    let sender = Sender { client, slots: Slots::new(attempts), endpoints: stores.endpoints.clone() };
+    Ok(Deliver { app: Arc::new(App { stores, sender, ledger, under_way: UnderWay::default() }) })
 }
 
 /// The certificate authorities of the machine. They are read once in a process: a test run starts hundreds of functions.
@@ -135,28 +123,28 @@ impl Deliver {
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
         let app = &self.app;
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
-        let Some(spare) = left.checked_sub(app.client.timeout() + RESERVE) else {
+        let Some(spare) = left.checked_sub(app.sender.client.timeout() + RESERVE) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
         let (finished, inbox) = mpsc::unbounded_channel();
-        let last_start = Instant::now() + spare;
-        let batch = Batch { last_start, receivers: Mutex::default(), tally: Tally::default(), finished };
+        let batch = Batch::new(Instant::now() + spare, finished);
         let records = &event.payload.records;
         let attempts = async {
+            // The ledger is done once this is dropped.
             let batch = batch;
-            let handled = records.iter().enumerate().map(|(place, record)| app.record(place, record, &batch));
+            let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
             batch.tally.emit();
             undone
         };
-        let (mut undone, unbooked) = tokio::join!(attempts, app.book_all(inbox));
+        let (mut undone, unbooked) = tokio::join!(attempts, app.ledger.book_all(inbox));
         undone.extend(unbooked);
         let mut response = SqsBatchResponse::default();
-        undone.sort_by_key(|(place, _)| *place);
-        undone.dedup_by_key(|(place, _)| *place);
-        for (place, undone) in undone {
+        undone.sort_by_key(|(index, _)| *index);
+        undone.dedup_by_key(|(index, _)| *index);
+        for (index, undone) in undone {
             let mut failure = BatchItemFailure::default();
-            let record = records.get(place).and_then(|record| record.message_id.clone());
+            let record = records.get(index).and_then(|record| record.message_id.clone());
             failure.item_identifier = record.unwrap_or_default();
             observe::undone(&failure.item_identifier, &undone);
             response.batch_item_failures.push(failure);
@@ -165,69 +153,29 @@ impl Deliver {
     }
 }
 
-/// What the records of a batch share.
-struct Batch {
-    /// No attempt starts later: it would be cut off by the function's timeout.
-    last_start: Instant,
-    /// The active endpoints of the tenants in it, read once for all of a tenant's events. `None` is a failed read: if
-    /// each record tried again, the invocation would run out of time.
-    receivers: Mutex<HashMap<TenantId, ReadOnce>>,
-    tally: Tally,
-    /// Where attempts go when they have ended, and events when they are parked.
-    finished: UnboundedSender<Finished>,
-}
-
-type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
-
-impl Batch {
-    /// Passes on what has to be stored.
-    fn finish(&self, finished: impl Into<Finished>) {
-        // Whoever stores it is there until all attempts have ended.
-        self.finished.send(finished.into()).ok();
-    }
-
-    async fn receivers(&self, tenant: &TenantId, store: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
-        let cell = Arc::clone(
-            self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
-        );
-        let read = async || {
-            // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
-            let read = Box::pin(store.active(tenant)).await.inspect_err(|error| observe::unread(tenant, error));
-            read.ok().map(Arc::from)
-        };
-        cell.get_or_init(read).await.clone().ok_or(Error::Busy)
-    }
-}
-
-/// Runs all futures to completion and returns their outputs, in any order. Each is polled only when it is woken.
-async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    futures.collect::<FuturesUnordered<_>>().collect().await
-}
-
 impl App {
-    /// Handles a record, up to the end of its attempts. Returns its place and why, if it stays in its queue.
-    async fn record(&self, place: usize, record: &SqsMessage, batch: &Batch) -> Option<(usize, Undone)> {
-        let handled = AssertUnwindSafe(self.handle(place, record, batch)).catch_unwind().await;
+    /// Handles a record, up to the end of its attempts. Returns its number and why, if it stays in its queue.
+    async fn record(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Option<(usize, Undone)> {
+        let handled = AssertUnwindSafe(self.handle(index, record, batch)).catch_unwind().await;
         let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
-        Some((place, undone))
+        Some((index, undone))
     }
 
-    async fn handle(&self, place: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
-        let body = record.body.as_deref().unwrap_or_default();
-        let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
-        let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
-        let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
-        if self.queue.has_arn(record.event_source_arn.as_deref().unwrap_or_default()) {
+    async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
+        let Self { stores, sender, ledger, under_way } = self;
+        let Some((record, content)) = Record::read(index, record, &stores.queue, under_way)? else { return Ok(()) };
+        match content {
+            Content::Event(event) => events::handle(&record, event, stores, sender, ledger, batch).await,
             // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
-            return Box::pin(self.due(place, body, sent_at, is_repeated, batch)).await;
+            Content::Attempt(due) => Box::pin(due::attempt(&record, due, stores, sender, ledger, batch)).await,
+            Content::Parked(due) => Box::pin(due::event(&record, due, stores, sender, ledger, batch)).await,
         }
-        self.event(place, body, sent_at, is_repeated, batch).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{io, time::SystemTime};
+    use std::{io, sync::Mutex, time::SystemTime};
 
     use aws_lambda_events::sqs::SqsMessage;
     use futures::future::BoxFuture;
@@ -250,15 +198,13 @@ mod tests {
         let network = Network { lookup: Arc::new(lookup), ..Network::system() };
         let policy = DestinationPolicy::new(true, vec!["127.0.0.0/8".parse().expect("a range")]);
         let tls = tls().expect("the machine trusts a certificate authority");
+        let stores = Stores::from_env(&env, &aws).expect("settings");
+        let client = Client::new(policy, Duration::from_secs(2), 1, tls, network);
         let app = App {
-            endpoints: Endpoints::from_env(&env, &aws).expect("settings"),
-            log: Log::from_env(&env, &aws).expect("settings"),
-            queue: Queue::from_env(&env, &aws).expect("settings"),
-            client: Client::new(policy, Duration::from_secs(2), 1, tls, network),
-            schedule: Vec::new(),
-            disable_after: Duration::ZERO,
-            slots: Slots::new(1),
+            sender: Sender { client, slots: Slots::new(1), endpoints: stores.endpoints.clone() },
+            ledger: Ledger { stores: stores.clone(), schedule: Vec::new(), disable_after: Duration::ZERO },
             under_way: UnderWay::default(),
+            stores,
         };
         Deliver { app: Arc::new(app) }
     }

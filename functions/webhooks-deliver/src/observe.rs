@@ -14,16 +14,13 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::Delivery,
-        endpoints::Decline,
+        delivery::{Delivery, DueEvent, Failure, Outcome},
+        endpoints::Consequence,
         event::EventName,
-        log::Entry,
-        outcome::{Failure, Outcome},
-        queue::DueEvent,
     },
 };
 
-use crate::undone::Undone;
+use crate::record::Undone;
 
 /// The results of a batch's attempts. Each attempt is logged at once, but the metrics are emitted together, since a
 /// document per attempt costs more than its signatures do. A process that dies loses the metrics of its batch.
@@ -39,19 +36,26 @@ struct Counts {
 }
 
 impl Tally {
-    /// Logs and counts an attempt that took `duration` and ended `now`.
-    pub(crate) fn attempt(&self, delivery: &Delivery, outcome: Outcome, duration: Duration, now: Timestamp) {
+    /// Logs and counts an attempt that ended `now`.
+    pub(crate) fn attempt(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        outcome: Outcome,
+        took: Duration,
+        now: Timestamp,
+    ) {
         let (result, status) = match outcome {
             Outcome::Delivered(status) => ("delivered", status),
             Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
             Outcome::Failed(failure) => (failure.reason(), 0),
         };
-        let duration_ms = duration.as_secs_f64() * 1e3;
+        let duration_ms = took.as_secs_f64() * 1e3;
         tracing::info!(
-            tenant = delivery.tenant.as_str(),
-            delivery_id = %delivery.entry.id,
-            event = delivery.entry.event.as_str(),
-            attempt = delivery.entry.attempts + 1,
+            tenant = tenant.as_str(),
+            delivery_id = %delivery.id,
+            event = delivery.event.as_str(),
+            attempt = delivery.attempts + 1,
             outcome = result,
             status,
             duration_ms,
@@ -62,7 +66,7 @@ impl Tally {
         match outcome {
             Outcome::Delivered(_) => {
                 counts.delivered += 1;
-                counts.ages.push(now.since(delivery.entry.created_at).as_secs_f64() * 1e3);
+                counts.ages.push(now.since(delivery.created_at).as_secs_f64() * 1e3);
             }
             Outcome::Failed(failure) => *counts.failed.entry(failure.reason()).or_default() += 1,
         }
@@ -95,20 +99,20 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// Logs and counts a delivery that was given up. A test that fails is for its tenant to see, and no reason for an alarm.
-pub(crate) fn given_up(tenant: &TenantId, entry: &Entry) {
-    let reason = entry.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-    tracing::warn!(%tenant, delivery_id = %entry.id, attempts = entry.attempts, reason, "delivery given up");
-    if entry.event != EventName::Test {
+/// Logs and counts a delivery that has failed. A test that fails is for its tenant to see, and no reason for an alarm.
+pub(crate) fn failed(tenant: &TenantId, delivery: &Delivery) {
+    let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
+    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery given up");
+    if delivery.event != EventName::Test {
         metrics::emit(&[counted("GivenUp", 1.0)], &[("Reason", reason)]);
     }
 }
 
 /// Logs that an endpoint is failing, or logs and counts that it has been disabled.
-pub(crate) fn declined(tenant: &TenantId, endpoint: EndpointId, step: Decline) {
-    match step {
-        Decline::Failing => tracing::warn!(%tenant, %endpoint, "an endpoint is failing"),
-        Decline::Disabled(reason) => {
+pub(crate) fn follows(tenant: &TenantId, endpoint: EndpointId, consequence: Consequence) {
+    match consequence {
+        Consequence::Failing => tracing::warn!(%tenant, %endpoint, "an endpoint is failing"),
+        Consequence::Disabled(reason) => {
             tracing::warn!(%tenant, %endpoint, %reason, "an endpoint has been disabled");
             metrics::emit(&[counted("EndpointDisabled", 1.0)], &[("Reason", reason.as_str())]);
         }
@@ -116,14 +120,14 @@ pub(crate) fn declined(tenant: &TenantId, endpoint: EndpointId, step: Decline) {
 }
 
 /// Logs a delivery that ends because its endpoint has been deleted or deactivated.
-pub(crate) fn ended(tenant: &TenantId, entry: &Entry) {
-    let attempts = entry.attempts;
-    tracing::info!(%tenant, delivery_id = %entry.id, attempts, "delivery ended: the endpoint is gone or inactive");
+pub(crate) fn ended(tenant: &TenantId, delivery: &Delivery) {
+    let attempts = delivery.attempts;
+    tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery ended: the endpoint is gone or inactive");
 }
 
 /// Logs and counts a delivery that the receiver took but the log does not have.
-pub(crate) fn unlogged(delivery: &Delivery) {
-    tracing::error!(tenant = %delivery.tenant, delivery_id = %delivery.entry.id, "delivered, but not in the log");
+pub(crate) fn unlogged(tenant: &TenantId, delivery: &Delivery) {
+    tracing::error!(%tenant, delivery_id = %delivery.id, "delivered, but not in the log");
     metrics::count("LogWriteFailed");
 }
 
@@ -149,10 +153,10 @@ pub(crate) fn parked(events: usize) {
 }
 
 /// Logs an attempt that could not be made because this process had no file descriptor left.
-pub(crate) fn no_descriptor(delivery: &Delivery) {
+pub(crate) fn no_descriptor(tenant: &TenantId, delivery: &Delivery) {
     tracing::error!(
-        tenant = %delivery.tenant,
-        delivery_id = %delivery.entry.id,
+        %tenant,
+        delivery_id = %delivery.id,
         "no file descriptor was left for an attempt: it waits"
     );
 }

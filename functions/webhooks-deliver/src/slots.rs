@@ -9,76 +9,29 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
-    ops::RangeInclusive,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use common::{
     id::TenantId,
     random,
     timestamp::Timestamp,
-    webhooks::{
-        endpoints::Health,
-        outcome::{Failure, Outcome},
-    },
+    webhooks::{delivery::Outcome, endpoints::Health},
 };
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
 };
 
-/// How many attempts a receiver gets at once that nothing is known of: as many as a batch has events.
+use crate::breaker::{Seen, Shown, Silence};
+
+/// How many attempts a receiver gets at once of which nothing is known: as many as a batch has events.
 const NEW: usize = 10;
 /// How many a receiver gets at once that does not answer. More would hardly cost less time of invocations, and fewer would
 /// let what waits for it pile up.
 const SILENT: usize = 4;
-/// How long this process goes by what it has seen itself of an endpoint that does not answer. After that, only the
-/// endpoint's record counts, which another process may have changed.
-const MEMORY: Duration = Duration::from_secs(10);
-/// The same for callbacks, which have no record.
-const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
-/// A failure that took longer than this holds up others like a receiver that does not answer.
-const SLOW: Duration = Duration::from_secs(5);
-/// A receiver whose attempts take longer than this to fail hangs.
-const SOON: Duration = Duration::from_secs(1);
 /// How many destinations a process remembers.
 const LANES: usize = 10_000;
-
-/// The least and the most that an attempt is put off for a receiver that does not answer.
-const PUT_OFF: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
-
-/// When to try again a receiver that has not answered since `since`: after once to twice the time that it has been silent
-/// for. So what waits for it is put off less often the longer it lasts, and does not come all at once when it is back.
-pub(crate) fn put_off(since: Option<Timestamp>, now: Timestamp) -> Timestamp {
-    let silence = since.map_or(Duration::ZERO, |since| now.since(since)).clamp(*PUT_OFF.start(), *PUT_OFF.end());
-    now.after(silence.mul_f64(1.0 + random::fraction()))
-}
-
-/// A receiver does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Silence {
-    /// The first attempt without an answer since the last success.
-    pub(crate) since: Timestamp,
-    /// Whether its attempts take long to fail, and so hold what others need.
-    pub(crate) hangs: bool,
-}
-
-/// What an attempt has shown of its receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// It takes deliveries.
-    Success,
-    /// It timed out, could not be connected to or took very long to fail, and no other attempt has succeeded meanwhile.
-    NoAnswer {
-        /// Whether that took long.
-        hangs: bool,
-    },
-    /// It fails soon.
-    Error,
-    /// Nothing: it took long to fail, but other attempts have succeeded, or it answered.
-    Nothing,
-}
 
 /// The slots of a process. Cloning is cheap, and shares them.
 #[derive(Clone)]
@@ -134,12 +87,7 @@ struct LaneState {
     under_way: usize,
     width: usize,
     waiting: VecDeque<oneshot::Sender<Slot>>,
-    /// The last success, and the last attempt without an answer since.
-    answered_at: Option<Timestamp>,
-    unanswered_at: Option<Timestamp>,
-    silence: Option<Silence>,
-    /// Until when this process may try a receiver that does not answer.
-    probing_until: Option<Timestamp>,
+    seen: Seen,
 }
 
 impl Slots {
@@ -160,34 +108,23 @@ impl Slots {
         hasher.finish()
     }
 
-    /// Whether a receiver does not answer: the newest counts of what this process saw and what its record says. A callback
-    /// has no `health`.
+    /// Whether the receiver does not answer.
     pub(crate) fn silence(&self, lane: Lane, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
         let state = self.lock();
-        let seen = state.lanes.get(&lane.destination);
-        let memory = if health.is_some() { MEMORY } else { MEMORY_OF_CALLBACKS };
-        let remembered = seen.and_then(|seen| seen.unanswered_at).filter(|at| now.since(*at) < memory);
-        let recorded = health.and_then(|health| health.unanswered_since);
-        // What the process saw before it got no answer is out of date: the record is as well informed.
-        let answered = seen.filter(|seen| seen.unanswered_at.is_none()).and_then(|seen| seen.answered_at);
-        let answered = answered.max(health.and_then(|health| health.healthy_at));
-        let own = seen.and_then(|seen| seen.silence);
-        let is_silent = remembered.max(recorded) > answered;
-        is_silent.then(|| {
-            let hangs = if remembered.is_some() { own.is_some_and(|own| own.hangs) } else { false };
-            let since = recorded.or(own.map(|own| own.since)).unwrap_or(now);
-            Silence { since, hangs: hangs || health.is_some_and(|health| health.hangs) }
-        })
+        match state.lanes.get(&lane.destination) {
+            Some(known) => known.seen.silence(health, now),
+            None => Seen::default().silence(health, now),
+        }
     }
 
     /// Whether this process may try a receiver that does not answer.
     pub(crate) fn is_probing(&self, lane: Lane, now: Timestamp) -> bool {
-        self.lock().lane(lane).probing_until.is_some_and(|until| now < until)
+        self.lock().lane(lane).seen.is_probing(now)
     }
 
     /// Lets this process try a receiver that does not answer.
     pub(crate) fn let_probe(&self, lane: Lane, until: Timestamp) {
-        self.lock().lane(lane).probing_until = Some(until);
+        self.lock().lane(lane).seen.let_probe(until);
     }
 
     /// Waits for a slot until `last_start`, but only until `patience` ends if it is the receiver that has no room.
@@ -209,7 +146,7 @@ impl Slots {
             _ if Instant::now() >= last_start => Err(NoSlot::Late),
             Ok(Ok(slot)) => Ok(slot),
             _ => {
-                self.lock().found_full(lane, began);
+                self.lock().lane(lane).seen.found_full(began, Timestamp::now());
                 Err(NoSlot::Full)
             }
         }
@@ -281,42 +218,23 @@ impl Slot {
     /// Gives the slot back after an attempt that began at `began`. Returns what it has shown.
     pub(crate) fn end(self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
         let mut state = self.slots.lock();
-        let (total, took) = (state.total, now.since(began));
+        let total = state.total;
         let known = state.lane(self.lane);
-        let is_silent = match outcome {
-            Outcome::Delivered(_) => {
-                known.answered_at = Some(now);
-                (known.unanswered_at, known.silence) = (None, None);
-                // A receiver has not shown that it takes more at once than it is given.
-                if known.under_way * 2 >= known.width {
-                    known.width = total.min(known.width + 1);
+        let shown = known.seen.ended(outcome, began, now);
+        match shown {
+            // A receiver has not shown that it takes more at once than it is given.
+            Shown::Success if known.under_way * 2 >= known.width => known.width = total.min(known.width + 1),
+            Shown::NoAnswer { hangs: true } => {
+                known.width = SILENT;
+                // Whoever waits need not wait for a receiver that does not answer.
+                known.waiting.clear();
+                if let Some(tenant) = state.tenants.get_mut(&self.lane.tenant) {
+                    tenant.waiting.retain(|waiting| waiting.destination != self.lane.destination);
                 }
-                return Shown::Success;
             }
-            Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => true,
-            Outcome::Failed(_) => took > SLOW,
-        };
-        if !is_silent || known.answered_at >= Some(began) {
-            if took > SOON {
-                return Shown::Nothing;
-            }
-            if let Some(silence) = &mut known.silence {
-                silence.hangs = false;
-            }
-            return Shown::Error;
+            Shown::Success | Shown::NoAnswer { .. } | Shown::Error | Shown::Nothing => {}
         }
-        let hangs = took > SOON || outcome == Outcome::Failed(Failure::Timeout);
-        known.unanswered_at = Some(now);
-        known.silence.get_or_insert(Silence { since: now, hangs }).hangs = hangs;
-        if hangs {
-            known.width = SILENT;
-            // Whoever waits need not wait for a receiver that does not answer.
-            known.waiting.clear();
-            if let Some(tenant) = state.tenants.get_mut(&self.lane.tenant) {
-                tenant.waiting.retain(|waiting| waiting.destination != self.lane.destination);
-            }
-        }
-        Shown::NoAnswer { hangs }
+        shown
     }
 }
 
@@ -335,10 +253,7 @@ impl State {
             under_way: 0,
             width: NEW,
             waiting: VecDeque::new(),
-            answered_at: None,
-            unanswered_at: None,
-            silence: None,
-            probing_until: None,
+            seen: Seen::default(),
         })
     }
 
@@ -417,22 +332,17 @@ impl State {
             best.map(|(_, place)| (*id, place))
         })
     }
-
-    /// Notes that an attempt found no room since `began`. If no other has succeeded meanwhile, the next ones need not wait.
-    fn found_full(&mut self, lane: Lane, began: Timestamp) {
-        let (known, now) = (self.lane(lane), Timestamp::now());
-        if known.answered_at < Some(began) {
-            known.unanswered_at = Some(now);
-            known.silence.get_or_insert(Silence { since: now, hangs: true }).hangs = true;
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use common::webhooks::delivery::Failure;
     use futures::{FutureExt, future::join_all};
 
     use super::*;
+    use crate::breaker::{SLOW, SOON};
 
     const DELIVERED: Outcome = Outcome::Delivered(200);
     const HANGS: Outcome = Outcome::Failed(Failure::Timeout);
@@ -563,65 +473,6 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_counts_of_what_was_seen_and_what_is_recorded() {
-        let slots = Slots::new(8);
-        let lane = lane(&slots, "t", 1);
-        let at = |second| Timestamp::from_second(second).expect("a time");
-        let silent_since = |health: Option<(Option<i64>, Option<i64>)>, now| {
-            let health = health.map(|(unanswered, healthy)| Health {
-                unanswered_since: unanswered.map(at),
-                healthy_at: healthy.map(at),
-                ..Health::default()
-            });
-            slots.silence(lane, health.as_ref(), now).map(|silence| silence.since.as_second())
-        };
-        assert_eq!(silent_since(None, at(100)), None);
-        assert_eq!(silent_since(Some((Some(50), Some(40))), at(100)), Some(50));
-        // It has answered this process since its record was read.
-        probe(&slots, lane).expect("a slot").end(DELIVERED, at(99), at(100));
-        assert_eq!(silent_since(Some((Some(50), None)), at(100)), None);
-        // It does not answer any more. An endpoint's record may then know better than this process.
-        probe(&slots, lane).expect("a slot").end(HANGS, at(101), at(103));
-        assert_eq!(silent_since(Some((None, Some(102))), at(104)), Some(103));
-        assert_eq!(silent_since(Some((None, Some(104))), at(104)), None);
-        let later = at(103).after(MEMORY);
-        assert_eq!(silent_since(Some((None, None)), later), None, "another process has had an answer");
-        assert_eq!(silent_since(Some((Some(50), None)), later), Some(50), "the answer before counts no more");
-        // A callback has no record.
-        assert_eq!(silent_since(None, later), Some(103));
-        assert_eq!(silent_since(None, at(103).after(MEMORY_OF_CALLBACKS)), None);
-    }
-
-    #[test]
-    fn what_takes_long_to_fail_is_no_answer() {
-        let slots = Slots::new(8);
-        let at = |second| Timestamp::from_second(second).expect("a time");
-        let failed = |failure, end| {
-            let lane = lane(&slots, "t", 1);
-            probe(&slots, lane).expect("a slot").end(Outcome::Failed(failure), at(0), at(end))
-        };
-        for failure in [Failure::Connect, Failure::Dns] {
-            assert_eq!(failed(failure, 1), Shown::NoAnswer { hangs: false });
-            assert_eq!(failed(failure, 2), Shown::NoAnswer { hangs: true });
-        }
-        assert_eq!(failed(Failure::Timeout, 1), Shown::NoAnswer { hangs: true });
-        assert_eq!(failed(Failure::Status(500, None), 1), Shown::Error);
-        assert_eq!(failed(Failure::Status(500, None), 5), Shown::Nothing);
-        assert_eq!(failed(Failure::Status(504, None), 6), Shown::NoAnswer { hangs: true });
-    }
-
-    #[test]
-    fn a_receiver_that_fails_soon_hangs_no_more() {
-        let slots = Slots::new(8);
-        let (lane, at) = (lane(&slots, "t", 1), |second| Timestamp::from_second(second).expect("a time"));
-        let hangs = || slots.silence(lane, None, at(20)).map(|silence| silence.hangs);
-        probe(&slots, lane).expect("a slot").end(HANGS, at(0), at(15));
-        assert_eq!(hangs(), Some(true));
-        probe(&slots, lane).expect("a slot").end(Outcome::Failed(Failure::Status(500, None)), at(16), at(16));
-        assert_eq!(hangs(), Some(false), "but it is silent until a success");
-    }
-
-    #[test]
     fn a_receiver_is_given_more_at_once_only_if_it_has_taken_as_many() {
         let slots = Slots::new(100);
         let (lane, now) = (lane(&slots, "t", 1), Timestamp::now());
@@ -630,15 +481,5 @@ mod tests {
             slot.end(DELIVERED, now, now);
         }
         assert_eq!(slots.lock().lane(lane).width, NEW);
-    }
-
-    #[test]
-    fn an_attempt_is_put_off_for_as_long_as_the_silence_and_at_most_twice_that() {
-        let now = Timestamp::from_second(100_000).expect("a time");
-        for (since, least, most) in [(None, 1, 2), (Some(100), 100, 200), (Some(50_000), 3600, 7200)] {
-            let until = put_off(since.map(|ago| now.before(Duration::from_secs(ago))), now);
-            let wait = until.since(now).as_secs_f64();
-            assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since:?}: {wait}");
-        }
     }
 }

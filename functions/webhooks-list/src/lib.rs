@@ -12,7 +12,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         endpoints::{DisabledReason, EndpointView, Endpoints},
-        event_filter::EventFilter,
+        event::EventFilter,
     },
 };
 use schemars::JsonSchema;

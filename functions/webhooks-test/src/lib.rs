@@ -6,16 +6,17 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{
+        Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire,
+        once::{Answer, Calls, IdempotencyKey},
+    },
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::Delivery,
-        delivery_id::DeliveryId,
+        delivery::{Delivery, DeliveryId, DueAttempt},
         endpoints::Endpoints,
         log::Log,
-        once::{Answer, Calls, IdempotencyKey},
-        queue::{DueAttempt, Queue},
+        queue::Queue,
     },
 };
 use schemars::JsonSchema;
@@ -84,16 +85,16 @@ pub struct Output {
 }
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
-    let now = Timestamp::now();
-    let test = Delivery::test(call.caller, input.id, now);
-    let once = app.calls.once(&test.tenant, ROUTE, input.key, now);
+    let (tenant, now) = (&call.caller, Timestamp::now());
+    let test = Delivery::test(input.id, now);
+    let once = app.calls.once(tenant, ROUTE, input.key, now);
     let begin = async {
-        let output = Output { success: true, message: "Test event will be sent", delivery_id: test.entry.id };
-        app.endpoints.begin_test(&app.log, &test, once.remember(&output)?.as_ref(), now).await?;
-        let attempt = DueAttempt::next(&test.tenant, &test.entry);
+        let output = Output { success: true, message: "Test event will be sent", delivery_id: test.id };
+        app.endpoints.begin_test(&app.log, tenant, &test, once.marker(&output)?.as_ref(), now).await?;
+        let attempt = DueAttempt::next(tenant, &test);
         for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
             // The delivery is pending, and its due row has been written: the sweep will wake it.
-            tracing::warn!(?error, delivery = %test.entry.id, "a test has to wait for the sweep");
+            tracing::warn!(?error, delivery = %test.id, "a test has to wait for the sweep");
         }
         Ok(output)
     };

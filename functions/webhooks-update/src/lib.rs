@@ -11,11 +11,9 @@ use common::{
     name::Description,
     timestamp::Timestamp,
     webhooks::{
-        destination::DestinationPolicy,
-        endpoint_url::EndpointUrl,
         endpoints::{Change, Endpoints},
-        event_filter::EventFilter,
-        signing_secret::SigningSecret,
+        event::EventFilter,
+        target::{DestinationPolicy, EndpointUrl, SigningSecret},
     },
 };
 

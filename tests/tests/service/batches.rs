@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use common::webhooks::log::Status;
+use common::webhooks::delivery::Status;
 use serde_json::{Value, json};
 use tests::{Interceptor, Manner, Receiver, Rough, World, world::due_message};
 

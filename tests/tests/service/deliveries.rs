@@ -17,13 +17,13 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Destination,
-        delivery_id::{DeliveryId, DestinationId, Millis, WebhookId},
-        endpoint_url::EndpointUrl,
+        delivery::{
+            Attempt, Delivery, DeliveryId, Destination, DestinationId, Failure, Millis, Outcome, Payload, Status,
+            Trigger, WebhookId,
+        },
         event::EventName,
-        log::{Attempt, Entry, Log, Payload, Row, Status, Trigger},
-        outcome::{Failure, Outcome},
-        signing_secret::SigningSecret,
+        log::{Log, Row},
+        target::{EndpointUrl, SigningSecret},
     },
 };
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ impl Book {
     }
 
     /// Writes deliveries as `webhooks-deliver` does after one attempt.
-    async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Entry> {
+    async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Delivery> {
         let (tenant, mut rows, mut entries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
             let (entry, payload) = draft.entry(&tenant);
@@ -88,7 +88,7 @@ impl Book {
         assert!(self.log.put(rows.into_iter().map(|row| ((), row)).collect()).await.is_empty());
     }
 
-    async fn write_one(&self, tenant: &Tenant, draft: Draft) -> Entry {
+    async fn write_one(&self, tenant: &Tenant, draft: Draft) -> Delivery {
         self.write(tenant, [draft]).await.remove(0)
     }
 }
@@ -113,7 +113,7 @@ impl Draft {
         Self { body: body.to_owned(), ..self }
     }
 
-    fn entry(self, tenant: &TenantId) -> (Entry, Payload) {
+    fn entry(self, tenant: &TenantId) -> (Delivery, Payload) {
         let Self { to: destination, shard, at, job, event, status, body } = self;
         let webhook_id = WebhookId::of(tenant, &job, event.as_str(), &destination.to_string());
         let id = DeliveryId { destination, shard, at: Millis::new(at.as_millisecond()), webhook_id };
@@ -121,13 +121,13 @@ impl Draft {
             Status::Delivered => (Outcome::Delivered(204), None),
             _ => (Outcome::Failed(Failure::Status(500, None)), Some("no".to_owned())),
         };
-        let entry = Entry {
+        let entry = Delivery {
             status,
             attempts: 1,
             tries: 1,
             next_attempt_at: (status == Status::Pending).then(|| at.after(DAY * 2)),
             last_attempt: Some(Attempt::new(at, 7, outcome, response, Trigger::Event)),
-            ..Entry::new(id, event, job)
+            ..Delivery::new(id, event, job)
         };
         let destination = match destination {
             DestinationId::Endpoint(id) => Destination::Endpoint(id),
@@ -175,7 +175,7 @@ async fn pages(world: &World, tenant: &Tenant, mut fields: Value) -> Vec<Vec<Str
 }
 
 /// The ids of entries, newest first.
-fn newest_first<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<String> {
+fn newest_first<'a>(entries: impl IntoIterator<Item = &'a Delivery>) -> Vec<String> {
     let mut entries: Vec<_> = entries.into_iter().collect();
     entries.sort_by_key(|entry| (entry.id.at, entry.webhook_id.to_string()));
     entries.iter().rev().map(|entry| entry.id.to_string()).collect()

@@ -11,7 +11,7 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
-    webhooks::log::{Status, Trigger},
+    webhooks::delivery::{Status, Trigger},
 };
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -27,8 +27,8 @@ pub(crate) fn verify(received: &Received, secret: &str) {
     webhook.verify(&received.body, &received.headers).expect("Standard Webhooks' own code verifies it");
     assert_eq!(
         received.header("x-webhook-signature"),
-        common::webhooks::signing::body_signature(
-            &common::webhooks::signing_secret::SigningSecret::parse(secret).expect("a secret"),
+        common::webhooks::target::body_signature(
+            &common::webhooks::target::SigningSecret::parse(secret).expect("a secret"),
             &received.body
         )
     );

@@ -8,9 +8,8 @@ use common::{
     config::Env,
     timestamp::Timestamp,
     webhooks::{
-        endpoints::{Decline, Endpoints, Health},
-        log::{Attempt, Trigger},
-        outcome::{Failure, Outcome},
+        delivery::{Attempt, Failure, Outcome, Trigger},
+        endpoints::{Consequence, Endpoints, Health},
     },
 };
 use serde_json::{Value, json};
@@ -183,14 +182,14 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let given_up = async |attempt: &Attempt| {
         let (health, now) = (Health::default(), Timestamp::now());
-        let noted = endpoints.given_up(&owner, endpoint, (attempt, health), Duration::ZERO, now).await;
+        let noted = endpoints.delivery_failed(&owner, endpoint, attempt, health, Duration::ZERO, now).await;
         noted.expect("a call")
     };
     let failed =
         |at, status| Attempt::new(at, 1, Outcome::Failed(Failure::Status(status, None)), None, Trigger::Schedule);
     let (start, ago) = (Timestamp::now(), |seconds| Timestamp::now().before(Duration::from_secs(seconds)));
     let (first, gone) = (failed(ago(60), 500), failed(ago(60), 410));
-    assert_eq!(given_up(&first).await, Some(Decline::Failing));
+    assert_eq!(given_up(&first).await, Some(Consequence::Failing));
     assert_eq!(given_up(&first).await, None, "it is no news");
 
     endpoints.answered(&owner, endpoint, ago(30)).await.expect("a call");
@@ -200,10 +199,13 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let healthy = listed(&world, &tenant).await;
     assert_eq!((&healthy["active"], healthy.get("failing_since")), (&json!(true), None));
 
-    assert_eq!(given_up(&failed(ago(20), 500)).await, Some(Decline::Failing));
+    assert_eq!(given_up(&failed(ago(20), 500)).await, Some(Consequence::Failing));
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     for late in [failed(start, 500), failed(start, 410)] {
         assert_eq!(given_up(&late).await, None);
     }
-    assert_eq!(given_up(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await, Some(Decline::Failing));
+    assert_eq!(
+        given_up(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await,
+        Some(Consequence::Failing)
+    );
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use aws_sdk_sqs::types::QueueAttributeName;
-use common::webhooks::log::Status;
+use common::webhooks::delivery::Status;
 use serde_json::{Value, json};
 use tests::{Manner, Proxy, Receiver, Rough, Tenant, World, lambda::memory};
 use tokio::{

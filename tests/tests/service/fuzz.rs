@@ -75,7 +75,7 @@ const TEXTS: [&str; 44] = [
 ];
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 46] = [
+const ROUTES: [(&str, &str, &str, &str); 45] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -199,7 +199,6 @@ const ROUTES: [(&str, &str, &str, &str); 46] = [
         "/api/auth/organization/invite-member",
         r#"{"email": "someone@example.com", "role": "member", "organizationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
     ),
-    ("console", "GET", "/api/auth/organization/invitation", ""),
     ("auth-organization", "GET", "/api/auth/organization/list-invitations", ""),
     (
         "auth-organization",

@@ -1,7 +1,7 @@
 //! Calls with an `idempotency-key`: done once, however often they are made.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::log::Status};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World};

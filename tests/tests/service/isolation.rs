@@ -10,7 +10,7 @@ use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
 use axum::{Router, body::Bytes, extract::State};
 use common::{
     timestamp::Timestamp,
-    webhooks::{event::JobEvent, log::Status},
+    webhooks::{delivery::Status, event::JobEvent},
 };
 use futures::{StreamExt, stream};
 use local::Worker;
@@ -183,6 +183,20 @@ async fn all_processes_know_of_an_endpoint_that_does_not_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_hangs_again_after_it_was_activated_again_is_known_to_all_processes() {
+    let (world, tenant, id, receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
+    world.enqueue("job-events", event(&tenant, 2).to_string()).await;
+    step(&world, "job-events").await;
+    assert_eq!(receiver.arrivals().await.len(), 2, "it starts afresh");
+    let settings = HashMap::from([("DELIVERY_TIMEOUT".to_owned(), "1".to_owned())]);
+    let other = Worker::new(world.stack.dynamodb(), world.stack.sqs(), &settings).expect("a worker");
+    world.enqueue("job-events", event(&tenant, 3).to_string()).await;
+    other.poll("job-events").await.expect("a step");
+    assert_eq!(receiver.arrivals().await.len(), 2, "the queue of events does not wait for it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn callbacks_to_an_origin_that_does_not_answer_are_parked_too() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
@@ -251,9 +265,9 @@ async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
 /// Puts a parked event of this age into the queue.
 async fn park(world: &World, tenant: &Tenant, id: &str, job: usize, minutes_ago: u64) {
     let now = Timestamp::now();
-    let event = JobEvent::parse(&event(tenant, job).to_string()).expect("an event");
     let at = now.before(Duration::from_secs(minutes_ago * 60));
-    let (message, row) = world.delivery_log().park(&event, at, &[id.parse().expect("an id")], now);
+    let event = JobEvent::parse(&event(tenant, job).to_string(), at).expect("an event");
+    let (message, row) = world.delivery_log().park(&event, &[id.parse().expect("an id")], now);
     assert!(world.delivery_log().put(vec![((), row)]).await.is_empty());
     world.enqueue("deliveries", json!({"tenant_id": tenant.id, "parked": message.parked}).to_string()).await;
 }

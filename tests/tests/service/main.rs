@@ -54,6 +54,5 @@ mod story;
 mod sweep;
 mod template;
 mod test_event;
-mod upgrade;
 mod verify_email;
 mod webhooks;

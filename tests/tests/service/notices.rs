@@ -105,7 +105,7 @@ async fn a_mail_says_what_fails_since_when_why_and_what_to_do() {
     let fields: Value = serde_json::from_str(recover).expect("JSON");
     world.rpc(&tenant.key, "deliveries/recover", fields["json"].clone()).await.ok();
     sweep(&world, later(MINUTE)).await;
-    assert_eq!(world.log_of(&tenant.id, common::webhooks::log::Status::Pending).await.len(), 3);
+    assert_eq!(world.log_of(&tenant.id, common::webhooks::delivery::Status::Pending).await.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

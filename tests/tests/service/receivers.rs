@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::webhooks::log::{Entry, Status};
+use common::webhooks::delivery::{Delivery, Status};
 use serde_json::{Value, json};
 use tests::{Manner, Receiver, Rough, World, receiver::Scripted};
 use tokio::{io::AsyncReadExt, net::TcpListener};
@@ -44,7 +44,7 @@ async fn failure(world: &World, url: &str) -> Option<String> {
 }
 
 /// How the last attempt ended.
-fn reason(entry: &Entry) -> String {
+fn reason(entry: &Delivery) -> String {
     entry.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::log::Trigger};
+use common::{timestamp::Timestamp, webhooks::delivery::Trigger};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;

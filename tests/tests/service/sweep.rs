@@ -6,7 +6,7 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::log::Status};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;
 use tests::{Interceptor, Receiver, Tenant, World, world::due_message};
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ops::Range, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::log::Status};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;

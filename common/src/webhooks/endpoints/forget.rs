@@ -1,16 +1,16 @@
 //! Forgetting a tenant: all its endpoints are deleted, and in the end every trace of them. It can stop anywhere and be
 //! repeated.
 
-use super::{DELETED, Endpoints, LOGGED, deleted, key, record};
+use super::{
+    logged::{DELETED, LOGGED, deleted},
+    table::{Endpoints, key, record},
+};
 use crate::{
     aws::dynamo::{batch_write, delete_request, put_request, query_all, text},
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::{
-        delivery_id::{DestinationId, SHARDS},
-        log::search::Place,
-    },
+    webhooks::delivery::{DestinationId, SHARDS, Shard},
 };
 
 const DOING: &str = "forgetting endpoints";
@@ -30,11 +30,11 @@ impl Endpoints {
         Ok(!ids.is_empty())
     }
 
-    /// The places of the delivery log that may have deliveries of a `tenant` whose endpoints are all deleted.
+    /// The shards of the delivery log that may have deliveries of a `tenant` whose endpoints are all deleted.
     ///
     /// # Errors
     /// The read fails, or what it finds cannot be read.
-    pub async fn places_left(&self, tenant: &TenantId) -> Result<Vec<Place>> {
+    pub async fn shards_left(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
         let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
         let query = query
             .key_condition_expression("tenant_id = :tenant AND begins_with(webhook_endpoint_id, :deleted)")
@@ -45,8 +45,7 @@ impl Endpoints {
             let id = record(item).text("webhook_endpoint_id")?.trim_start_matches(DELETED).parse();
             destinations.push(DestinationId::Endpoint(id.map_err(Error::internal(DOING))?));
         }
-        let shards = |destination| (0..SHARDS).map(move |shard| (destination, shard));
-        Ok(destinations.into_iter().flat_map(shards).collect())
+        Ok(destinations.into_iter().flat_map(|destination| Shard::first(destination, SHARDS)).collect())
     }
 
     /// Deletes all that is stored for `tenant`: what reminds of its endpoints, and the calls that are remembered.

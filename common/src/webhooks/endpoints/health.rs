@@ -3,23 +3,23 @@
 //! What is known is in the endpoint's record, which every delivery reads anyway. It is written only where it changes.
 //! What its tenant has to be told of is a notice that the same call makes pending.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
-use aws_sdk_dynamodb::{operation::update_item::builders::UpdateItemFluentBuilder, types::AttributeValue};
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Endpoints, key, record};
+use super::table::{Endpoints, record};
 use crate::{
     aws::{
-        dynamo::{self, Item, Record, boolean, is_refused, number, text},
+        dynamo::{Item, Record, boolean, change, is_refused, number, text},
         failure,
     },
     config::{ConfigError, Env},
     error::Result,
-    id::{EndpointId, NotAnId, TenantId},
+    id::{EndpointId, TenantId, names},
     timestamp::Timestamp,
-    webhooks::log::Attempt,
+    webhooks::delivery::Attempt,
 };
 
 /// What the record of an endpoint says about its receiver.
@@ -30,7 +30,7 @@ pub struct Health {
     pub unanswered_since: Option<Timestamp>,
     /// While it does not answer: whether attempts take long to fail.
     pub hangs: bool,
-    /// Since when deliveries have been given up, without a success.
+    /// Since when deliveries have failed, without a success.
     pub failing_since: Option<Timestamp>,
     /// When it last became healthy again.
     pub healthy_at: Option<Timestamp>,
@@ -48,37 +48,30 @@ pub enum DisabledReason {
     Failing,
 }
 
-/// What becomes of an endpoint when a delivery to it is given up.
+/// What follows for an endpoint from a delivery that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decline {
+pub enum Consequence {
     /// It is failing from now on.
     Failing,
     /// It has been made inactive.
     Disabled(DisabledReason),
 }
 
-/// What a fresh start forgets.
-pub(super) const TROUBLE: [&str; 8] = [
-    "unanswered_since",
-    "probed_at",
-    "failing_since",
-    "disabled_at",
-    "disabled_reason",
-    "notice",
-    "notice_at",
-    "notice_tries",
-];
+/// What is known of a receiver that does not answer, or does not take its deliveries. A success ends all of it.
+pub(super) const IMPAIRED: [&str; 4] = ["unanswered_since", "hangs", "probed_at", "failing_since"];
+/// What a fresh start ends besides.
+pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
 /// The value of `notice` while there is something that the tenant has not been told.
 pub(super) const PENDING: &str = "pending";
 
-/// What follows for an endpoint from a delivery that was given up after `attempt`.
-fn decline(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Decline> {
+/// What follows for an endpoint from a delivery that has failed with `attempt`.
+fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Consequence> {
     match health.failing_since {
-        _ if attempt.status_code == Some(410) => Some(Decline::Disabled(DisabledReason::Gone)),
-        None => Some(Decline::Failing),
+        _ if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),
+        None => Some(Consequence::Failing),
         Some(since) => {
             let is_over = !disable_after.is_zero() && attempt.at.since(since) >= disable_after;
-            is_over.then_some(Decline::Disabled(DisabledReason::Failing))
+            is_over.then_some(Consequence::Disabled(DisabledReason::Failing))
         }
     }
 }
@@ -89,34 +82,10 @@ pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, Disable
     at.map(|at| Ok((at, record.parsed("disabled_reason")?))).transpose()
 }
 
-impl DisabledReason {
-    /// The name in the API and in the table.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gone => "gone",
-            Self::Failing => "failing",
-        }
-    }
-}
-
-impl fmt::Display for DisabledReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for DisabledReason {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        match text {
-            "gone" => Ok(Self::Gone),
-            "failing" => Ok(Self::Failing),
-            _ => Err(NotAnId),
-        }
-    }
-}
+names! { DisabledReason {
+    Gone => "gone",
+    Failing => "failing",
+} }
 
 /// How long an endpoint may be failing, as `env` sets it; zero is forever.
 ///
@@ -154,10 +123,9 @@ impl Endpoints {
     /// The write fails.
     pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
+        let update = change(self.change(tenant, id), set, &IMPAIRED);
         let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
-        self.note(tenant, id, (set, &["unanswered_since", "hangs", "probed_at", "failing_since"]), condition)
-            .await
-            .map(drop)
+        is_noted(update.condition_expression(condition)).await.map(drop)
     }
 
     /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. It is silent since the first
@@ -166,8 +134,8 @@ impl Endpoints {
     /// # Errors
     /// The write fails.
     pub async fn unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let update = update
+        let update = self
+            .change(tenant, id)
             .update_expression("SET unanswered_since = if_not_exists(unanswered_since, :at), hangs = :hangs")
             .condition_expression(
                 "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(hangs) OR hangs <> :hangs) \
@@ -183,8 +151,8 @@ impl Endpoints {
     /// # Errors
     /// The write fails.
     pub async fn hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        let set = vec![("hangs", boolean(false))];
-        self.note(tenant, id, (set, &[]), "attribute_exists(unanswered_since)").await.map(drop)
+        let update = change(self.change(tenant, id), vec![("hangs", boolean(false))], &[]);
+        is_noted(update.condition_expression("attribute_exists(unanswered_since)")).await.map(drop)
     }
 
     /// Lets the caller try an endpoint that does not answer, unless another process has begun to at `since` or later.
@@ -198,8 +166,8 @@ impl Endpoints {
         since: Timestamp,
         now: Timestamp,
     ) -> Result<bool> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let update = dynamo::change(update, vec![("probed_at", number(now.as_millisecond()))], &[])
+        let set = vec![("probed_at", number(now.as_millisecond()))];
+        let update = change(self.change(tenant, id), set, &[])
             .condition_expression(
                 "attribute_exists(unanswered_since) AND (attribute_not_exists(probed_at) OR probed_at < :since)",
             )
@@ -207,62 +175,48 @@ impl Endpoints {
         is_noted(update).await
     }
 
-    /// Notes that a delivery was given up after `attempt`, to an endpoint that had this `health` when the attempt began.
+    /// Notes that a delivery has failed with `attempt`, to an endpoint that had this `health` when the attempt began.
     /// Returns what that has changed. It can be noted again: then it changes nothing.
     ///
     /// # Errors
     /// The write fails.
-    pub async fn given_up(
+    pub async fn delivery_failed(
         &self,
         tenant: &TenantId,
         id: EndpointId,
-        (attempt, health): (&Attempt, Health),
+        attempt: &Attempt,
+        health: Health,
         disable_after: Duration,
         now: Timestamp,
-    ) -> Result<Option<Decline>> {
-        let Some(step) = decline(health, attempt, disable_after) else { return Ok(None) };
+    ) -> Result<Option<Consequence>> {
+        let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let mut set =
             "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();
         // An attempt says nothing about a receiver that has become healthy since.
         let mut condition = "active = :active AND (attribute_not_exists(healthy_at) OR healthy_at < :at)".to_owned();
         let mut update = self
-            .dynamodb
-            .update_item()
-            .table_name(&self.table)
-            .set_key(Some(key(tenant, id)))
+            .change(tenant, id)
             .expression_attribute_values(":pending", text(PENDING))
             .expression_attribute_values(":now", number(now.as_millisecond()))
             .expression_attribute_values(":at", number(attempt.at.as_millisecond()))
             .expression_attribute_values(":active", boolean(true));
-        if let Decline::Disabled(reason) = step {
+        if let Consequence::Disabled(reason) = consequence {
             set.push_str(", active = :inactive, disabled_at = :now, disabled_reason = :reason");
             update = update
                 .expression_attribute_values(":inactive", boolean(false))
                 .expression_attribute_values(":reason", text(reason));
         }
-        match (step, health.failing_since) {
-            (Decline::Failing, _) => condition.push_str(" AND attribute_not_exists(failing_since)"),
-            (Decline::Disabled(DisabledReason::Failing), Some(since)) => {
+        match (consequence, health.failing_since) {
+            (Consequence::Failing, _) => condition.push_str(" AND attribute_not_exists(failing_since)"),
+            (Consequence::Disabled(DisabledReason::Failing), Some(since)) => {
                 condition.push_str(" AND failing_since = :since");
                 update = update.expression_attribute_values(":since", number(since.as_millisecond()));
             }
-            (Decline::Disabled(_), _) => {}
+            (Consequence::Disabled(_), _) => {}
         }
         let update = update.update_expression(format!("SET {set} REMOVE notice_tries"));
         let is_new = is_noted(update.condition_expression(condition)).await?;
-        Ok(is_new.then_some(step))
-    }
-
-    /// Changes the record on a condition. Returns whether it held: if not, what was to be noted is no news.
-    pub(super) async fn note(
-        &self,
-        tenant: &TenantId,
-        id: EndpointId,
-        (set, remove): (Vec<(&'static str, AttributeValue)>, &[&'static str]),
-        condition: &str,
-    ) -> Result<bool> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        is_noted(dynamo::change(update, set, remove).condition_expression(condition)).await
+        Ok(is_new.then_some(consequence))
     }
 }
 
@@ -277,27 +231,37 @@ pub(super) async fn is_noted(update: UpdateItemFluentBuilder) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::webhooks::{
-        log::Trigger,
-        outcome::{Failure, Outcome},
-    };
+    use aws_sdk_dynamodb::types::AttributeValue;
 
-    fn after(failing_for: Option<u64>, status: u16, disable_after: u64) -> Option<Decline> {
+    use super::*;
+    use crate::webhooks::delivery::{Failure, Outcome, Trigger};
+
+    fn after(failing_for: Option<u64>, status: u16, disable_after: u64) -> Option<Consequence> {
         let failing_since = failing_for.map(|seconds| Timestamp::now().before(Duration::from_secs(seconds)));
         let failed = Outcome::Failed(Failure::Status(status, None));
         let attempt = Attempt::new(Timestamp::now(), 1, failed, None, Trigger::Schedule);
-        decline(Health { failing_since, ..Health::default() }, &attempt, Duration::from_secs(disable_after))
+        consequence(Health { failing_since, ..Health::default() }, &attempt, Duration::from_secs(disable_after))
     }
 
     #[test]
     fn an_endpoint_fails_from_the_first_delivery_on_and_is_disabled_in_the_end() {
-        assert_eq!(after(None, 500, 60), Some(Decline::Failing));
+        assert_eq!(after(None, 500, 60), Some(Consequence::Failing));
         assert_eq!(after(Some(50), 500, 60), None);
-        assert_eq!(after(Some(60), 500, 60), Some(Decline::Disabled(DisabledReason::Failing)));
+        assert_eq!(after(Some(60), 500, 60), Some(Consequence::Disabled(DisabledReason::Failing)));
         assert_eq!(after(Some(1_000_000), 500, 0), None, "0 is never");
         for failing_for in [None, Some(50), Some(60)] {
-            assert_eq!(after(failing_for, 410, 0), Some(Decline::Disabled(DisabledReason::Gone)));
+            assert_eq!(after(failing_for, 410, 0), Some(Consequence::Disabled(DisabledReason::Gone)));
         }
+    }
+
+    /// So what is added to it is read, and ends with a success and with a fresh start.
+    #[test]
+    fn each_attribute_of_the_health_is_listed() {
+        let value = |name| if name == "hangs" { boolean(true) } else { number(7) };
+        let listed = IMPAIRED.into_iter().chain(["healthy_at"]);
+        let item: Item = listed.map(|name| -> (String, AttributeValue) { (name.to_owned(), value(name)) }).collect();
+        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at } = Health::from_item(&item);
+        let times = [unanswered_since, failing_since, healthy_at, probed_at];
+        assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }
 }

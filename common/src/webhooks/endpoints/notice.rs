@@ -11,9 +11,9 @@ use std::time::Duration;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 
 use super::{
-    Endpoints,
     health::{DisabledReason, Health, PENDING, disabled, is_noted},
-    key, log_shards, record,
+    logged::log_shards,
+    table::{Endpoints, record},
 };
 use crate::{
     aws::{
@@ -24,7 +24,10 @@ use crate::{
     id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
-    webhooks::{delivery_id::DestinationId, endpoint_url::EndpointUrl, log::search::Place},
+    webhooks::{
+        delivery::{DestinationId, Shard},
+        target::EndpointUrl,
+    },
 };
 
 /// A notice that is pending, and the endpoint that it is about, as that is now.
@@ -41,7 +44,7 @@ pub struct Notice {
     /// When and why it was made inactive, if it was.
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// Where the delivery log has the endpoint's deliveries.
-    pub places: Vec<Place>,
+    pub shards: Vec<Shard>,
     /// Since when the notice is pending.
     at: Timestamp,
     /// How often it has been tried to send it.
@@ -85,7 +88,7 @@ impl Notice {
             description: record.optional_checked("description", Description::parse)?,
             failing_since: Health::from_item(item).failing_since,
             disabled: disabled(&record)?,
-            places: (0..log_shards(&record)).map(|shard| (DestinationId::Endpoint(endpoint), shard)).collect(),
+            shards: Shard::first(DestinationId::Endpoint(endpoint), log_shards(&record)).collect(),
             at: record.time("notice_at")?,
             tries: record.optional_number("notice_tries").and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0),
             mailed_at: record.optional_number("mailed_at").map(Timestamp::from_millisecond),
@@ -163,7 +166,7 @@ impl Endpoints {
     }
 
     fn if_unchanged(&self, tenant: &TenantId, notice: &Notice) -> UpdateItemFluentBuilder {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, notice.endpoint)));
+        let update = self.change(tenant, notice.endpoint);
         let update = update.expression_attribute_values(":at", number(notice.at.as_millisecond()));
         match notice.tries {
             0 => update.condition_expression("notice_at = :at AND attribute_not_exists(notice_tries)"),
@@ -187,7 +190,7 @@ mod tests {
             description: None,
             failing_since: Some(Timestamp::now()),
             disabled: None,
-            places: Vec::new(),
+            shards: Vec::new(),
             at: Timestamp::now(),
             tries,
             mailed_at: None,

@@ -2,15 +2,19 @@
 
 use aws_sdk_dynamodb::types::{AttributeValue, Update};
 
-use super::{Endpoints, NOT_FOUND, key};
+use super::table::{Endpoints, NOT_FOUND, key};
 use crate::{
     aws::{
         dynamo::{Item, number},
-        transaction::Transaction,
+        transaction::{Marker, Transaction},
     },
     error::{Error, Result},
+    id::TenantId,
     timestamp::Timestamp,
-    webhooks::{delivery::Delivery, log::Log, once::Remember},
+    webhooks::{
+        delivery::{Delivery, Payload},
+        log::Log,
+    },
 };
 
 /// How many tests an endpoint gets in any [`WINDOW`].
@@ -21,19 +25,25 @@ const WINDOW: i64 = 60_000;
 const TESTED: &str = "webhook_endpoint_id, #url, tested_at";
 
 impl Endpoints {
-    /// Stores a test of an endpoint, counts it, and remembers the `call`. It has a due row, but no message yet.
+    /// Stores a test of an endpoint, and counts it. It has a due row, but no message yet.
     ///
     /// # Errors
     /// The tenant has no such endpoint, or it was tested ten times in the last minute; or a call fails.
-    pub async fn begin_test(&self, log: &Log, test: &Delivery, call: Option<&Remember>, now: Timestamp) -> Result<()> {
-        let Delivery { tenant, entry, payload } = test;
-        let id = entry.webhook_endpoint_id.ok_or(NOT_FOUND)?;
+    pub async fn begin_test(
+        &self,
+        log: &Log,
+        tenant: &TenantId,
+        test: &Delivery,
+        once: Option<&Marker>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let id = test.webhook_endpoint_id.ok_or(NOT_FOUND)?;
         // Each round that is refused is one in which another test was counted, so the limit ends this.
         for round in 0..=TESTS {
             let record = self.get(tenant, id, TESTED).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;
             if round == 0 {
-                let rows = [log.payload(tenant, &entry.id, payload, now), log.due(tenant, entry, now)];
+                let rows = [log.payload(tenant, &test.id, &Payload::test(id), now), log.due(tenant, test, now)];
                 if !log.put(rows.map(|row| ((), row)).into()).await.is_empty() {
                     return Err(Error::Busy);
                 }
@@ -51,7 +61,7 @@ impl Endpoints {
                     .condition_expression("attribute_exists(webhook_endpoint_id) AND attribute_not_exists(tested_at)"),
             };
             let transaction = Transaction::new("testing an endpoint").update(count);
-            let transaction = log.begin_in(transaction, tenant, entry, now).remember(call);
+            let transaction = log.begin_in(transaction, tenant, test, now).once(once);
             match transaction.first_refused(&self.dynamodb).await? {
                 None => return Ok(()),
                 Some(0) => {}

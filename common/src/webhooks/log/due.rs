@@ -9,7 +9,7 @@ use std::{fmt, time::Duration};
 
 use aws_sdk_dynamodb::types::ReturnValue;
 
-use super::{Entry, Log, Row, key};
+use super::table::{Log, Row, key};
 use crate::{
     aws::{
         dynamo::{Item, Record, is_refused, number, query_all, text},
@@ -18,7 +18,7 @@ use crate::{
     error::Result,
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::queue::{DueAttempt, MAX_DELAY},
+    webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY},
 };
 
 /// The partitions of a minute. One takes a thousand rows a second.
@@ -34,7 +34,7 @@ pub struct Minute(i64);
 
 /// How far the sweep is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct Sweep {
     /// The last minute whose long waits have been woken.
     pub woken: Minute,
     /// The last minute whose rows have been checked.
@@ -90,14 +90,14 @@ const CHECK: &str = "check";
 impl Log {
     /// The due row of a pending delivery.
     #[must_use]
-    pub fn due(&self, tenant: &TenantId, entry: &Entry, now: Timestamp) -> Row {
-        let at = entry.next_attempt_at.unwrap_or(now);
+    pub fn due(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Row {
+        let at = delivery.next_attempt_at.unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
         // What is overdue already goes into the present, since the past has been swept.
         let minute = Minute::of(at.max(now));
-        let partition = partition(minute, entry.webhook_id.shard(PARTITIONS));
-        let (attempt, ms) = (entry.attempts.saturating_add(1), at.as_millisecond());
-        let mut item = key(partition, format!("{kind}/{ms}/{attempt}/{}/{tenant}", entry.id));
+        let partition = partition(minute, delivery.webhook_id.shard(PARTITIONS));
+        let (attempt, ms) = (delivery.attempts.saturating_add(1), at.as_millisecond());
+        let mut item = key(partition, format!("{kind}/{ms}/{attempt}/{}/{tenant}", delivery.id));
         let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(at.max(now).as_second());
         item.insert("expires_at".to_owned(), number(expires));
         Row(item)
@@ -136,8 +136,8 @@ impl Log {
     ///
     /// # Errors
     /// A call failed.
-    pub async fn take_sweep(&self, now: Timestamp, until: Timestamp) -> Result<Option<Cursor>> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(cursor_key()));
+    pub async fn take_sweep(&self, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweep_key()));
         let taken = update
             .update_expression("SET taken_until = :until")
             .condition_expression("attribute_not_exists(taken_until) OR taken_until < :now")
@@ -153,7 +153,7 @@ impl Log {
         // A new deployment has no rows older than this.
         let minute = |name| record.optional_number(name).map_or(present.before(CHECK_AFTER * 2), Minute);
         // A sweep whose clock was ahead has seen minutes that get more rows before they come.
-        Ok(Some(Cursor {
+        Ok(Some(Sweep {
             woken: minute("woken").clamp(present.before(KEPT), present),
             checked: minute("checked").clamp(present.before(KEPT), present.before(CHECK_AFTER)),
         }))
@@ -163,13 +163,13 @@ impl Log {
     ///
     /// # Errors
     /// The write failed.
-    pub async fn save_sweep(&self, cursor: Cursor, is_over: bool) -> Result<()> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(cursor_key()));
+    pub async fn save_sweep(&self, sweep: Sweep, is_over: bool) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweep_key()));
         let given_back = if is_over { ", taken_until = :never" } else { "" };
         let mut update = update
             .update_expression(format!("SET woken = :woken, checked = :checked{given_back}"))
-            .expression_attribute_values(":woken", number(cursor.woken.0))
-            .expression_attribute_values(":checked", number(cursor.checked.0));
+            .expression_attribute_values(":woken", number(sweep.woken.0))
+            .expression_attribute_values(":checked", number(sweep.checked.0));
         if is_over {
             update = update.expression_attribute_values(":never", number(0));
         }
@@ -190,6 +190,6 @@ fn partition(minute: Minute, shard: u8) -> String {
     format!("due/{minute}.{shard}")
 }
 
-fn cursor_key() -> Item {
+fn sweep_key() -> Item {
     key("due", "cursor")
 }

@@ -6,7 +6,10 @@
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::{CONCURRENCY, Log, recovery, search::Place};
+use super::{
+    recovery,
+    table::{CONCURRENCY, Log, key_of, shard_key},
+};
 use crate::{
     aws::{
         dynamo::{Item, batch_write, delete_request, query_all, text},
@@ -14,6 +17,7 @@ use crate::{
     },
     error::Result,
     id::TenantId,
+    webhooks::delivery::Shard,
 };
 
 /// How many deliveries are deleted at once.
@@ -21,17 +25,17 @@ const PAGE: i32 = 250;
 const DOING: &str = "forgetting deliveries";
 
 impl Log {
-    /// Deletes the oldest deliveries of a place, with their payloads and attempts. Returns whether there are more.
+    /// Deletes the oldest deliveries of a shard, with their payloads and attempts. Returns whether there are more.
     ///
     /// # Errors
     /// A call failed, or the partition was throttled until the end.
-    pub async fn forget_page(&self, tenant: &TenantId, (destination, shard): Place) -> Result<bool> {
-        let states = self.keys_of(format!("{tenant}/{destination}.{shard}")).limit(PAGE);
+    pub async fn forget_page(&self, tenant: &TenantId, shard: Shard) -> Result<bool> {
+        let states = self.keys_of(shard_key(tenant, shard)).limit(PAGE);
         let page = Box::pin(states.send()).await.map_err(failure(DOING))?;
         let states = page.items.unwrap_or_default();
         let details = states.iter().map(|state| {
-            let [place, moment] = super::key_of(state);
-            query_all(self.keys_of(format!("{place}/{moment}")), DOING)
+            let [shard, moment] = key_of(state);
+            query_all(self.keys_of(format!("{shard}/{moment}")), DOING)
         });
         let details: Vec<Vec<Item>> =
             stream::iter(details.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;

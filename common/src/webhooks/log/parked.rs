@@ -6,19 +6,20 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde::Deserialize;
 
-use super::{Log, PAYLOAD, Row, key, payload};
+use super::{
+    payload,
+    table::{Log, PAYLOAD, Row, key},
+};
 use crate::{
     aws::dynamo::{Item, Record, number, text},
     error::{Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery_id::WebhookId,
+        delivery::{DueEvent, WebhookId},
         event::{Audience, EventName, JobEvent},
-        queue::DueEvent,
     },
 };
 
@@ -26,8 +27,6 @@ use crate::{
 pub struct Parked {
     /// The event. Its audience are the callback or the endpoints that it was parked for.
     pub event: JobEvent,
-    /// When it entered its queue.
-    pub at: Timestamp,
     /// The endpoints that it was parked for, if any.
     pub endpoints: Vec<EndpointId>,
 }
@@ -43,16 +42,16 @@ struct Body {
 }
 
 impl Log {
-    /// The row of an event that entered its queue at `at`, parked for some of its endpoints or, where there are none, for
+    /// The row of an event that is parked for some of its endpoints or, where there are none, for
     /// its callback; and its message. The same event, parked for the same destinations, is the same row.
     #[must_use]
-    pub fn park(&self, event: &JobEvent, at: Timestamp, endpoints: &[EndpointId], now: Timestamp) -> (DueEvent, Row) {
+    pub fn park(&self, event: &JobEvent, endpoints: &[EndpointId], now: Timestamp) -> (DueEvent, Row) {
         let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let to = event.audience.callback().map_or(ids.as_str(), |(url, _)| url.as_str());
-        let place = format!("parked {} {to}", at.as_millisecond());
-        let parked = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &place);
+        let destinations = format!("parked {} {to}", event.at.as_millisecond());
+        let parked = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &destinations);
         let mut item = parked_key(&event.tenant, parked);
-        item.insert("at".to_owned(), number(at.as_millisecond()));
+        item.insert("at".to_owned(), number(event.at.as_millisecond()));
         item.insert("expires_at".to_owned(), number(now.after(KEPT).as_second()));
         if !endpoints.is_empty() {
             item.insert("endpoints".to_owned(), text(ids));
@@ -84,13 +83,9 @@ fn read(tenant: &TenantId, item: &Item) -> Result<Parked> {
         Audience::Endpoints
     };
     let body = payload::body(item)?.ok_or_else(|| broken("body"))?;
-    let event = event(tenant, audience, body).map_err(|_not_json| broken("event"))?;
-    Ok(Parked { event, at: record.time("at")?, endpoints })
-}
-
-fn event(tenant: &TenantId, audience: Audience, body: Bytes) -> serde_json::Result<JobEvent> {
-    let Body { event: name, job_id } = serde_json::from_slice(&body)?;
-    Ok(JobEvent { name, tenant: tenant.clone(), job_id, audience, body })
+    let Body { event: name, job_id } = serde_json::from_slice(&body).map_err(|_not_json| broken("event"))?;
+    let event = JobEvent { name, tenant: tenant.clone(), job_id, at: record.time("at")?, audience, body };
+    Ok(Parked { event, endpoints })
 }
 
 fn parked_key(tenant: &TenantId, parked: WebhookId) -> Item {

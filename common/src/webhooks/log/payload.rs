@@ -8,8 +8,8 @@ use crate::{
     aws::dynamo::{Item, Record, text},
     error::{Error, Result},
     webhooks::{
-        delivery::Destination, delivery_id::DestinationId, endpoint_url::EndpointUrl, log::Payload,
-        signing_secret::SigningSecret,
+        delivery::{Destination, DestinationId, Payload},
+        target::{EndpointUrl, SigningSecret},
     },
 };
 

@@ -13,20 +13,20 @@ use futures::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CONCURRENCY, Entry, INDEX, Log, Trigger, key, search::Filter};
+use super::{
+    search::{Filter, KeyRange, id},
+    table::{CONCURRENCY, INDEX, Log, key},
+};
 use crate::{
     aws::{
         dynamo::{Item, Record, boolean, change, is_refused, item, number, text},
         failure,
-        transaction::Transaction,
+        transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
     id::{EndpointId, RecoveryId, TenantId},
     timestamp::Timestamp,
-    webhooks::{
-        delivery_id::{DestinationId, SHARDS},
-        once::Remember,
-    },
+    webhooks::delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
 };
 
 /// A recovery, and how far it is.
@@ -46,9 +46,12 @@ pub struct Recovery {
     pub resent: u32,
     /// Whether all of them have been.
     pub done: bool,
-    /// The shard that is being read, and the last key of it that was.
+    /// The number of the shard that is being read.
     #[serde(skip)]
-    at: (u8, String),
+    shard: u8,
+    /// The last key of that shard that was read.
+    #[serde(skip)]
+    after: String,
     /// Whether its first page has been read, or is being read.
     #[serde(skip)]
     begun: bool,
@@ -80,7 +83,7 @@ impl Log {
         tenant: &TenantId,
         endpoint: EndpointId,
         (since, until): (Timestamp, Timestamp),
-        remember: impl Fn(RecoveryId) -> Result<Option<Remember>>,
+        marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
         now: Timestamp,
     ) -> Result<RecoveryId> {
         for _ in 0..ROUNDS {
@@ -91,8 +94,8 @@ impl Log {
             };
             let waiting = recoveries.iter().find(joins);
             let id = waiting.map_or_else(RecoveryId::generate, |waiting| waiting.id);
-            let call = remember(id)?;
-            let transaction = Transaction::new("writing a recovery").remember(call.as_ref());
+            let call = marker(id)?;
+            let transaction = Transaction::new("writing a recovery").once(call.as_ref());
             let transaction = match waiting {
                 Some(waiting) if waiting.since <= since && until <= waiting.until && call.is_none() => return Ok(id),
                 Some(waiting) => {
@@ -229,7 +232,7 @@ impl Log {
         recovery: &mut Recovery,
         due: impl Fn() -> Timestamp,
         now: Timestamp,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<Vec<Delivery>> {
         if recovery.waits() {
             self.begin_recovery(tenant, recovery).await?;
         }
@@ -237,29 +240,29 @@ impl Log {
             return Ok(Vec::new());
         }
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
-        let (since, until) = self.range(&filter, None, now);
-        let (shard, last) = &recovery.at;
+        let KeyRange { from, to } = self.range(&filter, None, now);
         // What comes after the last key, which has a fixed length.
-        let from = if last.is_empty() { since } else { format!("{last}+") };
-        let place = (DestinationId::Endpoint(recovery.webhook_endpoint_id), *shard);
-        let ids = self.failed(tenant, place, &(from.clone(), until.max(from)), PAGE).await?;
+        let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
+        let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
+        let shard = Shard { destination, number: recovery.shard };
+        let ids = self.failed(tenant, shard, &KeyRange { to: to.max(from.clone()), from }).await?;
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             match self.resend(tenant, id, Trigger::Recovery, due, None, now).await {
-                Ok(entry) => Ok(Some(entry)),
+                Ok(delivery) => Ok(Some(delivery)),
                 // It has been resent, has expired, or was never kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
                 Err(error) => Err(error),
             }
         });
         let calls: Vec<_> = calls.collect();
-        let resent: Vec<Result<Option<Entry>>> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
-        let resent: Vec<Entry> = resent.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
+        let resent: Vec<Result<Option<Delivery>>> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
+        let resent: Vec<Delivery> = resent.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
         recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
         match ids.last().filter(|_| ids.len() == PAGE) {
-            Some(last) => recovery.at.1 = last.moment(),
-            None => recovery.at = (shard.saturating_add(1), String::new()),
+            Some(last) => recovery.after = last.moment(),
+            None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
         }
-        recovery.done = recovery.at.0 >= SHARDS;
+        recovery.done = recovery.shard >= SHARDS;
         Ok(resent)
     }
 
@@ -277,6 +280,14 @@ impl Log {
         Ok(())
     }
 
+    /// The first of the failed deliveries of a shard, oldest first.
+    async fn failed(&self, tenant: &TenantId, shard: Shard, range: &KeyRange) -> Result<Vec<DeliveryId>> {
+        let query = self.query(tenant, shard, Some(Status::Failed), range);
+        let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
+        let answer = Box::pin(query.send()).await.map_err(failure("listing failed deliveries"))?;
+        Ok(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)).collect())
+    }
+
     /// Stores how far a recovery is, unless it was deleted.
     ///
     /// # Errors
@@ -284,9 +295,11 @@ impl Log {
     pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
-        let (shard, last) = &recovery.at;
-        let set =
-            vec![("resent", number(recovery.resent.into())), ("shard", number((*shard).into())), ("after", text(last))];
+        let set = vec![
+            ("resent", number(recovery.resent.into())),
+            ("shard", number(recovery.shard.into())),
+            ("after", text(&recovery.after)),
+        ];
         let remove: &[&str] = if recovery.done { &["open"] } else { &[] };
         match change(update, set, remove).condition_expression("attribute_exists(delivery)").send().await {
             Err(error) if !is_refused(&error) => Err(failure("saving a recovery")(error)),
@@ -298,13 +311,12 @@ impl Log {
 impl Recovery {
     /// Whether it is as if the next call had started it.
     fn waits(&self) -> bool {
-        !self.done && !self.begun && self.at == (0, String::new())
+        !self.done && !self.begun && self.shard == 0 && self.after.is_empty()
     }
 
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("recovery", item);
         let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-        let shard = u8::try_from(count("shard")).unwrap_or(SHARDS);
         Ok(Self {
             id: record.parsed("delivery")?,
             webhook_endpoint_id: record.parsed("endpoint")?,
@@ -312,7 +324,8 @@ impl Recovery {
             until: record.time("until")?,
             resent: count("resent"),
             done: record.optional_text("open").is_none(),
-            at: (shard, record.optional_text("after").unwrap_or_default().to_owned()),
+            shard: u8::try_from(count("shard")).unwrap_or(SHARDS),
+            after: record.optional_text("after").unwrap_or_default().to_owned(),
             begun: item.contains_key("begun"),
         })
     }

@@ -1,16 +1,17 @@
-//! Finding deliveries: newest first, over all destinations of a tenant or one, with filters. And counting them.
-
-use std::{collections::BTreeMap, ops::AddAssign};
+//! Finding deliveries: newest first, over all destinations of a tenant or one, with filters.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
-use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CONCURRENCY, Entry, INDEX, JOB_ID_BYTES, Log, Status, cut, index_key};
+use super::{
+    items::read_delivery,
+    states::kept_job_id,
+    table::{CONCURRENCY, INDEX, Log, index_key, shard_key},
+};
 use crate::{
     aws::{
-        dynamo::{Item, Record, text},
+        dynamo::{Item, text},
         failure,
     },
     error::Result,
@@ -18,13 +19,10 @@ use crate::{
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery_id::{DeliveryId, DestinationId, Millis},
+        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, Status},
         event::EventName,
     },
 };
-
-/// A part of a tenant's log that is read by itself: a shard of a destination.
-pub type Place = (DestinationId, u8);
 
 /// Which deliveries to find.
 #[derive(Clone, Debug, Default)]
@@ -45,12 +43,12 @@ pub struct Filter {
 #[derive(Debug)]
 pub struct Page {
     /// The deliveries; there may be none although there is a further page.
-    pub entries: Vec<Entry>,
+    pub deliveries: Vec<Delivery>,
     /// Where the next page begins, if there may be one.
     pub next: Option<Cursor>,
 }
 
-/// The place in the order of all deliveries of a tenant where a page ends: the second half of a delivery's id.
+/// Where a page ends in the order of all deliveries of a tenant: the second half of a delivery's id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Cursor(String);
@@ -66,43 +64,21 @@ impl Cursor {
     }
 }
 
-/// How many deliveries of each kind there are.
-#[derive(Clone, Copy, Debug, Default, JsonSchema, PartialEq, Eq, Serialize)]
-#[schemars(deny_unknown_fields)]
-pub struct Counts {
-    /// Waiting for an attempt.
-    pub pending: u32,
-    /// Taken by the receiver.
-    pub delivered: u32,
-    /// Given up.
-    pub failed: u32,
-    /// Ended because the endpoint was deleted or made inactive.
-    pub ended: u32,
-}
-
-/// The numbers of a tenant's or an endpoint's deliveries.
-#[derive(Clone, Debug, Default)]
-pub struct Statistics {
-    /// All of them.
-    pub total: Counts,
-    /// By the hour in which they were created.
-    pub hours: BTreeMap<Timestamp, Counts>,
-    /// Those that were given up, by the reason of the last failure.
-    pub reasons: BTreeMap<String, u32>,
-    /// Whether all were counted. If there are too many, these are the numbers of the newest.
-    pub is_complete: bool,
-}
-
-/// How many items one page reads at most, over all places, where a filter leaves some of them out.
+/// How many items one page reads at most, over all shards, where a filter leaves some of them out.
 const FILTERED: usize = 4000;
 /// The same for items that are read one by one, because the index has only their keys.
 const FILTERED_KEYS: usize = 1000;
-/// How many pages of a query, of a megabyte each, are counted at most, over all places. Each place has at least one.
-const COUNTED: usize = 64;
 /// Sorts after every key.
 const END: &str = "~";
 /// What is read of a delivery to list it: not its payload.
 const LISTED: [&str; 6] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last"];
+
+/// The keys of a shard's deliveries that are read; both ends are included.
+#[derive(Clone, Debug)]
+pub(super) struct KeyRange {
+    pub(super) from: String,
+    pub(super) to: String,
+}
 
 /// What was read of the log, newest first.
 struct Stretch<T> {
@@ -112,14 +88,14 @@ struct Stretch<T> {
 }
 
 impl Log {
-    /// The newest `limit` deliveries in `places` that pass `filter`, after `cursor`. Each place is read once.
+    /// The newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once.
     ///
     /// # Errors
-    /// A read failed, or an entry cannot be read.
+    /// A read failed, or an delivery cannot be read.
     pub async fn search(
         &self,
         tenant: &TenantId,
-        places: &[Place],
+        shards: &[Shard],
         filter: &Filter,
         cursor: Option<&Cursor>,
         limit: usize,
@@ -127,130 +103,62 @@ impl Log {
     ) -> Result<Page> {
         let range = self.range(filter, cursor, now);
         let page = match filter.status {
-            None | Some(Status::Delivered) => self.search_table(tenant, places, filter, &range, limit).await?,
+            None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
             // What is not delivered is in the index, so the rest need not be read.
-            Some(status) => self.search_index(tenant, places, (filter, status), &range, limit).await?,
+            Some(status) => self.search_index(tenant, shards, filter, status, &range, limit).await?,
         };
-        Ok(Page { entries: page.found, next: page.end.map(Cursor) })
+        Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
     }
 
     async fn search_table(
         &self,
         tenant: &TenantId,
-        places: &[Place],
+        shards: &[Shard],
         filter: &Filter,
-        range: &(String, String),
+        range: &KeyRange,
         limit: usize,
-    ) -> Result<Stretch<Entry>> {
+    ) -> Result<Stretch<Delivery>> {
         let is_filtered = filter.status.is_some() || filter.is_about_the_job();
-        let most = share(is_filtered.then_some(FILTERED), places, limit);
-        let read = stream::iter(places.to_vec()).map(async |place| {
-            let query = listed(self.query(tenant, place, None, range)).limit(most).scan_index_forward(false);
+        let most = share(is_filtered.then_some(FILTERED), shards, limit);
+        let read = stream::iter(shards.to_vec()).map(async |shard| {
+            let query = listed(self.query(tenant, shard, None, range)).limit(most).scan_index_forward(false);
             let answer = Box::pin(filtered(query, filter).send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
-            let found = items.iter().filter_map(|item| Some(Entry::from_item(id(place, item)?, item)));
+            let found = items.iter().filter_map(|item| Some(read_delivery(id(shard, item)?, item)));
             Ok(Stretch { found: found.collect::<Result<_>>()?, end: end(answer.last_evaluated_key) })
         });
-        let read: Vec<Stretch<Entry>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
-        Ok(merge(read, limit, |entry| entry.id.moment()))
+        let read: Vec<Stretch<Delivery>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
+        Ok(merge(read, limit, |delivery| delivery.id.moment()))
     }
 
     async fn search_index(
         &self,
         tenant: &TenantId,
-        places: &[Place],
-        (filter, status): (&Filter, Status),
-        range: &(String, String),
+        shards: &[Shard],
+        filter: &Filter,
+        status: Status,
+        range: &KeyRange,
         limit: usize,
-    ) -> Result<Stretch<Entry>> {
+    ) -> Result<Stretch<Delivery>> {
         let is_filtered = filter.is_about_the_job();
-        let most = share(is_filtered.then_some(FILTERED_KEYS), places, limit);
-        let read = stream::iter(places.to_vec()).map(async |place| {
-            let query = self.query(tenant, place, Some(status), range).limit(most).scan_index_forward(false);
+        let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
+        let read = stream::iter(shards.to_vec()).map(async |shard| {
+            let query = self.query(tenant, shard, Some(status), range).limit(most).scan_index_forward(false);
             let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
-            let found = items.iter().filter_map(|item| id(place, item)).collect();
+            let found = items.iter().filter_map(|item| id(shard, item)).collect();
             Ok(Stretch { found, end: end(answer.last_evaluated_key) })
         });
         let read: Vec<Stretch<DeliveryId>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
         let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
         let known = self.known(tenant, &ids.found).await?;
         // The index lags behind the table, so the status is checked, too.
-        let found = known.into_values().filter(|entry| filter.passes(entry)).collect();
-        Ok(merge(vec![Stretch { found, end: ids.end }], limit, |entry| entry.id.moment()))
+        let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
+        Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
 
-    /// The deliveries that were given up, of one place, oldest first. There may be more if `limit` of them were found.
-    ///
-    /// # Errors
-    /// The read failed.
-    pub(super) async fn failed(
-        &self,
-        tenant: &TenantId,
-        place: Place,
-        range: &(String, String),
-        limit: usize,
-    ) -> Result<Vec<DeliveryId>> {
-        let query = self.query(tenant, place, Some(Status::Failed), range);
-        let query = query.limit(i32::try_from(limit).unwrap_or(i32::MAX));
-        let answer = Box::pin(query.send()).await.map_err(failure("listing failed deliveries"))?;
-        Ok(answer.items.unwrap_or_default().iter().filter_map(|item| id(place, item)).collect())
-    }
-
-    /// Counts the deliveries in `places` that were created at `since` or later.
-    ///
-    /// # Errors
-    /// A read failed.
-    pub async fn count(
-        &self,
-        tenant: &TenantId,
-        places: &[Place],
-        since: Timestamp,
-        now: Timestamp,
-    ) -> Result<Statistics> {
-        let filter = Filter { since: Some(since), ..Filter::default() };
-        let range = self.range(&filter, None, now);
-        let pages = (COUNTED / places.len().max(1)).max(1);
-        let counted = stream::iter(places.to_vec()).map(|place| self.count_place(tenant, place, &range, pages));
-        let counted: Vec<Statistics> = counted.buffer_unordered(CONCURRENCY).try_collect().await?;
-        let mut sum = Statistics { is_complete: true, ..Statistics::default() };
-        for one in counted {
-            sum.is_complete &= one.is_complete;
-            sum.total += one.total;
-            one.hours.into_iter().for_each(|(hour, counts)| *sum.hours.entry(hour).or_default() += counts);
-            one.reasons.into_iter().for_each(|(reason, count)| *sum.reasons.entry(reason).or_default() += count);
-        }
-        Ok(sum)
-    }
-
-    async fn count_place(
-        &self,
-        tenant: &TenantId,
-        place: Place,
-        range: &(String, String),
-        pages: usize,
-    ) -> Result<Statistics> {
-        let query = self.query(tenant, place, None, range).scan_index_forward(false);
-        let query = query
-            .projection_expression("delivery, #status, #last.outcome")
-            .expression_attribute_names("#status", "status")
-            .expression_attribute_names("#last", "last");
-        let (mut counted, mut next) = (Statistics::default(), None);
-        for _ in 0..pages {
-            let page = query.clone().set_exclusive_start_key(next);
-            let answer = Box::pin(page.send()).await.map_err(failure("counting deliveries"))?;
-            answer.items.unwrap_or_default().iter().for_each(|item| counted.add(place, item));
-            next = answer.last_evaluated_key;
-            if next.is_none() {
-                return Ok(Statistics { is_complete: true, ..counted });
-            }
-        }
-        Ok(counted)
-    }
-
-    /// The keys of the deliveries that `filter` wants to be created between two times, and before `cursor`. Both ends
-    /// are included.
-    pub(super) fn range(&self, filter: &Filter, cursor: Option<&Cursor>, now: Timestamp) -> (String, String) {
+    /// The keys of the deliveries that `filter` wants to be created between two times, and before `cursor`.
+    pub(super) fn range(&self, filter: &Filter, cursor: Option<&Cursor>, now: Timestamp) -> KeyRange {
         let moment = |time: Timestamp| Millis::new(time.as_millisecond());
         let since = filter.since.map_or(Millis::new(0), moment).max(self.oldest(now));
         // A time alone sorts before the keys with that time.
@@ -259,29 +167,28 @@ impl Log {
         let last = [until, before].into_iter().flatten().min().unwrap_or_else(|| END.to_owned());
         let since = since.to_string();
         // DynamoDB refuses a range whose ends are the wrong way round.
-        (since.clone(), last.max(since))
+        KeyRange { to: last.max(since.clone()), from: since }
     }
 
-    /// The deliveries of a place, or through the index those with a status.
-    fn query(
+    /// The deliveries of a shard, or through the index those with a status.
+    pub(super) fn query(
         &self,
         tenant: &TenantId,
-        (destination, shard): Place,
-        index: Option<Status>,
-        (from, to): &(String, String),
+        shard: Shard,
+        status: Option<Status>,
+        range: &KeyRange,
     ) -> QueryFluentBuilder {
-        let place = format!("{tenant}/{destination}.{shard}");
-        let (name, partition) = match index {
-            Some(status) => ("open", index_key(&place, status)),
-            None => ("destination", place),
+        let (name, partition) = match status {
+            Some(status) => ("open", index_key(tenant, shard, status)),
+            None => ("destination", shard_key(tenant, shard)),
         };
-        let query = self.dynamodb.query().table_name(&self.table).set_index_name(index.map(|_| INDEX.to_owned()));
+        let query = self.dynamodb.query().table_name(&self.table).set_index_name(status.map(|_| INDEX.to_owned()));
         query
             .key_condition_expression("#partition = :partition AND delivery BETWEEN :from AND :to")
             .expression_attribute_names("#partition", name)
             .expression_attribute_values(":partition", text(partition))
-            .expression_attribute_values(":from", text(from))
-            .expression_attribute_values(":to", text(to))
+            .expression_attribute_values(":from", text(&range.from))
+            .expression_attribute_values(":to", text(&range.to))
     }
 }
 
@@ -292,26 +199,26 @@ impl Filter {
 
     /// The job's id as the log keeps it.
     fn kept_job_id(&self) -> Option<&str> {
-        self.job_id.as_ref().map(|job| cut(job, JOB_ID_BYTES))
+        self.job_id.as_ref().map(|job| kept_job_id(job))
     }
 
-    fn passes(&self, entry: &Entry) -> bool {
-        self.status.is_none_or(|status| status == entry.status)
-            && self.event.is_none_or(|event| event == entry.event)
-            && self.kept_job_id().is_none_or(|job| job == entry.job_id)
+    fn passes(&self, delivery: &Delivery) -> bool {
+        self.status.is_none_or(|status| status == delivery.status)
+            && self.event.is_none_or(|event| event == delivery.event)
+            && self.kept_job_id().is_none_or(|job| job == delivery.job_id)
     }
 }
 
-/// How many items of each place to read, to find more than `limit`: so it is known whether there are more. A filter
-/// may need to see more of them, up to `filtered` over all places.
-fn share(filtered: Option<usize>, places: &[Place], limit: usize) -> i32 {
-    let share = filtered.unwrap_or_default() / places.len().max(1);
+/// How many items of each shard to read, to find more than `limit`: so it is known whether there are more. A filter
+/// may need to see more of them, up to `filtered` over all shards.
+fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
+    let share = filtered.unwrap_or_default() / shards.len().max(1);
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges what was read of several places, newest first, as far as all of them were read, and `most` at most.
+/// Merges what was read of several shards, newest first, as far as all of them were read, and `most` at most.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
-    // Behind this point, some place has not been read yet.
+    // Behind this point, some shard has not been read yet.
     let end = read.iter().filter_map(|one| one.end.clone()).max();
     let found = read.into_iter().flat_map(|one| one.found).map(|one| (moment(&one), one));
     let mut found: Vec<_> = found.filter(|(at, _)| end.as_ref().is_none_or(|end| at >= end)).collect();
@@ -345,38 +252,6 @@ fn filtered(mut query: QueryFluentBuilder, filter: &Filter) -> QueryFluentBuilde
     if conditions.is_empty() { query } else { query.filter_expression(conditions.join(" AND ")) }
 }
 
-impl Statistics {
-    fn add(&mut self, place: Place, item: &Item) {
-        let record = Record::new("delivery", item);
-        let Some((id, status)) = id(place, item).zip(record.parsed("status").ok()) else { return };
-        let hour = Timestamp::from_millisecond(id.at.get() - id.at.get() % (60 * 60 * 1000));
-        let mut one = Counts::default();
-        match status {
-            Status::Pending => one.pending = 1,
-            Status::Delivered => one.delivered = 1,
-            Status::Ended => one.ended = 1,
-            Status::Failed => {
-                one.failed = 1;
-                let last = item.get("last").and_then(|last| last.as_m().ok());
-                if let Some(reason) = last.and_then(|last| last.get("outcome")?.as_s().ok()) {
-                    *self.reasons.entry(reason.clone()).or_default() += 1;
-                }
-            }
-        }
-        self.total += one;
-        *self.hours.entry(hour).or_default() += one;
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.pending += other.pending;
-        self.delivered += other.delivered;
-        self.failed += other.failed;
-        self.ended += other.ended;
-    }
-}
-
 /// The last key before `moment` that a delivery can have.
 fn just_before(moment: &str) -> String {
     let (at, hex) = moment.split_once('.').unwrap_or((moment, ""));
@@ -394,9 +269,9 @@ fn end(last: Option<Item>) -> Option<String> {
     last.as_ref().and_then(moment).map(str::to_owned)
 }
 
-/// The id of the delivery in `item`, which was read from `place`.
-fn id((destination, shard): Place, item: &Item) -> Option<DeliveryId> {
-    format!("{destination}.{shard}.{}", moment(item)?).parse().ok()
+/// The id of the delivery in `item`, which was read from `shard`.
+pub(super) fn id(shard: Shard, item: &Item) -> Option<DeliveryId> {
+    format!("{shard}.{}", moment(item)?).parse().ok()
 }
 
 #[cfg(test)]
@@ -416,9 +291,9 @@ mod tests {
         }
     }
 
-    /// Reads a place as DynamoDB does: the newest before `cursor`, `most` of them before the filter is applied.
-    fn read(place: &[u16], cursor: Option<u16>, most: usize, wanted: impl Fn(u16) -> bool) -> Stretch<u16> {
-        let mut newest: Vec<_> = place.iter().copied().filter(|at| cursor.is_none_or(|cursor| *at < cursor)).collect();
+    /// Reads a shard as DynamoDB does: the newest before `cursor`, `most` of them before the filter is applied.
+    fn read(shard: &[u16], cursor: Option<u16>, most: usize, wanted: impl Fn(u16) -> bool) -> Stretch<u16> {
+        let mut newest: Vec<_> = shard.iter().copied().filter(|at| cursor.is_none_or(|cursor| *at < cursor)).collect();
         newest.sort_unstable_by(|one, other| other.cmp(one));
         newest.truncate(most);
         let end = if newest.len() == most { newest.last().map(|at| format!("{at:05}")) } else { None };
@@ -426,21 +301,21 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the places hold, and whatever a filter leaves out of them, the pages together are the whole list.
+        /// Whatever the shards hold, and whatever a filter leaves out of them, the pages together are the whole list.
         #[test]
         fn the_pages_are_the_list_without_gaps_or_repetitions(
             moments in prop::collection::btree_set(0..1000_u16, 0..200),
-            places in 1..6_u16,
+            shards in 1..6_u16,
             limit in 1..8_usize,
             more in 0..10_usize,
             divisor in 1..20_u16,
         ) {
             let wanted = |at: u16| at.is_multiple_of(divisor);
-            let in_place = |place: u16| moments.iter().copied().filter(|at| at / 7 % places == place).collect::<Vec<_>>();
+            let in_shard = |shard: u16| moments.iter().copied().filter(|at| at / 7 % shards == shard).collect::<Vec<_>>();
             let all: Vec<u16> = moments.iter().rev().copied().filter(|at| wanted(*at)).collect();
             let (mut listed, mut cursor) = (Vec::new(), None);
             loop {
-                let stretches = (0..places).map(|place| read(&in_place(place), cursor, limit + 1 + more, wanted));
+                let stretches = (0..shards).map(|shard| read(&in_shard(shard), cursor, limit + 1 + more, wanted));
                 let page = merge(stretches.collect(), limit, |at| format!("{at:05}"));
                 prop_assert!(page.found.len() <= limit);
                 listed.extend(page.found);

@@ -1,9 +1,6 @@
 //! `POST /v1/deliveries/get`.
 
-use common::webhooks::{
-    log::{Attempt, Payload, Status, Trigger},
-    outcome::{Failure, Outcome},
-};
+use common::webhooks::delivery::{Attempt, Failure, Outcome, Payload, Status, Trigger};
 use serde_json::json;
 use tests::World;
 

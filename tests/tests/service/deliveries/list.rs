@@ -1,8 +1,8 @@
 //! `POST /v1/deliveries/list`.
 
 use common::webhooks::{
+    delivery::{Delivery, Status},
     event::EventName,
-    log::{Entry, Status},
 };
 use serde_json::{Value, json};
 use tests::{Tenant, World};
@@ -11,7 +11,7 @@ use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, ids, newest_first, pages, 
 
 /// Deliveries of every status and event, three at each time: to two endpoints, to one that was deleted, and to callbacks
 /// in several shards.
-async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Entry>, Book) {
+async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
     let tenant = world.tenant("acme").await;
     let mut endpoints = [const { String::new() }; 3];
     for endpoint in &mut endpoints {
@@ -87,7 +87,7 @@ async fn every_combination_of_filters_finds_what_passes_them_all() {
     let (tenant, endpoints, entries, book) = mixed(&world).await;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     // What each field wants of an entry.
-    let passes = |fields: &Value, entry: &Entry| {
+    let passes = |fields: &Value, entry: &Delivery| {
         let at = entry.created_at.to_string();
         let wanted = |name: &str, has: Value| fields.get(name).is_none_or(|wanted| *wanted == has);
         wanted("status", json!(entry.status))

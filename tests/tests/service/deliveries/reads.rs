@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::webhooks::{delivery_id::SHARDS, log::Status};
+use common::webhooks::delivery::{SHARDS, Status};
 use serde_json::json;
 use tests::{Interceptor, World};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
-    webhooks::log::{
-        Entry, Status, Trigger,
-        recovery::{PAGE, Recovery},
+    webhooks::{
+        delivery::{Delivery, Status, Trigger},
+        log::recovery::{PAGE, Recovery},
     },
 };
 use futures::future::join_all;
@@ -26,7 +26,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
 }
 
 /// Runs all recoveries to their end, and returns what they resent.
-pub(super) async fn run(book: &Book) -> Vec<Entry> {
+pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     let mut resent = Vec::new();
     for (tenant, mut recovery) in book.log.open_recoveries().await.expect("the recoveries") {
         while !recovery.done {
@@ -38,7 +38,7 @@ pub(super) async fn run(book: &Book) -> Vec<Entry> {
     resent
 }
 
-fn sorted(entries: &[Entry]) -> Vec<String> {
+fn sorted(entries: &[Delivery]) -> Vec<String> {
     let mut ids: Vec<_> = entries.iter().map(|entry| entry.id.to_string()).collect();
     ids.sort();
     ids

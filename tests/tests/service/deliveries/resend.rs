@@ -6,11 +6,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        log::{
-            Entry, Status,
-            due::{Minute, PARTITIONS},
-        },
-        queue::DueAttempt,
+        delivery::{Delivery, DueAttempt, Status},
+        log::due::{Minute, PARTITIONS},
     },
 };
 use futures::future::join_all;
@@ -19,7 +16,7 @@ use tests::{Tenant, World};
 
 use super::{Book, DAY, Draft, STATUSES, id, ids, read};
 
-async fn get(world: &World, tenant: &Tenant, entry: &Entry) -> Value {
+async fn get(world: &World, tenant: &Tenant, entry: &Delivery) -> Value {
     read(world, tenant, "get", json!({"delivery_id": entry.id})).await.ok().clone()
 }
 

@@ -1,6 +1,6 @@
 //! `POST /v1/deliveries/stats`.
 
-use common::{timestamp::Timestamp, webhooks::log::Status};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::World;
 

@@ -1,6 +1,6 @@
 //! Deliveries that were really made, as the log shows them.
 
-use common::{timestamp::Timestamp, webhooks::log::Status};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World};
 

@@ -28,10 +28,10 @@ fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
             record["body"] = json!(body.to_string());
         }
         3 | 4 => {
-            let mut body = if rng.bool() { old_delivery(receiver) } else { due_attempt() };
+            let mut body = if rng.bool() { due_event() } else { due_attempt() };
             if rng.bool() {
-                let times = ["attempt", "attempts", "event_at", "not_before", "give_up_at"];
-                body[rng.choice(times).unwrap_or_default()] = json!(number(rng));
+                let name = if rng.bool() { "attempt" } else { "parked" };
+                body[name] = json!(number(rng));
             } else {
                 spoil(rng, &mut body);
             }
@@ -55,13 +55,9 @@ fn due_attempt() -> Value {
     })
 }
 
-/// One of a version before the delivery log.
-fn old_delivery(receiver: &Receiver) -> Value {
-    json!({
-        "tenant_id": "t", "event": "job.completed", "webhook_id": "msg_0123456789abcdef0123456789abcdef",
-        "callback_url": receiver.url("/hook"),
-        "callback_secret": "s", "attempts": 1, "event_at": 0, "not_before": 0, "body": {"job_id": "j"},
-    })
+/// One of a parked event.
+fn due_event() -> Value {
+    json!({"tenant_id": "t", "parked": "msg_0123456789abcdef0123456789abcdef"})
 }
 
 fn number(rng: &mut Rng) -> i64 {

@@ -11,7 +11,7 @@ use std::{
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, body::Body, extract::Request, response::Response};
-use common::{timestamp::Timestamp, webhooks::log::Status};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{Receiver, World, world::link};
 use tokio::net::TcpListener;

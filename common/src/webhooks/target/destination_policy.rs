@@ -149,7 +149,7 @@ const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::webhooks::endpoint_url::EndpointUrl;
+    use crate::webhooks::target::EndpointUrl;
 
     fn permitted(url: &str, policy: &DestinationPolicy) -> bool {
         EndpointUrl::parse_permitted(url, policy).is_ok()

@@ -4,7 +4,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::{timestamp::Timestamp, webhooks::signing_secret::SigningSecret};
+use super::signing_secret::SigningSecret;
+use crate::timestamp::Timestamp;
 
 /// What to sign with: the current secret and, after a rotation, the one before for a while.
 #[derive(Clone, Copy, Debug)]

@@ -17,19 +17,22 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-use super::{
+pub use self::dialer::{Connect, Lookup, Network, Stream};
+use self::{
     connection::{Connection, Meter, Metered, TooMuch},
-    delivery::Delivery,
-    destination::DestinationPolicy,
-    dialer::{DialError, Dialer, Network},
-    endpoint_url::EndpointUrl,
-    endpoints::Receiver,
-    log::RESPONSE_BYTES,
-    outcome::{Failure, Outcome, retry_after},
+    dialer::{DialError, Dialer},
     pool::Pool,
-    signing::{SigningKeys, body_signature, standard_signatures},
+};
+use super::{
+    delivery::{Failure, Outcome, RESPONSE_BYTES, WebhookId, retry_after},
+    event::EventName,
+    target::{DestinationPolicy, Target, body_signature, standard_signatures},
 };
 use crate::timestamp::Timestamp;
+
+mod connection;
+mod dialer;
+mod pool;
 
 /// Receivers know the service by this name, whichever function sends.
 const USER_AGENT: &str = concat!("webhooks-deliver/", env!("CARGO_PKG_VERSION"));
@@ -52,40 +55,38 @@ pub struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoDescriptor;
 
-/// Where to post, and what to sign with.
+/// What is posted.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// The receiver's URL.
-    pub url: &'a EndpointUrl,
-    /// What the receiver verifies signatures with.
-    pub keys: SigningKeys<'a>,
-}
-
-impl<'a> Target<'a> {
-    /// The URL and secrets of a stored endpoint.
-    #[must_use]
-    pub fn of(receiver: &'a Receiver) -> Self {
-        Self { url: &receiver.url, keys: receiver.keys() }
-    }
+pub struct Post<'a> {
+    /// To whom, and how it is signed.
+    pub target: Target<'a>,
+    /// What the receiver knows the delivery by.
+    pub id: WebhookId,
+    /// The name of the event.
+    pub event: EventName,
+    /// When the event entered its queue.
+    pub event_at: Timestamp,
+    /// The JSON, byte for byte.
+    pub body: &'a Bytes,
 }
 
 /// How an attempt ended, and what the receiver answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Posted {
     /// How it ended.
     pub outcome: Outcome,
     /// The first 1,024 bytes of the response to a failed attempt, as text.
     pub response: Option<String>,
 }
 
-impl From<Outcome> for Answer {
+impl From<Outcome> for Posted {
     fn from(outcome: Outcome) -> Self {
         Self { outcome, response: None }
     }
 }
 
 /// Why there is no response.
-enum Unanswered {
+enum NoResponse {
     Failed(Failure),
     NoDescriptor,
 }
@@ -115,14 +116,14 @@ impl Client {
     ///
     /// # Errors
     /// There was no file descriptor left.
-    pub async fn post(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Answer, NoDescriptor> {
-        if !self.dialer.permits(target.url.url()) {
+    pub async fn post(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoDescriptor> {
+        if !self.dialer.permits(post.target.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked).into());
         }
-        match tokio::time::timeout(self.timeout, self.exchange(delivery, target, now)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Unanswered::Failed(failure))) => Ok(Outcome::Failed(failure).into()),
-            Ok(Err(Unanswered::NoDescriptor)) => {
+        match tokio::time::timeout(self.timeout, self.exchange(post, now)).await {
+            Ok(Ok(posted)) => Ok(posted),
+            Ok(Err(NoResponse::Failed(failure))) => Ok(Outcome::Failed(failure).into()),
+            Ok(Err(NoResponse::NoDescriptor)) => {
                 // Idle connections hold some that others need, our own AWS calls among them.
                 self.pool.clear();
                 Err(NoDescriptor)
@@ -131,32 +132,32 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, delivery: &Delivery, target: Target<'_>, now: Timestamp) -> Result<Answer, Unanswered> {
-        let url = target.url.url();
-        let origin = target.url.origin();
+    async fn exchange(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoResponse> {
+        let url = post.target.url.url();
+        let origin = post.target.url.origin();
         if let Some(mut connection) = self.pool.take(origin) {
-            let request = request(delivery, target, now)?;
+            let request = request(post, now)?;
             match connection.send(request, async |response| read(response, now).await).await {
                 // The receiver closed the idle connection before the request reached it: no failure, so open a new one.
                 Err(_) if connection.is_unanswered() => {}
                 Err(error) => return Err(error.into()),
-                Ok(answer) => {
+                Ok(posted) => {
                     self.pool.put(origin, connection);
-                    return Ok(answer);
+                    return Ok(posted);
                 }
             }
         }
         // Boxed: the future takes thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(url)).await?;
-        let request = request(delivery, target, now)?;
-        let answer = connection.send(request, async |response| read(response, now).await).await?;
+        let request = request(post, now)?;
+        let posted = connection.send(request, async |response| read(response, now).await).await?;
         self.pool.put(origin, connection);
-        Ok(answer)
+        Ok(posted)
     }
 
     /// Opens a connection.
-    async fn open(&self, url: &Url) -> Result<Connection, Unanswered> {
-        let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(Unanswered::Failed(Failure::Protocol))?;
+    async fn open(&self, url: &Url) -> Result<Connection, NoResponse> {
+        let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(NoResponse::Failed(Failure::Protocol))?;
         let mut permit = self.pool.reserve();
         let tcp = self.dialer.dial(&host, port).await?;
         // A connection needs only one of the sockets reserved for the dial.
@@ -166,14 +167,14 @@ impl Client {
         if url.scheme() == "http" {
             return Ok(Connection::over(tcp, wire, permit).await?);
         }
-        let name = server_name(host).ok_or(Unanswered::Failed(Failure::Tls))?;
+        let name = server_name(host).ok_or(NoResponse::Failed(Failure::Tls))?;
         let tls =
-            self.tls.connect(name, tcp).await.map_err(|error| Unanswered::Failed(failure(&error, Failure::Connect)))?;
+            self.tls.connect(name, tcp).await.map_err(|error| NoResponse::Failed(failure(&error, Failure::Connect)))?;
         Ok(Connection::over(Metered::new(tls, Meter::new()), wire, permit).await?)
     }
 }
 
-impl From<DialError> for Unanswered {
+impl From<DialError> for NoResponse {
     fn from(error: DialError) -> Self {
         match error {
             DialError::Refused => Self::Failed(Failure::Blocked),
@@ -184,13 +185,13 @@ impl From<DialError> for Unanswered {
     }
 }
 
-impl From<hyper::Error> for Unanswered {
+impl From<hyper::Error> for NoResponse {
     fn from(error: hyper::Error) -> Self {
         Self::Failed(failure(&error, Failure::Protocol))
     }
 }
 
-impl From<hyper::http::Error> for Unanswered {
+impl From<hyper::http::Error> for NoResponse {
     fn from(_not_a_request: hyper::http::Error) -> Self {
         Self::Failed(Failure::Protocol)
     }
@@ -205,21 +206,17 @@ fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
     }
 }
 
-fn request(
-    delivery: &Delivery,
-    target: Target<'_>,
-    now: Timestamp,
-) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let (body, url) = (&delivery.payload.body, target.url.url());
-    let id = delivery.entry.webhook_id.to_string();
+fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    let Post { target, event, event_at, body, .. } = post;
+    let (id, url) = (post.id.to_string(), target.url.url());
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = url[Position::BeforePath..].parse()?;
     *request.headers_mut() = HeaderMap::from_iter([
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
-        (EVENT_TYPE, HeaderValue::from_static(delivery.entry.event.as_str())),
-        (EVENT_TIME, delivery.entry.created_at.to_string().try_into()?),
+        (EVENT_TYPE, HeaderValue::from_static(event.as_str())),
+        (EVENT_TIME, event_at.to_string().try_into()?),
         (BODY_SIGNATURE, body_signature(target.keys.current, body).try_into()?),
         (ID, HeaderValue::try_from(&id)?),
         (TIMESTAMP, now.as_second().into()),
@@ -230,11 +227,11 @@ fn request(
 }
 
 /// A 2xx counts once the response is complete, or longer than is read. Of other responses, the beginning is kept.
-async fn read(response: Response<Incoming>, now: Timestamp) -> Answer {
+async fn read(response: Response<Incoming>, now: Timestamp) -> Posted {
     let status = response.status();
     if !status.is_success() {
         let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, now)));
-        return Answer { outcome, response: Some(beginning(response.into_body()).await) };
+        return Posted { outcome, response: Some(beginning(response.into_body()).await) };
     }
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
@@ -318,7 +315,7 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
-    use crate::webhooks::{delivery::Destination, dialer::Lookup, event::JobEvent, signing_secret::SigningSecret};
+    use crate::webhooks::target::{EndpointUrl, SigningSecret};
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -360,12 +357,11 @@ mod tests {
     }
 
     async fn try_to_post(client: &Client, url: &str) -> Result<Outcome, NoDescriptor> {
-        let event = JobEvent::parse(r#"{"event":"job.completed","tenant_id":"t","job_id":"j"}"#).expect("an event");
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
-        let destination = Destination::Callback { url: url.clone(), secret: secret.clone() };
-        let delivery = Delivery::first(&event, Timestamp::now(), destination, 1);
-        let answer = client.post(&delivery, Target { url: &url, keys: (&secret).into() }, Timestamp::now()).await;
-        answer.map(|answer| answer.outcome)
+        let (target, id) = (Target { url: &url, keys: (&secret).into() }, WebhookId::unique());
+        let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
+        let posted = client.post(Post { target, id, event, event_at, body: &body }, Timestamp::now()).await;
+        posted.map(|posted| posted.outcome)
     }
 
     async fn post(client: &Client, url: &str) -> Outcome {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::event::EventName;
+use super::name::EventName;
 use crate::issue::Problem;
 
 /// The events that an endpoint wants, each once.

@@ -5,7 +5,8 @@ use std::fmt;
 use http::Uri;
 use url::{Position, Url};
 
-use crate::{issue::Problem, webhooks::destination::DestinationPolicy};
+use super::destination_policy::DestinationPolicy;
+use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
 

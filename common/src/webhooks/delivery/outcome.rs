@@ -55,23 +55,23 @@ impl Failure {
 /// What to do after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it was delivered.
-    Done,
+    /// Nothing: it is delivered.
+    Delivered,
     /// Try again after this delay.
     RetryAfter(Duration),
-    /// Give up.
-    Dead(Failure),
+    /// Nothing: it has failed.
+    Failed,
 }
 
 /// The longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// A delivery is given up this long after its event, whatever its receiver asks for.
+/// A delivery has failed this long after its event, whatever its receiver asks for.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// Delays are extended by up to this share, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 
 /// Decides what follows attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
-/// the second, and so on; `left` is the time until the delivery is given up; `jitter` returns a number in `0.0..1.0`.
+/// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,
@@ -80,12 +80,12 @@ pub fn next_step(
     jitter: impl FnOnce() -> f64,
 ) -> Step {
     let failure = match outcome {
-        Outcome::Delivered(_) => return Step::Done,
+        Outcome::Delivered(_) => return Step::Delivered,
         Outcome::Failed(failure) => failure,
     };
-    let place = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
-    let scheduled = match (failure, schedule.get(place)) {
-        (Failure::Status(410, _), _) | (_, None) => return Step::Dead(failure),
+    let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+    let scheduled = match (failure, schedule.get(index)) {
+        (Failure::Status(410, _), _) | (_, None) => return Step::Failed,
         (_, Some(delay)) => *delay,
     };
     let asked = match failure {
@@ -93,11 +93,11 @@ pub fn next_step(
         _ => Duration::ZERO,
     };
     let delay = scheduled.max(asked).mul_f64(1.0 + JITTER * jitter());
-    if delay > left { Step::Dead(failure) } else { Step::RetryAfter(delay) }
+    if delay > left { Step::Failed } else { Step::RetryAfter(delay) }
 }
 
 /// Parses a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Garbage is `None`.
-pub(super) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+pub(in crate::webhooks) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number that overflows is above the limit anyway.
@@ -121,19 +121,19 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_attempt_is_repeated_by_the_schedule_and_then_dead() {
+    fn a_failed_attempt_is_repeated_by_the_schedule_and_the_last_one_fails_the_delivery() {
         assert_eq!(after(Failure::Timeout, 1), Step::RetryAfter(SCHEDULE[0]));
         assert_eq!(after(Failure::Status(500, None), 2), Step::RetryAfter(SCHEDULE[1]));
         assert_eq!(after(Failure::Status(302, None), 3), Step::RetryAfter(SCHEDULE[2]));
-        assert_eq!(after(Failure::Blocked, 4), Step::Dead(Failure::Blocked));
-        assert_eq!(after(Failure::Blocked, u32::MAX), Step::Dead(Failure::Blocked));
+        assert_eq!(after(Failure::Blocked, 4), Step::Failed);
+        assert_eq!(after(Failure::Blocked, u32::MAX), Step::Failed);
     }
 
     #[test]
     fn success_and_gone_both_end_a_delivery() {
-        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, Duration::ZERO, || 0.0), Step::Done);
+        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, Duration::ZERO, || 0.0), Step::Delivered);
         let gone = Failure::Status(410, Some(Duration::from_secs(1)));
-        assert_eq!(after(gone, 1), Step::Dead(gone));
+        assert_eq!(after(gone, 1), Step::Failed);
     }
 
     #[test]
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_is_given_up_where_the_next_attempt_would_be_too_late() {
+    fn a_delivery_fails_where_the_next_attempt_would_be_too_late() {
         let asked = Failure::Status(503, Some(Duration::from_secs(3600)));
         for (failure, delay) in [(asked, 3600), (Failure::Timeout, 5)] {
             let delay = Duration::from_secs(delay);
             let step = |left, jitter| next_step(Outcome::Failed(failure), 1, &SCHEDULE, left, || jitter);
             assert_eq!(step(delay, 0.0), Step::RetryAfter(delay));
-            assert_eq!(step(delay, 0.1), Step::Dead(failure));
-            assert_eq!(step(Duration::ZERO, 0.0), Step::Dead(failure));
+            assert_eq!(step(delay, 0.1), Step::Failed);
+            assert_eq!(step(Duration::ZERO, 0.0), Step::Failed);
         }
     }
 

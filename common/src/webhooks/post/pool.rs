@@ -31,6 +31,8 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 ///  904
 /// ```
 ///
+/// The pool of `hyper-util` has no such bound: it limits idle connections by host, and not how many there are in all.
+///
 /// There is no limit per host: a host never has more idle connections than it had concurrent attempts.
 pub(super) struct Pool {
     /// The longest idle first.
@@ -58,8 +60,8 @@ impl Pool {
         while idle.front().is_some_and(|longest| longest.since.elapsed() > MAX_IDLE) {
             idle.pop_front();
         }
-        while let Some(place) = idle.iter().rposition(|idle| *idle.origin == *origin) {
-            let Idle { mut connection, .. } = idle.remove(place)?;
+        while let Some(index) = idle.iter().rposition(|idle| *idle.origin == *origin) {
+            let Idle { mut connection, .. } = idle.remove(index)?;
             if connection.is_idle() {
                 return Some(connection);
             }

@@ -11,13 +11,13 @@ use crate::{
     issue::Problem,
 };
 
-/// Identifies a delivery within its tenant. It is also the place of the delivery in the log, so that it is found by its
+/// Identifies a delivery within its tenant. It is also the key of the delivery in the log, so that it is found by its
 /// id alone: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId {
     /// Where the delivery goes.
     pub destination: DestinationId,
-    /// The part of the destination's log that it is in.
+    /// The shard of the destination's log that it is in.
     pub shard: u8,
     /// When its event entered its queue, in milliseconds of Unix time.
     pub at: Millis,
@@ -43,7 +43,16 @@ pub enum DestinationId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 
-/// How many parts the log of a destination has that takes more than a DynamoDB partition does, which is a thousand
+/// A part of a tenant's log that is read by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Where its deliveries go.
+    pub destination: DestinationId,
+    /// Its number among the shards of the destination.
+    pub number: u8,
+}
+
+/// How many shards the log of a destination has that takes more than a DynamoDB partition does, which is a thousand
 /// writes a second.
 pub const SHARDS: u8 = 8;
 
@@ -55,16 +64,14 @@ impl DeliveryId {
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a delivery")])
     }
-}
 
-impl DeliveryId {
     /// The first half of the id, which it shares with the others of its shard.
-    pub(super) fn place(&self) -> String {
-        format!("{}.{}", self.destination, self.shard)
+    pub(in crate::webhooks) fn shard(&self) -> Shard {
+        Shard { destination: self.destination, number: self.shard }
     }
 
     /// The second half of the id, which sorts by time.
-    pub(super) fn moment(&self) -> String {
+    pub(in crate::webhooks) fn moment(&self) -> String {
         format!("{}.{:032x}", self.at, self.webhook_id.0)
     }
 }
@@ -73,6 +80,19 @@ impl fmt::Display for DeliveryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { destination, shard, at, webhook_id } = self;
         write!(f, "{destination}.{shard}.{at}.{:032x}", webhook_id.0)
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.destination, self.number)
+    }
+}
+
+impl Shard {
+    /// The first `number` shards of a destination.
+    pub fn first(destination: DestinationId, number: u8) -> impl Iterator<Item = Self> {
+        (0..number).map(move |number| Self { destination, number })
     }
 }
 
@@ -111,7 +131,7 @@ impl Millis {
         self.0
     }
 
-    pub(super) fn parse(text: &str) -> Result<Self, NotAnId> {
+    fn parse(text: &str) -> Result<Self, NotAnId> {
         let digits = text.len() == 13 && text.bytes().all(|byte| byte.is_ascii_digit());
         if digits { text.parse().map(Self).map_err(|_not_a_number| NotAnId) } else { Err(NotAnId) }
     }

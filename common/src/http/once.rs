@@ -7,10 +7,7 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Put, builders::PutBuilder},
-};
+use aws_sdk_dynamodb::{Client, types::Put};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -20,7 +17,7 @@ use crate::{
         clients::Aws,
         dynamo::{Item, Record, item, number, text},
         failure,
-        transaction::Transaction,
+        transaction::Marker,
     },
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
@@ -55,9 +52,6 @@ pub struct Once<'a> {
     key: Option<IdempotencyKey>,
     now: Timestamp,
 }
-
-/// The write that remembers a call. It may have a secret, so it cannot be printed.
-pub struct Remember(PutBuilder);
 
 /// What a call answers. It may have a secret, so it cannot be printed.
 pub enum Answer<T> {
@@ -123,14 +117,14 @@ impl Calls {
 }
 
 impl Once<'_> {
-    /// The write that remembers the call with its answer, for the transaction that does it. `None` if it has no key.
+    /// What remembers the call with its answer, for the transaction that does it. `None` if it has no key.
     ///
     /// # Errors
     /// The answer is no JSON.
-    pub fn remember(&self, answer: &impl Serialize) -> Result<Option<Remember>> {
+    pub fn marker(&self, answer: &impl Serialize) -> Result<Option<Marker>> {
         let Some(key) = self.key else { return Ok(None) };
         let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
-        let mut item = self.place(key);
+        let mut item = self.stored_key(key);
         item.insert("fields".to_owned(), text(key.fields));
         item.insert("answer".to_owned(), text(answer));
         item.insert("delete_at".to_owned(), number(self.now.as_second() + REMEMBERED + 1));
@@ -140,7 +134,7 @@ impl Once<'_> {
             // TTL may delete an item days after its time.
             .condition_expression("attribute_not_exists(webhook_endpoint_id) OR delete_at <= :now")
             .expression_attribute_values(":now", number(self.now.as_second()));
-        Ok(Some(Remember(put)))
+        Ok(Some(Marker(put)))
     }
 
     /// The answer of `act`, which does the call, unless it has been done before.
@@ -167,7 +161,7 @@ impl Once<'_> {
 
     async fn known(&self) -> Result<Option<Box<RawValue>>> {
         let Some(key) = self.key else { return Ok(None) };
-        let get = self.calls.dynamodb.get_item().table_name(&self.calls.table).set_key(Some(self.place(key)));
+        let get = self.calls.dynamodb.get_item().table_name(&self.calls.table).set_key(Some(self.stored_key(key)));
         let found = Box::pin(get.consistent_read(true).send()).await.map_err(failure("reading a remembered call"))?;
         let Some(item) = found.item else { return Ok(None) };
         let record = Record::new("remembered call", &item);
@@ -181,20 +175,9 @@ impl Once<'_> {
         answer.map(Some).map_err(Error::internal("reading a remembered answer"))
     }
 
-    fn place(&self, key: IdempotencyKey) -> Item {
+    fn stored_key(&self, key: IdempotencyKey) -> Item {
         let sort_key = format!("{ONCE}{}#{}", self.route, key.key);
         item([("tenant_id", text(self.tenant)), ("webhook_endpoint_id", text(sort_key))])
-    }
-}
-
-impl Transaction {
-    /// Remembers a call that has a key, on condition that it has not been remembered before.
-    pub(super) fn remember(self, call: Option<&Remember>) -> Self {
-        match call {
-            // Whoever made the call looks for the answer then.
-            Some(Remember(put)) => self.put(put.clone()).or(Error::Busy),
-            None => self,
-        }
     }
 }
 

@@ -1,0 +1,50 @@
+//! Attempts, as the log keeps them.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    outcome::{Failure, Outcome},
+    status::Trigger,
+};
+use crate::timestamp::Timestamp;
+
+/// The most of a receiver's response that the log keeps, in bytes.
+pub const RESPONSE_BYTES: usize = 1024;
+
+/// A POST to the receiver.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Attempt {
+    /// When it began.
+    pub at: Timestamp,
+    /// `delivered`, or why it failed.
+    pub outcome: Cow<'static, str>,
+    /// The receiver's HTTP status, if it sent one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u16")]
+    pub status_code: Option<u16>,
+    /// How long it took.
+    pub duration_ms: u32,
+    /// The first 1,024 bytes of the response to a failed attempt, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub response: Option<String>,
+    /// What it was made for.
+    pub trigger: Trigger,
+}
+
+impl Attempt {
+    /// An attempt that began `at` and ended with `outcome` after `duration_ms`.
+    #[must_use]
+    pub fn new(at: Timestamp, duration_ms: u32, outcome: Outcome, response: Option<String>, trigger: Trigger) -> Self {
+        let (name, status_code) = match outcome {
+            Outcome::Delivered(status) => ("delivered", Some(status)),
+            Outcome::Failed(failure @ Failure::Status(status, _)) => (failure.reason(), Some(status)),
+            Outcome::Failed(failure) => (failure.reason(), None),
+        };
+        Self { at, outcome: name.into(), status_code, duration_ms, response, trigger }
+    }
+}

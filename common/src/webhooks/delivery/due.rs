@@ -1,0 +1,47 @@
+//! What is due: the attempts and events that messages and rows of the log ask for, by their keys.
+
+use std::time::Duration;
+
+use super::{
+    id::{DeliveryId, WebhookId},
+    state::Delivery,
+};
+use crate::{id::TenantId, timestamp::Timestamp};
+
+/// The longest delay that SQS offers. What waits longer is woken from the log.
+pub const MAX_DELAY: Duration = Duration::from_secs(900);
+
+/// An attempt that is due.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DueAttempt {
+    /// Whose delivery it is.
+    pub tenant: TenantId,
+    /// The delivery.
+    pub id: DeliveryId,
+    /// The number of the attempt. It is no longer due if the delivery has got past it.
+    pub attempt: u32,
+}
+
+/// A parked event whose first attempts are due.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DueEvent {
+    /// Whose event it is.
+    pub tenant: TenantId,
+    /// Its key in the log.
+    pub parked: WebhookId,
+}
+
+impl DueAttempt {
+    /// The attempt that a pending delivery waits for.
+    #[must_use]
+    pub fn next(tenant: &TenantId, delivery: &Delivery) -> Self {
+        Self { tenant: tenant.clone(), id: delivery.id, attempt: delivery.attempts.saturating_add(1) }
+    }
+
+    /// The same with its time, if a message can wait for so long.
+    #[must_use]
+    pub fn soon(tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<(Self, Timestamp)> {
+        let at = delivery.next_attempt_at.filter(|at| at.since(now) <= MAX_DELAY)?;
+        Some((Self::next(tenant, delivery), at))
+    }
+}

@@ -1,0 +1,263 @@
+//! The state of a delivery, and every change of it.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    attempt::Attempt,
+    id::{DeliveryId, DestinationId, Millis, WebhookId},
+    outcome::{MAX_AGE, Outcome, Step, next_step},
+    payload::Destination,
+    status::{Status, Trigger},
+};
+use crate::{
+    id::EndpointId,
+    timestamp::Timestamp,
+    webhooks::event::{EventName, JobEvent, TEST_JOB},
+};
+
+/// A delivery, as the log and the API have it.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Delivery {
+    /// Its id, for `get` and `resend`.
+    #[serde(rename = "delivery_id")]
+    pub id: DeliveryId,
+    /// The id that the receiver gets as a header.
+    pub webhook_id: WebhookId,
+    /// Where it goes; absent for a job's own callback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EndpointId")]
+    pub webhook_endpoint_id: Option<EndpointId>,
+    /// The event's name.
+    pub event: EventName,
+    /// The producer's id of the job.
+    pub job_id: String,
+    /// How it stands.
+    pub status: Status,
+    /// How many attempts have been made.
+    pub attempts: u32,
+    /// When the event entered its queue.
+    pub created_at: Timestamp,
+    /// When the next attempt is due, while it is pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub next_attempt_at: Option<Timestamp>,
+    /// The latest attempt; absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Attempt")]
+    pub last_attempt: Option<Attempt>,
+    /// How many attempts of the current schedule have been made: a resend starts it anew.
+    #[serde(skip)]
+    pub tries: u32,
+    /// Why the next attempt will be made.
+    #[serde(skip)]
+    pub trigger: Trigger,
+    /// An attempt that fails after this time is the last.
+    #[serde(skip)]
+    pub give_up_at: Millis,
+}
+
+/// What became of an attempt that was due.
+#[derive(Debug)]
+pub enum AttemptResult {
+    /// It was made.
+    Made(Attempt, Outcome),
+    /// It could not be made, and is due again at this time.
+    Postponed(Timestamp),
+    /// The endpoint has been deleted or made inactive.
+    NoEndpoint,
+    /// It could not be made for so long that the delivery has failed.
+    Expired,
+}
+
+impl Delivery {
+    /// A delivery before its first attempt.
+    #[must_use]
+    pub fn new(id: DeliveryId, event: EventName, job_id: String) -> Self {
+        Self {
+            id,
+            webhook_id: id.webhook_id,
+            webhook_endpoint_id: id.destination.endpoint(),
+            event,
+            job_id,
+            status: Status::Pending,
+            attempts: 0,
+            created_at: Timestamp::from_millisecond(id.at.get()),
+            next_attempt_at: None,
+            last_attempt: None,
+            tries: 0,
+            trigger: Trigger::Event,
+            give_up_at: give_up_at(id.at),
+        }
+    }
+
+    /// The delivery of `event` to `destination`, whose log has this many shards.
+    #[must_use]
+    pub fn first(event: &JobEvent, destination: &Destination, shards: u8) -> Self {
+        let (destination, address) = match destination {
+            Destination::Endpoint(id) => (DestinationId::Endpoint(*id), id.to_string()),
+            Destination::Callback { url, .. } => (DestinationId::Callback, url.as_str().to_owned()),
+        };
+        let webhook_id = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &address);
+        let at = Millis::new(event.at.as_millisecond());
+        let id = DeliveryId { destination, shard: webhook_id.shard(shards), at, webhook_id };
+        Self::new(id, event.name, event.job_id.clone())
+    }
+
+    /// A test of an endpoint, due `now`. It is in the first shard, however many the endpoint has, so that its id is known
+    /// before the endpoint has been read.
+    #[must_use]
+    pub fn test(endpoint: EndpointId, now: Timestamp) -> Self {
+        let (at, webhook_id) = (Millis::new(now.as_millisecond()), WebhookId::unique());
+        let id = DeliveryId { destination: DestinationId::Endpoint(endpoint), shard: 0, at, webhook_id };
+        let test = Self::new(id, EventName::Test, TEST_JOB.to_owned());
+        Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
+    }
+
+    /// The state after an attempt was due. `schedule` has the delays between attempts, of which a test has only one;
+    /// `jitter` returns a number in `0.0..1.0`.
+    #[must_use]
+    pub fn after(
+        &self,
+        result: &AttemptResult,
+        schedule: &[Duration],
+        jitter: impl FnOnce() -> f64,
+        now: Timestamp,
+    ) -> Self {
+        match result {
+            AttemptResult::Made(attempt, outcome) => {
+                let left = Timestamp::from_millisecond(self.give_up_at.get()).since(now);
+                let schedule = if self.event == EventName::Test { &[] } else { schedule };
+                let step = next_step(*outcome, self.tries.saturating_add(1), schedule, left, jitter);
+                self.attempted(attempt.clone(), step, now)
+            }
+            AttemptResult::Postponed(due) => Self { next_attempt_at: Some(*due), ..self.clone() },
+            AttemptResult::NoEndpoint => Self { status: Status::Ended, next_attempt_at: None, ..self.clone() },
+            AttemptResult::Expired => self.expired(now),
+        }
+    }
+
+    fn attempted(&self, attempt: Attempt, step: Step, now: Timestamp) -> Self {
+        let (status, next_attempt_at) = match step {
+            Step::Delivered => (Status::Delivered, None),
+            Step::RetryAfter(delay) => (Status::Pending, Some(now.after(delay))),
+            Step::Failed => (Status::Failed, None),
+        };
+        Self {
+            status,
+            next_attempt_at,
+            attempts: self.attempts.saturating_add(1),
+            tries: self.tries.saturating_add(1),
+            trigger: Trigger::Schedule,
+            last_attempt: Some(attempt),
+            ..self.clone()
+        }
+    }
+
+    /// It has waited for too long for its next attempt, because its receiver does not answer.
+    fn expired(&self, now: Timestamp) -> Self {
+        let unanswered = || Attempt {
+            at: now,
+            outcome: "unanswered".into(),
+            status_code: None,
+            duration_ms: 0,
+            response: None,
+            trigger: self.trigger,
+        };
+        let last_attempt = Some(self.last_attempt.clone().unwrap_or_else(unanswered));
+        Self { status: Status::Failed, next_attempt_at: None, last_attempt, ..self.clone() }
+    }
+
+    /// The same delivery, pending again, with the whole schedule ahead and the first attempt at `due`.
+    #[must_use]
+    pub(in crate::webhooks) fn reopened(self, trigger: Trigger, due: Timestamp, now: Timestamp) -> Self {
+        Self {
+            status: Status::Pending,
+            next_attempt_at: Some(due),
+            tries: 0,
+            trigger,
+            give_up_at: give_up_at(Millis::new(now.as_millisecond())),
+            ..self
+        }
+    }
+
+    /// Whether it failed when this attempt was due.
+    #[must_use]
+    pub fn failed_with(&self, attempt: u32) -> bool {
+        // One that has expired failed without the attempt.
+        self.status == Status::Failed && (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt)
+    }
+}
+
+/// When a delivery fails whose time starts at `start`.
+fn give_up_at(start: Millis) -> Millis {
+    Millis::new(start.get().saturating_add(i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhooks::{
+        delivery::Failure,
+        target::{EndpointUrl, SigningSecret},
+    };
+
+    const SCHEDULE: [Duration; 1] = [Duration::from_secs(5)];
+
+    fn first() -> Delivery {
+        let message = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","result":1.10}"#;
+        let destination = Destination::Callback {
+            url: EndpointUrl::parse("https://example.com/hook").expect("a URL"),
+            secret: SigningSecret::parse("canary").expect("a secret"),
+        };
+        let at = Timestamp::from_second(1_000_000).expect("a time");
+        Delivery::first(&JobEvent::parse(message, at).expect("a job event"), &destination, 8)
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_000_007).expect("a time")
+    }
+
+    fn after(before: &Delivery, result: &AttemptResult) -> Delivery {
+        before.after(result, &SCHEDULE, || 0.0, now())
+    }
+
+    fn made(outcome: Outcome) -> AttemptResult {
+        AttemptResult::Made(Attempt::new(now(), 12, outcome, None, Trigger::Event), outcome)
+    }
+
+    #[test]
+    fn each_attempt_moves_a_delivery_on() {
+        let (first, failure) = (first(), made(Outcome::Failed(Failure::Status(500, None))));
+        assert_eq!(first.give_up_at.get(), 1_000_000_000 + 3 * 24 * 60 * 60 * 1000);
+        let waiting = after(&first, &failure);
+        assert_eq!((waiting.status, waiting.attempts, waiting.tries), (Status::Pending, 1, 1));
+        assert_eq!(waiting.next_attempt_at.map(Timestamp::as_second), Some(1_000_012));
+        let failed = after(&waiting, &failure);
+        assert_eq!((failed.status, failed.attempts, failed.next_attempt_at), (Status::Failed, 2, None));
+        assert_eq!([1, 2, 3, 4].map(|attempt| failed.failed_with(attempt)), [false, true, true, false]);
+        let delivered = after(&waiting, &made(Outcome::Delivered(204)));
+        assert_eq!((delivered.status, delivered.attempts), (Status::Delivered, 2));
+        let reopened = failed.reopened(Trigger::Resend, now(), now());
+        assert_eq!((reopened.status, reopened.attempts, reopened.tries), (Status::Pending, 2, 0));
+    }
+
+    #[test]
+    fn an_attempt_that_was_not_made_does_not_count() {
+        let first = first();
+        for (result, status) in [
+            (AttemptResult::Postponed(now()), Status::Pending),
+            (AttemptResult::NoEndpoint, Status::Ended),
+            (AttemptResult::Expired, Status::Failed),
+        ] {
+            let after = after(&first, &result);
+            assert_eq!((after.status, after.attempts, after.tries), (status, 0, 0));
+            assert_eq!(after.next_attempt_at, (status == Status::Pending).then(now));
+            let outcome = after.last_attempt.map(|attempt| attempt.outcome);
+            assert_eq!(outcome.as_deref(), (status == Status::Failed).then_some("unanswered"));
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! How a delivery stands, and what its attempts are made for.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    id::{NotAnId, names},
+    issue::Problem,
+};
+
+/// How a delivery stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// An attempt is due.
+    Pending,
+    /// The receiver took it.
+    Delivered,
+    /// It was given up.
+    Failed,
+    /// Its endpoint was deleted or made inactive meanwhile.
+    Ended,
+}
+
+/// What an attempt is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// The event: the first attempt.
+    Event,
+    /// The schedule of retries.
+    Schedule,
+    /// A resend.
+    Resend,
+    /// A recovery.
+    Recovery,
+    /// A test of the endpoint.
+    Test,
+}
+
+impl Status {
+    /// Parses a status from a request.
+    ///
+    /// # Errors
+    /// There is no such status.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be pending, delivered, failed or ended")])
+    }
+}
+
+names! { Status {
+    Pending => "pending",
+    Delivered => "delivered",
+    Failed => "failed",
+    Ended => "ended",
+} }
+
+names! { Trigger {
+    Event => "event",
+    Schedule => "schedule",
+    Resend => "resend",
+    Recovery => "recovery",
+    Test => "test",
+} }

@@ -1,0 +1,104 @@
+//! Where the deliveries to endpoints are logged: in one shard for each, until it takes more writes than that. Deleted
+//! endpoints are remembered for as long as the log may have deliveries to them.
+
+use std::fmt;
+
+use super::table::{Endpoints, NOT_FOUND, key, record};
+use crate::{
+    aws::{
+        dynamo::{self, Item, Record, is_refused, number, text},
+        failure,
+    },
+    error::Result,
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::delivery::{DestinationId, SHARDS, Shard},
+};
+
+/// What says where the deliveries to an endpoint are logged. It has no secret.
+pub(super) const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
+/// What the sort keys of deleted endpoints begin with. They too sort before every id.
+pub(super) const DELETED: &str = "#deleted#";
+/// How many deleted endpoints a listing of deliveries still asks for.
+const MAX_DELETED: i32 = 100;
+
+impl Endpoints {
+    /// The shards of the delivery log that may have deliveries of `tenant`: to the endpoint `only`, or to all endpoints
+    /// and callbacks. Endpoints that were deleted count, as long as the log has deliveries to them.
+    ///
+    /// # Errors
+    /// The tenant has and had no such endpoint; or a read fails.
+    pub async fn shards(&self, tenant: &TenantId, only: Option<EndpointId>) -> Result<Vec<Shard>> {
+        match only {
+            Some(id) => self.shards_of(tenant, id).await,
+            None => self.all_shards(tenant).await,
+        }
+    }
+
+    async fn shards_of(&self, tenant: &TenantId, id: EndpointId) -> Result<Vec<Shard>> {
+        let deleted = self.dynamodb.get_item().table_name(&self.table);
+        let deleted = deleted.set_key(Some(key(tenant, format!("{DELETED}{id}")))).send();
+        let (existing, deleted) = tokio::join!(self.get(tenant, id, LOGGED), deleted);
+        let shards = match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
+            (Some(existing), _) => log_shards(&record(&existing)),
+            // How many shards it had is no longer known.
+            (None, Some(_)) => SHARDS,
+            (None, None) => return Err(NOT_FOUND),
+        };
+        Ok(Shard::first(DestinationId::Endpoint(id), shards).collect())
+    }
+
+    /// The shards of the callbacks, of all endpoints that exist, and of the newest of those that were deleted.
+    async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
+        let deleted = self
+            .dynamodb
+            .query()
+            .table_name(&self.table)
+            .key_condition_expression("tenant_id = :tenant AND begins_with(webhook_endpoint_id, :deleted)")
+            .expression_attribute_values(":tenant", text(tenant))
+            .expression_attribute_values(":deleted", text(DELETED))
+            .scan_index_forward(false)
+            .limit(MAX_DELETED)
+            .send();
+        let (existing, deleted) = tokio::join!(self.query(tenant, LOGGED), deleted);
+        let deleted = deleted.map_err(failure("listing deleted endpoints"))?.items.unwrap_or_default();
+        let mut shards: Vec<_> = Shard::first(DestinationId::Callback, SHARDS).collect();
+        for item in &existing? {
+            let record = record(item);
+            let endpoint = DestinationId::Endpoint(record.parsed("webhook_endpoint_id")?);
+            shards.extend(Shard::first(endpoint, log_shards(&record)));
+        }
+        for item in &deleted {
+            let id = record(item).text("webhook_endpoint_id")?.strip_prefix(DELETED).and_then(|id| id.parse().ok());
+            shards.extend(id.into_iter().flat_map(|id| Shard::first(DestinationId::Endpoint(id), SHARDS)));
+        }
+        Ok(shards)
+    }
+
+    /// Spreads the endpoint's part of the delivery log, from now on, over more partitions.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn spread_log(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
+        let update = dynamo::change(update, vec![("log_shards", number(SHARDS.into()))], &[])
+            .condition_expression("attribute_exists(webhook_endpoint_id)");
+        match update.send().await {
+            // An endpoint that has been deleted needs no more room.
+            Err(error) if !is_refused(&error) => Err(failure("spreading the delivery log")(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How many shards the endpoint's part of the delivery log has.
+pub(super) fn log_shards(record: &Record<'_>) -> u8 {
+    record.optional_number("log_shards").and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
+}
+
+/// What is left of an endpoint that was deleted.
+pub(super) fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
+    let mut item = key(tenant, format!("{DELETED}{id}"));
+    item.insert("delete_at".to_owned(), number(remembered_until.as_second()));
+    item
+}

@@ -1,0 +1,381 @@
+//! Endpoints as they are stored: created, listed, found, changed and deleted.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, Put, Update, builders::UpdateBuilder};
+
+use super::{
+    health::{self, DisabledReason, Health},
+    logged::{LOGGED, deleted, log_shards},
+    table::{Endpoints, NOT_FOUND, key, record},
+};
+use crate::{
+    aws::{
+        dynamo::{self, Item, Record, boolean, is_refused, number, text, texts},
+        failure,
+        transaction::{Marker, Transaction},
+    },
+    error::{Conflict, Error, Result},
+    id::{EndpointId, TenantId},
+    name::Description,
+    patch::Patch,
+    telemetry::metrics,
+    timestamp::Timestamp,
+    webhooks::{
+        event::{EventFilter, EventName},
+        target::{EndpointUrl, PreviousSecret, SigningKeys, SigningSecret, Target},
+    },
+};
+
+/// A new endpoint, where a tenant receives its events.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// The endpoint's id; ids sort by creation time.
+    pub id: EndpointId,
+    /// Where to deliver.
+    pub url: EndpointUrl,
+    /// The secret to sign deliveries with.
+    pub signing_secret: SigningSecret,
+    /// The tenant's own note.
+    pub description: Option<Description>,
+    /// Whether events are delivered to it.
+    pub active: bool,
+    /// The events that it wants; `None` for all.
+    pub events: Option<EventFilter>,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// An endpoint as its tenant sees it. Its secret is not even read.
+#[derive(Debug)]
+pub struct EndpointView {
+    /// The endpoint's id; ids sort by creation time.
+    pub id: EndpointId,
+    /// Where to deliver: the stored text, so that the owner can see a broken one too.
+    pub url: String,
+    /// The tenant's own note.
+    pub description: Option<Description>,
+    /// Whether events are delivered to it.
+    pub active: bool,
+    /// The events that it wants; `None` for all.
+    pub events: Option<EventFilter>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+    /// When the secret before the latest rotation stops signing, or stopped.
+    pub previous_secret_expires_at: Option<Timestamp>,
+    /// Since when deliveries to it have been given up, without a success.
+    pub failing_since: Option<Timestamp>,
+    /// When and why it was made inactive, if its tenant did not do that.
+    pub disabled: Option<(Timestamp, DisabledReason)>,
+}
+
+/// An active endpoint, reduced to what a delivery needs.
+#[derive(Debug)]
+pub struct Receiver {
+    /// The endpoint's id.
+    pub id: EndpointId,
+    /// Where to deliver.
+    pub url: EndpointUrl,
+    /// The secret to sign deliveries with.
+    pub signing_secret: SigningSecret,
+    /// The secret before the latest rotation.
+    pub previous_secret: Option<PreviousSecret>,
+    /// The events that it wants; `None` for all.
+    pub events: Option<EventFilter>,
+    /// How many shards its part of the delivery log has.
+    pub log_shards: u8,
+    /// What is known of how it does.
+    pub health: Health,
+}
+
+/// A change to an endpoint; `None` leaves a field unchanged.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// The new URL.
+    pub url: Option<EndpointUrl>,
+    /// The new signing secret.
+    pub signing_secret: Option<SigningSecret>,
+    /// The new description.
+    pub description: Patch<Description>,
+    /// Whether to deliver events to it.
+    pub active: Option<bool>,
+    /// The events that it wants; cleared for all.
+    pub events: Patch<EventFilter>,
+}
+
+impl Change {
+    fn is_empty(&self) -> bool {
+        matches!(
+            self,
+            Self { url: None, signing_secret: None, description: Patch::Keep, active: None, events: Patch::Keep }
+        )
+    }
+}
+
+/// The largest endpoint limit a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains the
+/// list as JSON inside a JSON string. There an entry takes up to 12,150 bytes: a URL of 2,048 characters of four bytes
+/// each, a description of 500 of seven (a control character, escaped twice), and 458 for the rest. 517 of them fit.
+pub const MAX_ENDPOINTS: u32 = 500;
+/// The sort key of the counter. It sorts before every id.
+const COUNTER: &str = "#count";
+/// The attributes of a [`Receiver`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
+const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
+                        events, log_shards, healthy_at";
+impl Endpoints {
+    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
+    ///
+    /// # Errors
+    /// The tenant has `limit` endpoints; or the write fails.
+    pub async fn create(
+        &self,
+        tenant: &TenantId,
+        endpoint: &Endpoint,
+        limit: u32,
+        once: Option<&Marker>,
+    ) -> Result<()> {
+        let count = self
+            .counter(tenant, 1)
+            .condition_expression("attribute_not_exists(endpoints) OR endpoints < :limit")
+            .expression_attribute_values(":limit", number(limit.into()));
+        Transaction::new("creating an endpoint")
+            .update(count)
+            .or(Error::Conflict(Conflict::EndpointLimit(limit)))
+            .put_new(&self.table, "webhook_endpoint_id", endpoint.to_item(tenant))
+            .once(once)
+            .commit(&self.dynamodb)
+            .await
+    }
+
+    /// All endpoints of `tenant`, oldest first, read consistently.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
+        let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at, \
+                          previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason";
+        let items = self.query(tenant, projection).await?;
+        Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
+    }
+
+    /// The active endpoints of `tenant`, read consistently.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn active(&self, tenant: &TenantId) -> Result<Vec<Receiver>> {
+        let items = self.query(tenant, &receiver()).await?;
+        Ok(items.iter().filter_map(|item| readable(item, Receiver::from_item)).flatten().collect())
+    }
+
+    /// The endpoint `id` of `tenant`, if it exists and is active, read consistently.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn find_active(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
+        let found = self.get(tenant, id, &receiver()).await?;
+        Ok(found.as_ref().map(Receiver::from_item).transpose()?.flatten())
+    }
+
+    /// The endpoint `id` of `tenant`, active or not, read consistently.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
+        let found = self.get(tenant, id, &receiver()).await?;
+        found.as_ref().map(Receiver::read).transpose()
+    }
+
+    /// Makes sure that an endpoint exists.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint; or the read fails.
+    pub async fn require(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+        self.get(tenant, id, LOGGED).await?.map(drop).ok_or(NOT_FOUND)
+    }
+
+    /// Applies `change`. An empty change leaves even `updated_at` alone. A secret other than the current one rotates: the
+    /// current one becomes the previous one, and also signs for the time of `overlap`.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint; or a call fails.
+    pub async fn update(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        mut change: Change,
+        overlap: Duration,
+        now: Timestamp,
+    ) -> Result<()> {
+        if change.is_empty() {
+            return self.require(tenant, id).await;
+        }
+        let mut is_done = self.apply(tenant, id, &change, overlap, now).await?;
+        if !is_done && change.signing_secret.take().is_some() {
+            // If the endpoint exists, it has this secret already.
+            is_done = self.apply(tenant, id, &change, overlap, now).await?;
+        }
+        if is_done { Ok(()) } else { Err(NOT_FOUND) }
+    }
+
+    /// Applies `change` in one write, so that of several rotations at once none loses a secret. Returns false if there is
+    /// no such endpoint, or its secret is the one in the change.
+    async fn apply(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        change: &Change,
+        overlap: Duration,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let (mut set, mut copy, mut remove) = (vec![("updated_at", text(now))], Vec::new(), Vec::new());
+        let mut condition = "attribute_exists(webhook_endpoint_id)".to_owned();
+        set.extend(change.url.as_ref().map(|url| ("url", text(url.as_str()))));
+        set.extend(change.active.map(|active| ("active", boolean(active))));
+        if change.active == Some(true) {
+            set.push(("healthy_at", number(now.as_millisecond())));
+            remove.extend(health::IMPAIRED.into_iter().chain(health::DISABLED));
+        }
+        match &change.description {
+            Patch::Set(description) => set.push(("description", text(description.as_str()))),
+            Patch::Clear => remove.push("description"),
+            Patch::Keep => {}
+        }
+        match &change.events {
+            Patch::Set(events) => set.push(("events", texts(events.names()))),
+            Patch::Clear => remove.push("events"),
+            Patch::Keep => {}
+        }
+        if let Some(secret) = &change.signing_secret {
+            set.push(("signing_secret", text(secret.reveal())));
+            condition.push_str(" AND signing_secret <> :signing_secret");
+            if overlap.is_zero() {
+                remove.extend(["previous_secret", "previous_secret_expires_at"]);
+            } else {
+                copy.push(("previous_secret", "signing_secret"));
+                set.push(("previous_secret_expires_at", number(now.after(overlap).as_millisecond())));
+            }
+        }
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
+        match dynamo::change_and_copy(update, set, &copy, &remove).condition_expression(condition).send().await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("updating an endpoint")(error)),
+        }
+    }
+
+    /// Deletes an endpoint and decrements the count. Its deliveries can still be listed until `remembered_until`.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint; or the write fails.
+    pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
+        let deleted = deleted(tenant, id, remembered_until);
+        Transaction::new("deleting an endpoint")
+            .delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id))
+            .or(NOT_FOUND)
+            .put(Put::builder().table_name(&self.table).set_item(Some(deleted)))
+            .update(self.counter(tenant, -1))
+            .commit(&self.dynamodb)
+            .await
+    }
+
+    fn counter(&self, tenant: &TenantId, by: i64) -> UpdateBuilder {
+        Update::builder()
+            .table_name(&self.table)
+            .set_key(Some(key(tenant, COUNTER)))
+            .update_expression("ADD endpoints :by")
+            .expression_attribute_values(":by", number(by))
+    }
+}
+
+fn receiver() -> String {
+    format!("{RECEIVER}, {}", health::IMPAIRED.join(", "))
+}
+
+/// An endpoint that cannot be read must not stop deliveries to the tenant's others, but operators need to know.
+fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
+    let id = record(item).optional_text("webhook_endpoint_id");
+    let unreadable = |error: &Error| {
+        tracing::error!(endpoint = id, ?error, "a stored endpoint cannot be read and is left out");
+        metrics::count("UnreadableEndpoint");
+    };
+    read(item).inspect_err(unreadable).ok()
+}
+
+impl Endpoint {
+    fn to_item(&self, tenant: &TenantId) -> Item {
+        let mut item = key(tenant, self.id);
+        let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
+        set("url", text(self.url.as_str()));
+        set("signing_secret", text(self.signing_secret.reveal()));
+        set("active", boolean(self.active));
+        set("created_at", text(self.created_at));
+        set("updated_at", text(self.created_at));
+        if let Some(description) = &self.description {
+            set("description", text(description.as_str()));
+        }
+        if let Some(events) = &self.events {
+            set("events", texts(events.names()));
+        }
+        item
+    }
+}
+
+impl EndpointView {
+    fn from_item(item: &Item) -> Result<Self> {
+        let record = record(item);
+        Ok(Self {
+            id: record.parsed("webhook_endpoint_id")?,
+            url: record.text("url")?.to_owned(),
+            description: record.optional_checked("description", Description::parse)?,
+            active: record.boolean("active")?,
+            events: record.optional_set("events", EventFilter::parse_name)?,
+            created_at: record.parsed("created_at")?,
+            updated_at: record.parsed("updated_at")?,
+            previous_secret_expires_at: record
+                .optional_number("previous_secret_expires_at")
+                .map(Timestamp::from_millisecond),
+            failing_since: Health::from_item(item).failing_since,
+            disabled: health::disabled(&record)?,
+        })
+    }
+}
+
+fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
+    let Some(secret) = record.optional_checked("previous_secret", SigningSecret::parse)? else { return Ok(None) };
+    Ok(Some(PreviousSecret { secret, expires_at: record.time("previous_secret_expires_at")? }))
+}
+
+impl Receiver {
+    /// Where to post, and what to sign with.
+    #[must_use]
+    pub fn target(&self) -> Target<'_> {
+        let keys = SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() };
+        Target { url: &self.url, keys }
+    }
+
+    /// Whether the endpoint wants this event.
+    #[must_use]
+    pub fn wants(&self, event: EventName) -> bool {
+        self.events.as_ref().is_none_or(|events| events.wants(event))
+    }
+
+    /// `None` if the endpoint is not active.
+    fn from_item(item: &Item) -> Result<Option<Self>> {
+        let record = record(item);
+        if record.boolean("active")? { Self::read(item).map(Some) } else { Ok(None) }
+    }
+
+    fn read(item: &Item) -> Result<Self> {
+        let record = record(item);
+        Ok(Self {
+            id: record.parsed("webhook_endpoint_id")?,
+            url: record.checked("url", EndpointUrl::parse)?,
+            signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
+            previous_secret: previous_secret(&record)?,
+            events: record.optional_set("events", EventFilter::parse_name)?,
+            log_shards: log_shards(&record),
+            health: Health::from_item(item),
+        })
+    }
+}

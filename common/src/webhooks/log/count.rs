@@ -1,0 +1,131 @@
+//! Counting deliveries.
+
+use std::{collections::BTreeMap, ops::AddAssign};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    search::{Filter, KeyRange, id},
+    table::{CONCURRENCY, Log},
+};
+use crate::{
+    aws::{
+        dynamo::{Item, Record},
+        failure,
+    },
+    error::Result,
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::delivery::{Shard, Status},
+};
+
+/// How many deliveries of each kind there are.
+#[derive(Clone, Copy, Debug, Default, JsonSchema, PartialEq, Eq, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Counts {
+    /// Waiting for an attempt.
+    pub pending: u32,
+    /// Taken by the receiver.
+    pub delivered: u32,
+    /// Given up.
+    pub failed: u32,
+    /// Ended because the endpoint was deleted or made inactive.
+    pub ended: u32,
+}
+
+/// The numbers of a tenant's or an endpoint's deliveries.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// All of them.
+    pub total: Counts,
+    /// By the hour in which they were created.
+    pub hours: BTreeMap<Timestamp, Counts>,
+    /// Those that were given up, by the reason of the last failure.
+    pub reasons: BTreeMap<String, u32>,
+    /// Whether all were counted. If there are too many, these are the numbers of the newest.
+    pub is_complete: bool,
+}
+
+/// How many pages of a query, of a megabyte each, are counted at most, over all shards. Each shard has at least one.
+const COUNTED: usize = 64;
+
+impl Log {
+    /// Counts the deliveries in `shards` that were created at `since` or later.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub async fn count(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<Statistics> {
+        let filter = Filter { since: Some(since), ..Filter::default() };
+        let range = self.range(&filter, None, now);
+        let pages = (COUNTED / shards.len().max(1)).max(1);
+        let counted = stream::iter(shards.to_vec()).map(|shard| self.count_shard(tenant, shard, &range, pages));
+        let counted: Vec<Statistics> = counted.buffer_unordered(CONCURRENCY).try_collect().await?;
+        let mut sum = Statistics { is_complete: true, ..Statistics::default() };
+        for one in counted {
+            sum.is_complete &= one.is_complete;
+            sum.total += one.total;
+            one.hours.into_iter().for_each(|(hour, counts)| *sum.hours.entry(hour).or_default() += counts);
+            one.reasons.into_iter().for_each(|(reason, count)| *sum.reasons.entry(reason).or_default() += count);
+        }
+        Ok(sum)
+    }
+
+    async fn count_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange, pages: usize) -> Result<Statistics> {
+        let query = self.query(tenant, shard, None, range).scan_index_forward(false);
+        let query = query
+            .projection_expression("delivery, #status, #last.outcome")
+            .expression_attribute_names("#status", "status")
+            .expression_attribute_names("#last", "last");
+        let (mut counted, mut next) = (Statistics::default(), None);
+        for _ in 0..pages {
+            let page = query.clone().set_exclusive_start_key(next);
+            let answer = Box::pin(page.send()).await.map_err(failure("counting deliveries"))?;
+            answer.items.unwrap_or_default().iter().for_each(|item| counted.add(shard, item));
+            next = answer.last_evaluated_key;
+            if next.is_none() {
+                return Ok(Statistics { is_complete: true, ..counted });
+            }
+        }
+        Ok(counted)
+    }
+}
+
+impl Statistics {
+    fn add(&mut self, shard: Shard, item: &Item) {
+        let record = Record::new("delivery", item);
+        let Some((id, status)) = id(shard, item).zip(record.parsed("status").ok()) else { return };
+        let hour = Timestamp::from_millisecond(id.at.get() - id.at.get() % (60 * 60 * 1000));
+        let mut one = Counts::default();
+        match status {
+            Status::Pending => one.pending = 1,
+            Status::Delivered => one.delivered = 1,
+            Status::Ended => one.ended = 1,
+            Status::Failed => {
+                one.failed = 1;
+                let last = item.get("last").and_then(|last| last.as_m().ok());
+                if let Some(reason) = last.and_then(|last| last.get("outcome")?.as_s().ok()) {
+                    *self.reasons.entry(reason.clone()).or_default() += 1;
+                }
+            }
+        }
+        self.total += one;
+        *self.hours.entry(hour).or_default() += one;
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.pending += other.pending;
+        self.delivered += other.delivered;
+        self.failed += other.failed;
+        self.ended += other.ended;
+    }
+}

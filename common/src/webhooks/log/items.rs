@@ -1,0 +1,68 @@
+//! Deliveries and attempts as attributes of items.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::{
+    aws::dynamo::{Item, Record, item, number, text},
+    error::Result,
+    timestamp::Timestamp,
+    webhooks::delivery::{Attempt, Delivery, DeliveryId, Millis, Trigger},
+};
+
+/// An attempt as a map, with short names: every delivery pays for each of its bytes.
+pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
+    let mut value = item([
+        ("at", number(attempt.at.as_millisecond())),
+        ("ms", number(attempt.duration_ms.into())),
+        ("outcome", text(&attempt.outcome)),
+        ("trigger", text(attempt.trigger)),
+    ]);
+    value.extend(attempt.status_code.map(|status| ("code".to_owned(), number(status.into()))));
+    value.extend(attempt.response.as_ref().map(|response| ("response".to_owned(), text(response))));
+    AttributeValue::M(value)
+}
+
+/// Reads an attempt.
+pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
+    let none = Item::new();
+    let record = Record::new("attempt", value.as_m().unwrap_or(&none));
+    Ok(Attempt {
+        at: record.time("at")?,
+        outcome: record.text("outcome")?.to_owned().into(),
+        status_code: record.optional_number("code").and_then(|code| u16::try_from(code).ok()),
+        duration_ms: u32::try_from(record.number("ms")?).unwrap_or(u32::MAX),
+        response: record.optional_text("response").map(str::to_owned),
+        trigger: record.parsed("trigger")?,
+    })
+}
+
+/// Reads the state of the delivery `id`.
+pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
+    let record = Record::new("delivery", item);
+    let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    Ok(Delivery {
+        status: record.parsed("status")?,
+        attempts: count("attempts"),
+        next_attempt_at: record.optional_number("next_attempt_at").map(Timestamp::from_millisecond),
+        last_attempt: item.get("last").map(read_attempt).transpose()?,
+        tries: count("tries"),
+        trigger: record.optional_text("trigger").and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
+        give_up_at: Millis::new(record.optional_number("give_up_at").unwrap_or_default()),
+        ..Delivery::new(id, record.parsed("event")?, record.text("job_id")?.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhooks::delivery::{Failure, Outcome};
+
+    /// That is how the log tells a write whose answer was lost from somebody else's.
+    #[test]
+    fn an_attempt_is_the_same_once_it_has_been_stored_and_read() {
+        let answer = Some("no".to_owned());
+        let failed = Outcome::Failed(Failure::Status(500, None));
+        let attempt = Attempt::new(Timestamp::now(), 12, failed, answer, Trigger::Schedule);
+        assert_eq!(read_attempt(&attempt_value(&attempt)).expect("an attempt"), attempt);
+    }
+}

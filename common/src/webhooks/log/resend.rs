@@ -1,0 +1,90 @@
+//! Resending: a delivery is pending once more.
+
+use super::{
+    payload,
+    states::standing,
+    table::{Log, NOT_FOUND, ROUNDS, state_key},
+};
+use crate::{
+    aws::{
+        dynamo::{change, is_refused, number, text},
+        failure,
+        transaction::{Marker, Transaction},
+    },
+    error::{Conflict, Error, Result},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::delivery::{Delivery, DeliveryId, Status, Trigger},
+};
+
+impl Log {
+    /// Makes a delivery pending again, whatever its status, with the whole schedule ahead, and the first attempt due at
+    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only what has failed.
+    ///
+    /// # Errors
+    /// There is no such delivery, or its payload was not kept; the marker is not new; or a call failed.
+    pub async fn resend(
+        &self,
+        tenant: &TenantId,
+        id: &DeliveryId,
+        trigger: Trigger,
+        due: Timestamp,
+        once: Option<&Marker>,
+        now: Timestamp,
+    ) -> Result<Delivery> {
+        for _ in 0..ROUNDS {
+            let (before, payload) = self.visible(tenant, id, now).await?;
+            let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
+            if is_done && once.is_none() {
+                // The answer to this very write was lost.
+                return Ok(before);
+            }
+            if trigger == Trigger::Recovery && before.status != Status::Failed {
+                return Err(NOT_FOUND);
+            }
+            let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
+            // The payload may still be in the state, which it would make expensive to change.
+            let payload = (before.status == Status::Delivered).then(|| self.payload(tenant, id, &payload, now));
+            let after = before.clone().reopened(trigger, due, now);
+            let rows = payload.into_iter().chain([self.due(tenant, &after, now)]).map(|row| ((), row)).collect();
+            if !self.put(rows).await.is_empty() {
+                return Err(Error::Busy);
+            }
+            if self.reopen(tenant, &before, &after, once, now).await? {
+                return Ok(after);
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Makes a delivery pending again, unless an attempt or another resend came first.
+    async fn reopen(
+        &self,
+        tenant: &TenantId,
+        before: &Delivery,
+        after: &Delivery,
+        once: Option<&Marker>,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let mut set = standing(tenant, after);
+        set.push(("expires_at", self.expiry(now)));
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
+        let update = change(update, set, &payload::ATTRIBUTES)
+            .condition_expression("attempts = :was AND #status = :before")
+            .expression_attribute_values(":was", number(before.attempts.into()))
+            .expression_attribute_values(":before", text(before.status));
+        if once.is_some() {
+            let transaction = Transaction::new("resending a delivery").update_item(&update).once(once);
+            return match transaction.first_refused(&self.dynamodb).await? {
+                None => Ok(true),
+                Some(0) => Ok(false),
+                Some(_) => Err(Error::Busy),
+            };
+        }
+        match Box::pin(update.send()).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("resending a delivery")(error)),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Deliveries in the log: their states, payloads and attempts, written and read.
+
+use std::{collections::BTreeMap, iter};
+
+use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+
+use super::{
+    items::{attempt_value, read_attempt, read_delivery},
+    payload::{self, Packed},
+    table::{
+        CONCURRENCY, Log, NOT_FOUND, PAYLOAD, Row, WRITES, details_key, details_partition, index_key, shard_key,
+        state_key,
+    },
+};
+use crate::{
+    aws::{
+        dynamo::{Item, change, is_refused, number, text},
+        failure,
+        transaction::Transaction,
+    },
+    error::{Error, Result},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
+};
+
+/// How much of a job's id the log keeps, in bytes. Producers may send one of any length.
+const JOB_ID_BYTES: usize = 1024;
+/// What the sort keys of earlier attempts begin with.
+const ATTEMPT: &str = "attempt.";
+/// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a
+/// JSON string. There a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
+const MAX_ATTEMPTS: i32 = 200;
+
+impl Log {
+    /// The row of a delivery that succeeded at once, with its payload unless that is too large to be kept.
+    #[must_use]
+    pub fn delivered(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
+        let mut item = self.state(tenant, delivery, now);
+        let packed = Packed::new(&payload.body);
+        if packed.len() <= self.kept_payload_bytes {
+            packed.put(&mut item, payload.destination.callback());
+        }
+        Row(item)
+    }
+
+    /// The row with the payload of a delivery that did not succeed at once.
+    #[must_use]
+    pub fn payload(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
+        let mut item = details_key(tenant, id, PAYLOAD);
+        item.insert("expires_at".to_owned(), self.expiry(now));
+        Packed::new(&payload.body).put(&mut item, payload.destination.callback());
+        Row(item)
+    }
+
+    /// The row that keeps the last attempt of `delivery`, before the next one takes its place in the state.
+    #[must_use]
+    pub fn attempt(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<Row> {
+        let attempt = delivery.last_attempt.as_ref()?;
+        let mut item = details_key(tenant, &delivery.id, &attempt_key(delivery.attempts));
+        item.insert("last".to_owned(), attempt_value(attempt));
+        item.insert("expires_at".to_owned(), self.expiry(now));
+        Some(Row(item))
+    }
+
+    /// Stores the states of deliveries that have none yet. For each, in the same order: `false` if it has one, because the
+    /// same event was handled twice at the same time, and the other one goes on.
+    ///
+    /// These are statements and not a batched write, since that has no conditions: an `INSERT` fails where there is an
+    /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No
+    /// delivery may be among them twice: all of its batch would fail.
+    pub async fn begin(&self, states: &[(&TenantId, &Delivery)], now: Timestamp) -> Vec<Result<bool>> {
+        let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
+        stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
+    }
+
+    async fn begin_batch(&self, batch: &[(&TenantId, &Delivery)], now: Timestamp) -> Vec<Result<bool>> {
+        let statements = batch.iter().map(|(tenant, delivery)| {
+            let (names, values): (Vec<_>, Vec<_>) = self.state(tenant, delivery, now).into_iter().unzip();
+            let fields: Vec<_> = names.iter().map(|name| format!("'{name}': ?")).collect();
+            let statement = format!("INSERT INTO \"{}\" VALUE {{{}}}", self.table, fields.join(", "));
+            let statement = BatchStatementRequest::builder().statement(statement).set_parameters(Some(values)).build();
+            #[expect(clippy::expect_used, reason = "the statement is given")]
+            statement.expect("a complete statement")
+        });
+        let call = self.dynamodb.batch_execute_statement().set_statements(Some(statements.collect()));
+        let answers = match Box::pin(call.send()).await {
+            Ok(answer) => answer.responses.unwrap_or_default(),
+            Err(error) => {
+                let error = failure("writing deliveries")(error);
+                tracing::error!(?error, "the states of new deliveries were not written");
+                Vec::new()
+            }
+        };
+        let begun = answers.into_iter().map(|answer| match answer.error {
+            None => Ok(true),
+            Some(error) if error.code == Some(BatchStatementErrorCodeEnum::DuplicateItem) => Ok(false),
+            Some(error) => {
+                tracing::error!(code = ?error.code, message = error.message, "the state of a delivery was not written");
+                Err(Error::Busy)
+            }
+        });
+        // Without an answer, nothing is known of any.
+        begun.chain(iter::repeat_with(|| Err(Error::Busy))).take(batch.len()).collect()
+    }
+
+    /// Stores the state of a new delivery together with other writes.
+    pub(in crate::webhooks) fn begin_in(
+        &self,
+        transaction: Transaction,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        now: Timestamp,
+    ) -> Transaction {
+        transaction.put_new(&self.table, "delivery", self.state(tenant, delivery, now))
+    }
+
+    /// Changes the state from `before` to `after`. Returns `false` if it is no longer as it was `before`: another attempt
+    /// or a resend came first. A delivery that succeeded is `delivered`, whatever came first.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
+        let mut set = standing(tenant, after);
+        set.push(("attempts", number(after.attempts.into())));
+        set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt_value(attempt))));
+        let remove = ["next_attempt_at", "open"].into_iter().filter(|name| set.iter().all(|(set, _)| set != name));
+        let remove: Vec<_> = remove.collect();
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
+        let update = change(update, set, &remove);
+        let update = if after.status == Status::Delivered {
+            update.condition_expression("attribute_exists(delivery)")
+        } else {
+            update
+                .condition_expression("attempts = :was AND tries = :tried AND give_up_at = :end AND #status = :pending")
+                .expression_attribute_values(":was", number(before.attempts.into()))
+                .expression_attribute_values(":tried", number(before.tries.into()))
+                // A resend moves this, even if there has been no attempt.
+                .expression_attribute_values(":end", number(before.give_up_at.get()))
+                .expression_attribute_values(":pending", text(Status::Pending))
+        };
+        match Box::pin(update.send()).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("updating a delivery")(error)),
+        }
+    }
+
+    /// Forgets the payload of a delivery that was delivered in the end, if it is too large to be kept.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn forget_large(&self, tenant: &TenantId, id: &DeliveryId, body: &Bytes) -> Result<()> {
+        if body.len() <= self.kept_payload_bytes || Packed::new(body).len() <= self.kept_payload_bytes {
+            return Ok(());
+        }
+        let key = details_key(tenant, id, PAYLOAD);
+        let delete = self.dynamodb.delete_item().table_name(&self.table).set_key(Some(key));
+        delete.send().await.map(drop).map_err(failure("deleting a payload"))
+    }
+
+    /// The state of each of these deliveries that has one, read consistently.
+    ///
+    /// # Errors
+    /// The read failed, or an delivery cannot be read.
+    pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
+        let keys = ids.iter().map(|id| state_key(tenant, id)).collect();
+        let found = self.get(keys).await?;
+        let deliveries = ids.iter().filter_map(|id| {
+            let item = found.get(&[shard_key(tenant, id.shard()), id.moment()])?;
+            Some(read_delivery(*id, item).map(|delivery| (*id, delivery)))
+        });
+        deliveries.collect()
+    }
+
+    /// A delivery, with its payload if that is kept, read consistently.
+    ///
+    /// # Errors
+    /// The read failed, or what is stored cannot be read.
+    pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Delivery, Option<Payload>)>> {
+        let found = self.get(vec![state_key(tenant, id), details_key(tenant, id, PAYLOAD)]).await?;
+        let Some(state) = found.get(&[shard_key(tenant, id.shard()), id.moment()]) else { return Ok(None) };
+        let delivery = read_delivery(*id, state)?;
+        let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
+        // One that is too large is gone with the success, even if a crash came before its deletion.
+        let is_kept = |item: &&Item| {
+            delivery.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes
+        };
+        let payload = match apart.or(Some(state)).filter(is_kept) {
+            Some(item) => payload::read(id.destination, item)?,
+            None => None,
+        };
+        Ok(Some((delivery, payload)))
+    }
+
+    /// The same, for the tenant: what is older than the retention is gone, also if it has not been deleted yet.
+    ///
+    /// # Errors
+    /// There is no such delivery; the read failed, or what is stored cannot be read.
+    pub async fn visible(
+        &self,
+        tenant: &TenantId,
+        id: &DeliveryId,
+        now: Timestamp,
+    ) -> Result<(Delivery, Option<Payload>)> {
+        let found = if id.at >= self.oldest(now) { self.find(tenant, id).await? } else { None };
+        found.ok_or(NOT_FOUND)
+    }
+
+    /// The attempts of a delivery before the last one, oldest first: the newest of them, if there are very many.
+    ///
+    /// # Errors
+    /// The read failed, or an attempt cannot be read.
+    pub async fn earlier_attempts(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Vec<Attempt>> {
+        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
+        let query = query
+            .key_condition_expression("destination = :delivery AND delivery BETWEEN :first AND :last")
+            .expression_attribute_values(":delivery", text(details_partition(tenant, &delivery.id)))
+            .expression_attribute_values(":first", text(ATTEMPT))
+            // A crash may have kept the last attempt here too.
+            .expression_attribute_values(":last", text(attempt_key(delivery.attempts.saturating_sub(1))))
+            .scan_index_forward(false)
+            .limit(MAX_ATTEMPTS);
+        let items = query.send().await.map_err(failure("reading attempts"))?.items.unwrap_or_default();
+        let attempts = items.iter().rev().filter_map(|item| item.get("last")).map(read_attempt);
+        attempts.collect()
+    }
+
+    /// The item of a delivery's state.
+    fn state(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Item {
+        let mut item = state_key(tenant, &delivery.id);
+        let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
+        set("event", text(delivery.event.as_str()));
+        set("job_id", text(kept_job_id(&delivery.job_id)));
+        set("attempts", number(delivery.attempts.into()));
+        set("expires_at", self.expiry(now));
+        if let Some(attempt) = &delivery.last_attempt {
+            set("last", attempt_value(attempt));
+        }
+        for (name, value) in standing(tenant, delivery) {
+            set(name, value);
+        }
+        item
+    }
+}
+
+/// The sort key of an earlier attempt.
+fn attempt_key(number: u32) -> String {
+    format!("{ATTEMPT}{number:06}")
+}
+
+/// The attributes that say how a delivery stands. Where it is delivered, few are left.
+pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static str, AttributeValue)> {
+    let mut set = vec![("status", text(delivery.status))];
+    if delivery.status != Status::Delivered {
+        set.push(("open", text(index_key(tenant, delivery.id.shard(), delivery.status))));
+        set.push(("tries", number(delivery.tries.into())));
+    }
+    if let Some(next) = delivery.next_attempt_at {
+        set.push(("next_attempt_at", number(next.as_millisecond())));
+        set.push(("trigger", text(delivery.trigger)));
+        set.push(("give_up_at", number(delivery.give_up_at.get())));
+    }
+    set
+}
+
+/// A job's id as the log keeps it.
+pub(super) fn kept_job_id(job_id: &str) -> &str {
+    job_id.get(..job_id.floor_char_boundary(JOB_ID_BYTES)).unwrap_or(job_id)
+}

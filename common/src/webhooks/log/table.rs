@@ -1,0 +1,234 @@
+//! The table of the delivery log: its keys, and reading and writing its items.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{AttributeValue, KeysAndAttributes, PutRequest, WriteRequest},
+};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::{
+    aws::{
+        clients::Aws,
+        dynamo::{Item, item, number, pause, text},
+        failure,
+    },
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::delivery::{DeliveryId, MAX_AGE, Millis, Shard, Status},
+};
+
+/// The delivery log. Cloning is cheap.
+#[derive(Clone)]
+pub struct Log {
+    pub(super) dynamodb: Client,
+    pub(super) table: String,
+    retention: Retention,
+    pub(super) kept_payload_bytes: usize,
+}
+
+/// How long deliveries can be seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention(Duration);
+
+/// An item to be written unconditionally. It may have a callback's secret, so it cannot be printed.
+#[derive(Clone)]
+pub struct Row(pub(super) Item);
+
+impl Retention {
+    /// The time that `env` sets, in days.
+    ///
+    /// # Errors
+    /// The variable is missing, does not parse or is out of range.
+    pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
+        let days: u32 = env.number("DELIVERY_RETENTION", 1..=3650)?;
+        Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
+    }
+
+    /// When an item that is written now may be deleted. DynamoDB may do that days later, so reading checks the age too.
+    #[must_use]
+    pub fn end(self, now: Timestamp) -> Timestamp {
+        now.after(self.0 + GRACE)
+    }
+}
+
+/// Partition key and sort key.
+pub(super) type Key = [String; 2];
+
+impl Row {
+    fn key(&self) -> Key {
+        key_of(&self.0)
+    }
+}
+
+pub(super) fn key_of(item: &Item) -> Key {
+    ["destination", "delivery"].map(|name| {
+        let value = item.get(name).and_then(|value| value.as_s().ok());
+        value.cloned().unwrap_or_default()
+    })
+}
+
+/// What the rows were for that could not be written.
+#[derive(Debug)]
+pub struct Unwritten<T> {
+    /// Those whose partition, or table, was throttled until the end.
+    pub throttled: Vec<T>,
+    /// Those whose call failed.
+    pub failed: Vec<T>,
+}
+
+impl<T> Unwritten<T> {
+    /// Whether all rows were written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.throttled.is_empty() && self.failed.is_empty()
+    }
+}
+
+/// The index of what is not delivered.
+pub(super) const INDEX: &str = "by-status";
+/// How long items outlive the retention: a delivery that is resent on its last day still has its whole schedule.
+const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
+/// The most items that `BatchWriteItem` takes.
+pub(super) const WRITES: usize = 25;
+/// The most items that `BatchGetItem` takes.
+const READS: usize = 100;
+/// How many calls one caller may have under way.
+pub(super) const CONCURRENCY: usize = 16;
+/// How often a batch is sent again for what was left out, which happens where a partition is throttled.
+pub(super) const ROUNDS: u32 = 4;
+pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
+
+impl Log {
+    /// The log over the table that `env` names.
+    ///
+    /// # Errors
+    /// A variable is missing, does not parse or is out of range.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            dynamodb: aws.dynamodb(),
+            table: env.required("DELIVERIES_TABLE")?,
+            retention: Retention::from_env(env)?,
+            // The largest item that DynamoDB takes has 400 KB.
+            kept_payload_bytes: env.number("KEPT_PAYLOAD_BYTES", 0..=350_000)?,
+        })
+    }
+
+    /// Writes rows, in any order. Each comes with what it is for.
+    pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
+        // A batch may not have the same key twice: of duplicates, the last one counts.
+        let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(what, row)| (row.key(), (what, row))).collect();
+        let mut rows = rows.into_iter().peekable();
+        let mut calls = Vec::new();
+        while rows.peek().is_some() {
+            calls.push(self.put_batch(rows.by_ref().take(WRITES).collect()));
+        }
+        let mut unwritten = Unwritten { throttled: Vec::new(), failed: Vec::new() };
+        let mut written = stream::iter(calls).buffer_unordered(CONCURRENCY);
+        while let Some((left, result)) = written.next().await {
+            match result {
+                Ok(()) | Err(Error::Busy) => unwritten.throttled.extend(left),
+                Err(error) => {
+                    tracing::error!(?error, rows = left.len(), "rows of the delivery log were not written");
+                    unwritten.failed.extend(left);
+                }
+            }
+        }
+        unwritten
+    }
+
+    /// Writes up to 25 rows. Returns what the rows were for that are not written.
+    async fn put_batch<T: Copy>(&self, batch: Vec<(Key, (T, Row))>) -> (Vec<T>, Result<()>) {
+        let (mut left, mut requests) = (BTreeMap::new(), Vec::with_capacity(batch.len()));
+        for (key, (what, Row(item))) in batch {
+            left.insert(key, what);
+            #[expect(clippy::expect_used, reason = "the item is given")]
+            let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
+            requests.push(WriteRequest::builder().put_request(put).build());
+        }
+        for round in 0..ROUNDS {
+            let call = self.dynamodb.batch_write_item().request_items(&self.table, requests);
+            requests = match Box::pin(call.send()).await {
+                Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(&self.table).unwrap_or_default(),
+                Err(error) => return (left.into_values().collect(), Err(failure("writing the delivery log")(error))),
+            };
+            let puts = requests.iter().filter_map(|request| request.put_request.as_ref());
+            let keys: HashSet<Key> = puts.map(|put| key_of(&put.item)).collect();
+            left.retain(|key, _| keys.contains(key));
+            if left.is_empty() {
+                break;
+            }
+            pause(round).await;
+        }
+        (left.into_values().collect(), Ok(()))
+    }
+
+    /// Reads items consistently, in any number, by their keys.
+    pub(super) async fn get(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
+        let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec())).collect();
+        let items: Vec<Vec<Item>> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+        Ok(items.into_iter().flatten().map(|item| (key_of(&item), item)).collect())
+    }
+
+    async fn get_batch(&self, mut keys: Vec<Item>) -> Result<Vec<Item>> {
+        let mut items = Vec::new();
+        for round in 0..ROUNDS {
+            let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+            let wanted = wanted.map_err(Error::internal("reading the delivery log"))?;
+            let call = self.dynamodb.batch_get_item().request_items(&self.table, wanted);
+            let answer = Box::pin(call.send()).await.map_err(failure("reading the delivery log"))?;
+            items.extend(answer.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
+            match answer.unprocessed_keys.unwrap_or_default().remove(&self.table) {
+                None => return Ok(items),
+                Some(left_out) => keys = left_out.keys,
+            }
+            pause(round).await;
+        }
+        Err(Error::Busy)
+    }
+
+    pub(super) fn expiry(&self, now: Timestamp) -> AttributeValue {
+        number(self.retention.end(now).as_second())
+    }
+
+    /// The oldest deliveries that can be seen.
+    pub(super) fn oldest(&self, now: Timestamp) -> Millis {
+        Millis::new(now.as_millisecond() - i64::try_from(self.retention.0.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The sort key of a payload.
+pub(super) const PAYLOAD: &str = "payload";
+
+/// The partition of the deliveries of a shard.
+pub(super) fn shard_key(tenant: &TenantId, shard: Shard) -> String {
+    format!("{tenant}/{shard}")
+}
+
+/// The partition of the index with those deliveries of a shard that have a status.
+pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> String {
+    format!("{tenant}/{shard}/{status}")
+}
+
+/// The partition of what a delivery has besides its state.
+pub(super) fn details_partition(tenant: &TenantId, id: &DeliveryId) -> String {
+    format!("{tenant}/{}/{}", id.shard(), id.moment())
+}
+
+pub(super) fn state_key(tenant: &TenantId, id: &DeliveryId) -> Item {
+    key(shard_key(tenant, id.shard()), id.moment())
+}
+
+pub(super) fn details_key(tenant: &TenantId, id: &DeliveryId, part: &str) -> Item {
+    key(details_partition(tenant, id), part)
+}
+
+pub(super) fn key(destination: impl ToString, delivery: impl ToString) -> Item {
+    item([("destination", text(destination)), ("delivery", text(delivery))])
+}

@@ -1,0 +1,76 @@
+//! What the records of a batch share.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use common::{
+    error::Error,
+    id::TenantId,
+    webhooks::{
+        endpoints::{Endpoints, Receiver},
+        event::{Audience, JobEvent},
+    },
+};
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    sync::{OnceCell, mpsc::UnboundedSender},
+    time::Instant,
+};
+
+use crate::{
+    ledger::Finished,
+    observe::{self, Tally},
+};
+
+/// What the records of a batch share.
+pub(crate) struct Batch {
+    /// No attempt starts later: it would be cut off by the function's timeout.
+    pub(crate) last_start: Instant,
+    pub(crate) tally: Tally,
+    /// The active endpoints of the tenants in it, read once for all of a tenant's events. `None` is a failed read: if
+    /// each record tried again, the invocation would run out of time.
+    receivers: Mutex<HashMap<TenantId, ReadOnce>>,
+    /// Where attempts go when they have ended, and events when they are parked.
+    finished: UnboundedSender<Finished>,
+}
+
+type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
+
+impl Batch {
+    pub(crate) fn new(last_start: Instant, finished: UnboundedSender<Finished>) -> Self {
+        Self { last_start, tally: Tally::default(), receivers: Mutex::default(), finished }
+    }
+
+    /// Passes on what has to be stored.
+    pub(crate) fn finish(&self, finished: impl Into<Finished>) {
+        // The ledger takes it until all attempts have ended.
+        self.finished.send(finished.into()).ok();
+    }
+
+    /// The active endpoints that an event may go to.
+    pub(crate) async fn receivers(&self, event: &JobEvent, endpoints: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
+        match event.audience {
+            Audience::Endpoints => self.receivers_of(&event.tenant, endpoints).await,
+            Audience::Nobody | Audience::Callback { .. } => Ok(Arc::default()),
+        }
+    }
+
+    async fn receivers_of(&self, tenant: &TenantId, endpoints: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
+        let cell = Arc::clone(
+            self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
+        );
+        let read = async || {
+            // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
+            let read = Box::pin(endpoints.active(tenant)).await.inspect_err(|error| observe::unread(tenant, error));
+            read.ok().map(Arc::from)
+        };
+        cell.get_or_init(read).await.clone().ok_or(Error::Busy)
+    }
+}
+
+/// Runs all futures to completion and returns their outputs, in any order. Each is polled only when it is woken.
+pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    futures.collect::<FuturesUnordered<_>>().collect().await
+}

@@ -1,0 +1,85 @@
+//! Records: what comes out of the queues, and why it may have to stay there.
+
+use std::{any::Any, sync::Arc};
+
+use aws_lambda_events::sqs::SqsMessage;
+use common::{
+    error::Error,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{DueAttempt, DueEvent},
+        event::{JobEvent, Malformed},
+        queue::{Message, Queue},
+    },
+};
+
+use crate::under_way::{Mark, UnderWay};
+
+/// A record of a batch.
+pub(crate) struct Record {
+    /// Its number in the batch.
+    pub(crate) index: usize,
+    /// Whether it has been received before.
+    pub(crate) is_repeated: bool,
+    /// What a message asks for stays under way until its result is stored.
+    pub(crate) mark: Option<Arc<Mark>>,
+}
+
+/// What a record asks for.
+pub(crate) enum Content {
+    /// The first attempts of an event.
+    Event(JobEvent),
+    /// An attempt that is due.
+    Attempt(DueAttempt),
+    /// The first attempts of an event that was parked.
+    Parked(DueEvent),
+}
+
+/// Why a record stays in its queue.
+pub(crate) enum Undone {
+    /// It can never succeed; the queue's redrive policy moves it to the dead-letter queue.
+    Malformed(Malformed),
+    /// It failed on our side, and can be tried again.
+    Failed(Error),
+    /// Handling it panicked. The other records of the batch are not affected.
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl Record {
+    /// Reads a record of one of the queues. `None` if this process works on the same already: then that record answers for
+    /// this one.
+    pub(crate) fn read(
+        index: usize,
+        record: &SqsMessage,
+        deliveries: &Queue,
+        under_way: &UnderWay,
+    ) -> Result<Option<(Self, Content)>, Malformed> {
+        let body = record.body.as_deref().unwrap_or_default();
+        let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
+        let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
+        if !deliveries.has_arn(record.event_source_arn.as_deref().unwrap_or_default()) {
+            let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
+            let event = JobEvent::parse(body, sent_at)?;
+            return Ok(Some((Self { index, is_repeated, mark: None }, Content::Event(event))));
+        }
+        let message = Message::parse(body)?;
+        let Some(mark) = under_way.begin(message.clone()) else { return Ok(None) };
+        let content = match message {
+            Message::Attempt(attempt) => Content::Attempt(attempt),
+            Message::Event(event) => Content::Parked(event),
+        };
+        Ok(Some((Self { index, is_repeated, mark: Some(Arc::new(mark)) }, content)))
+    }
+}
+
+impl From<Malformed> for Undone {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl From<Error> for Undone {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
