@@ -6,7 +6,7 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use anyhow::{Result, bail};
-use local::{Data, Options, Ports, Stack, Worker};
+use local::{Data, Options, Stack, Worker};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -20,7 +20,7 @@ async fn main() -> Result<()> {
         }
         [directory] => {
             let data = Data::Directory(PathBuf::from(directory));
-            let stack = Stack::start(Options { data, ports: Ports::default(), env, poll: true }).await?;
+            let stack = Stack::start(Options { data, env, ..Options::default() }).await?;
             ready(&stack);
             std::future::pending::<()>().await;
         }

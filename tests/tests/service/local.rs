@@ -1,9 +1,8 @@
 //! The local runner: what it keeps between runs, the addresses it prints, and how long it waits for clients.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use ::local::{Data, Limits, Options, Ports, Stack};
-use common::timestamp::Timestamp;
+use ::local::{Data, Limits, Options, Stack};
 use serde_json::{Value, json};
 use tests::{Receiver, World};
 use tokio::{

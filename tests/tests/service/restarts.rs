@@ -1,13 +1,13 @@
 //! The local queues outlive the process, also one that is killed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use ::local::{Data, Options, Ports, Stack};
+use ::local::{Data, Options, Stack};
 use aws_sdk_sqs::{
     Client,
     types::{
@@ -291,12 +291,7 @@ async fn an_event_that_was_delivered_but_not_deleted_is_not_delivered_again() {
 async fn one_process_at_a_time_has_the_queues() {
     let directory = Directory::new();
     let first = directory.start().await;
-    let options = || Options {
-        data: Data::Directory(directory.0.clone()),
-        ports: Ports::default(),
-        env: HashMap::new(),
-        poll: false,
-    };
+    let options = || Options { data: Data::Directory(directory.0.clone()), poll: false, ..Options::default() };
     let refused = Stack::start(options()).await.err().expect("it is refused");
     assert!(format!("{refused:#}").contains("sqs.sqlite"), "{refused:#}");
     send(&first, "job-events", "one").await;
