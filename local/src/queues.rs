@@ -33,7 +33,7 @@ use rustack_sqs_model::{
         ChangeMessageVisibilityBatchOutput, DeleteMessageBatchOutput, DeleteMessageOutput, DeleteQueueOutput,
         GetQueueAttributesOutput, PurgeQueueOutput, ReceiveMessageOutput, SendMessageBatchOutput, SendMessageOutput,
     },
-    types::RedrivePolicy,
+    types::{ChangeMessageVisibilityBatchRequestEntry, RedrivePolicy},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -43,6 +43,9 @@ pub(crate) use self::journal::Journal;
 use self::{messages::Messages, refusal::Refusal};
 
 type Response = axum::http::Response<SqsResponseBody>;
+
+/// For how many seconds a message that is about to be deleted stays in flight: longer than deleting takes.
+const HOLD: i32 = 30;
 
 /// The attribute of a received message that says how often it was received.
 const RECEIVES: &str = "ApproximateReceiveCount";
@@ -254,34 +257,50 @@ impl Queues {
 
     async fn delete(&self, input: DeleteMessageInput) -> Result<DeleteMessageOutput, Refusal> {
         let id = message_id(&input.receipt_handle)?;
+        let held = self.hold(&input.queue_url, vec![(id, input.receipt_handle.clone())]).await?;
         let output = self.sqs.delete_message(input).await?;
-        self.deleted(&[id]).await?;
+        self.deleted(held).await?;
         Ok(output)
     }
 
     async fn delete_batch(&self, mut input: DeleteMessageBatchInput) -> Result<DeleteMessageBatchOutput, Refusal> {
-        let mut ids = Vec::new();
+        let mut ids = HashMap::new();
         let refused = limits::batch(
             &mut input.entries,
             |entry| &entry.id,
             |entry| {
-                ids.push(message_id(&entry.receipt_handle)?);
+                ids.insert(entry.id.clone(), message_id(&entry.receipt_handle)?);
                 Ok(())
             },
         )?;
         let mut output = DeleteMessageBatchOutput::default();
         if !input.entries.is_empty() {
+            let handles = input.entries.iter().map(|entry| (entry.id.clone(), entry.receipt_handle.clone())).collect();
+            let held = self.hold(&input.queue_url, handles).await?;
             output = self.sqs.delete_message_batch(input).await?;
+            self.deleted(held.iter().filter_map(|id| ids.remove(id)).collect()).await?;
         }
-        self.deleted(&ids).await?;
         output.failed.extend(refused);
         Ok(output)
     }
 
-    async fn deleted(&self, ids: &[String]) -> Result<(), Refusal> {
-        let written = self.messages.read().await.deleted(ids);
+    /// Takes care that messages stay in flight until they are deleted. A receipt handle whose time is over deletes nothing,
+    /// but the embedded SQS says that it did. Returns what the other handles are paired with.
+    async fn hold(&self, queue_url: &str, handles: Vec<(String, String)>) -> Result<Vec<String>, Refusal> {
+        let entries = handles.into_iter().map(|(id, receipt_handle)| ChangeMessageVisibilityBatchRequestEntry {
+            id,
+            receipt_handle,
+            visibility_timeout: HOLD,
+        });
+        let input = ChangeMessageVisibilityBatchInput { queue_url: queue_url.to_owned(), entries: entries.collect() };
+        let held = self.sqs.change_message_visibility_batch(input).await?.successful;
+        Ok(held.into_iter().map(|entry| entry.id).collect())
+    }
+
+    async fn deleted(&self, ids: Vec<String>) -> Result<(), Refusal> {
+        let written = self.messages.read().await.deleted(&ids);
         written.wait().await?;
-        self.messages.read().await.forget(ids);
+        self.messages.read().await.forget(&ids);
         Ok(())
     }
 

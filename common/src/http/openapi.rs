@@ -43,8 +43,23 @@ impl Generators {
     fn named(mut self) -> Map<String, Value> {
         let mut schemas = self.inputs.take_definitions(true);
         schemas.append(&mut self.outputs.take_definitions(true));
+        schemas.values_mut().for_each(join_names);
         schemas
     }
+}
+
+/// Makes an `enum` of a schema for each of several names, which not every generator can tell apart. What is said of each is
+/// said of all.
+fn join_names(schema: &mut Value) {
+    let variants = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named: Option<Vec<_>> = variants.iter().map(|one| one["const"].as_str().map(|name| (name, one))).collect();
+    let Some(named) = named.filter(|named| !named.is_empty()) else { return };
+    let mut description = schema["description"].as_str().unwrap_or_default().to_owned();
+    for (name, one) in &named {
+        description.push_str(&format!(" `{name}`: {}", one["description"].as_str().unwrap_or_default()));
+    }
+    let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
+    *schema = json!({ "description": description, "type": "string", "enum": names });
 }
 
 /// The fields that an input asks for.
@@ -78,16 +93,14 @@ impl FieldDescriptions {
         self.fields.iter().filter(|(_, presence, _)| *presence == Presence::Required).map(|(name, ..)| *name).collect()
     }
 
-    /// Additional properties stay allowed: unknown fields are ignored.
-    fn schema(&self) -> Value {
+    /// Additional properties stay allowed: unknown fields are ignored. A JSON body may be `null` where nothing is required.
+    fn schema(&self, takes: Takes) -> Value {
         let properties: Map<String, Value> =
             self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();
-        let mut schema = json!({ "type": "object", "properties": properties });
         let required = self.required();
-        if !required.is_empty() {
-            schema["required"] = json!(required);
-        }
-        schema
+        let kind =
+            if takes == Takes::Json && required.is_empty() { json!(["object", "null"]) } else { json!("object") };
+        json!({ "type": kind, "properties": properties, "required": required })
     }
 }
 
@@ -182,10 +195,7 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
         Takes::Json | Takes::Form => {
             let media =
                 if info.takes == Takes::Form { "application/x-www-form-urlencoded" } else { "application/json" };
-            let (mut fields, required) = (shapes.input.schema(), !shapes.input.required().is_empty());
-            if info.takes == Takes::Json && !required {
-                fields["type"] = json!(["object", "null"]);
-            }
+            let (fields, required) = (shapes.input.schema(info.takes), !shapes.input.required().is_empty());
             let schema = match wire {
                 Wire::Plain | Wire::Page => fields,
                 Wire::Envelope if required => {

@@ -160,7 +160,7 @@ async fn unmapped_paths_are_answered_by_the_gateway() {
         world.http.post(world.url("/v1/webhooks/unknown")),
         world.http.get(world.url(LIST)),
         world.http.post(world.url("/v1/webhooks/list/more")),
-        world.http.get(world.url("/")),
+        world.http.get(world.url("/unknown")),
     ] {
         let answer = world.send(request).await;
         assert_eq!((answer.status, answer.body), (404, json!({"message": "Not Found"})));

@@ -11,7 +11,8 @@ use ::local::{Data, Options, Stack};
 use aws_sdk_sqs::{
     Client,
     types::{
-        Message, MessageAttributeValue, MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
+        DeleteMessageBatchRequestEntry, Message, MessageAttributeValue, MessageSystemAttributeName, QueueAttributeName,
+        SendMessageBatchRequestEntry,
     },
 };
 use common::{aws::clients::Aws, config::Env};
@@ -260,6 +261,32 @@ async fn a_queue_that_is_not_in_the_template_gets_its_messages_back_when_it_is_m
     let last = directory.start().await;
     let url = last.sqs_client().create_queue().queue_name("mine").send().await.expect("it is made").queue_url;
     assert_eq!(counts(&last.sqs_client(), &url.expect("a URL")).await, [2, 0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_handle_whose_time_is_over_deletes_nothing() {
+    let directory = Directory::new();
+    let before = directory.start().await;
+    let (client, url) = (before.sqs_client(), &before.queues()["job-events"]);
+    client.send_message().queue_url(url).message_body("one").message_group_id("a").send().await.expect("it is sent");
+    let receive = client.receive_message().queue_url(url).visibility_timeout(1);
+    let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
+    let first = receive.send().await.expect("an answer").messages.expect("messages").remove(0);
+    while counts(&client, url).await != [1, 0, 0] {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    delete(&before, "job-events", &first).await;
+    let entry = DeleteMessageBatchRequestEntry::builder().id("1").set_receipt_handle(first.receipt_handle.clone());
+    let delete = client.delete_message_batch().queue_url(url).entries(entry.build().expect("complete"));
+    assert!(delete.send().await.expect("an answer").failed.is_empty());
+
+    let second = messages(&before, "job-events").await.remove(0);
+    drop((before, client));
+    let third = messages(&directory.start().await, "job-events").await.remove(0);
+    for (message, receives) in [(second, 2), (third, 3)] {
+        assert_eq!((&message.message_id, group(&message)), (&first.message_id, Some("a")));
+        assert_eq!((attribute(&message, &SENT), attribute(&message, &RECEIVES)), (attribute(&first, &SENT), receives));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

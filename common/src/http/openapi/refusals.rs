@@ -59,34 +59,34 @@ pub(super) fn refusal(wire: Wire, status: u16, errors: &[(String, Option<&'stati
     };
     let name = format!("{kind}{}", names.iter().map(|name| camel_case(name)).collect::<Vec<_>>().join("Or"));
     let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
-    let mut content = json!({ "application/json": { "schema": schema, "examples": examples } });
-    if wire == Wire::Page {
-        content["text/html"] = json!({ "schema": { "type": "string" } });
-    }
+    let json = json!({ "schema": schema, "examples": examples });
+    let content = if wire == Wire::Page {
+        json!({ "application/json": json, "text/html": { "schema": { "type": "string" } } })
+    } else {
+        json!({ "application/json": json })
+    };
     (name, json!({ "description": describe(status, &names), "content": content }))
 }
 
 fn example(wire: Wire, status: u16, code: &str, reason: Option<&str>) -> Value {
     let message = why(status);
-    let data = match reason {
-        Some(reason) => json!({ "reason": reason }),
+    let more = match reason {
+        Some(reason) => Some(("reason", json!(reason))),
         None if code == "BAD_REQUEST" => {
-            json!({ "issues": [{ "code": "invalid_type", "path": ["name"], "message": "Required" }] })
+            Some(("issues", json!([{ "code": "invalid_type", "path": ["name"], "message": "Required" }])))
         }
-        None => Value::Null,
+        None => None,
     };
-    match (wire, data) {
-        (Wire::Envelope, Value::Null) => {
+    match (wire, more) {
+        (Wire::Envelope, None) => {
             json!({ "json": { "defined": false, "code": code, "status": status, "message": message } })
         }
-        (Wire::Envelope, data) => {
+        (Wire::Envelope, Some((name, more))) => {
+            let data = json!({ name: more });
             json!({ "json": { "defined": false, "code": code, "status": status, "message": message, "data": data } })
         }
-        (Wire::Plain | Wire::Page, mut error) => {
-            error["code"] = json!(code);
-            error["message"] = json!(message);
-            error
-        }
+        (Wire::Plain | Wire::Page, None) => json!({ "code": code, "message": message }),
+        (Wire::Plain | Wire::Page, Some((name, more))) => json!({ "code": code, "message": message, name: more }),
     }
 }
 

@@ -149,9 +149,9 @@ fn fields(route: &Value) -> BTreeMap<&str, bool> {
     let bodies = route["requestBody"]["content"].as_object().into_iter().flat_map(Map::values);
     let in_body = bodies.flat_map(|media| {
         let schema = media["schema"].pointer("/properties/json").unwrap_or(&media["schema"]);
-        let required = schema["required"].as_array();
+        let required = schema["required"].as_array().expect("a list");
         let names = schema["properties"].as_object().expect("properties").keys();
-        names.map(move |name| (name.as_str(), required.into_iter().flatten().any(|field| field == name)))
+        names.map(move |name| (name.as_str(), required.iter().any(|field| field == name)))
     });
     in_query.chain(in_body).collect()
 }
