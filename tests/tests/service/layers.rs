@@ -32,7 +32,9 @@ const CIRCLES: [(&str, &[&str]); 8] = [
             "http/event.rs",
             "http/fields.rs",
             "http/openapi.rs",
+            "http/openapi/refusals.rs",
             "http/page.rs",
+            "http/paging.rs",
             "http/reply.rs",
             "http/route.rs",
             "http/wire.rs",
@@ -41,9 +43,9 @@ const CIRCLES: [(&str, &[&str]); 8] = [
     ("common", &["accounts/invitations.rs", "accounts/mail.rs", "accounts/signup.rs"]),
     ("functions/auth-cli", &["api_key.rs", "email.rs", "lib.rs", "password.rs", "session.rs"]),
     ("functions/auth-organization", &["invitation.rs", "lib.rs", "member.rs", "organization.rs"]),
-    ("functions/console", &["invite.rs", "lib.rs", "reset_password.rs", "signin.rs", "verify_email.rs"]),
+    ("functions/console", &["home.rs", "invite.rs", "lib.rs", "reset_password.rs", "signin.rs", "verify_email.rs"]),
     ("local", &["openapi.rs", "stack.rs"]),
-    ("local", &["queues.rs", "queues/limits.rs", "queues/refusal.rs"]),
+    ("local", &["queues.rs", "queues/journal.rs", "queues/limits.rs", "queues/messages.rs", "queues/refusal.rs"]),
     ("local", &["template.rs", "template/evaluate.rs"]),
 ];
 
