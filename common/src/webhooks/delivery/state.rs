@@ -18,7 +18,7 @@ use crate::{
     webhooks::event::{EventName, JobEvent, TEST_JOB},
 };
 
-/// A delivery, as the log and the API have it.
+/// A delivery in the log.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Delivery {
