@@ -23,7 +23,7 @@ pub struct Shapes {
     pub(super) output: Option<Schema>,
 }
 
-/// What makes the schemas. Of some values the service takes more forms than it answers.
+/// They make the schemas. The service takes some values in more forms than it answers them.
 pub struct Generators {
     pub(super) inputs: SchemaGenerator,
     pub(super) outputs: SchemaGenerator,
@@ -48,8 +48,8 @@ impl Generators {
     }
 }
 
-/// Makes an `enum` of a schema for each of several names, which not every generator can tell apart. What is said of each is
-/// said of all.
+/// Makes one `enum` of names that are described one by one: to clients of openapi-generator, each of those alternatives fits
+/// any text.
 fn join_names(schema: &mut Value) {
     let variants = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
     let named: Option<Vec<_>> = variants.iter().map(|one| one["const"].as_str().map(|name| (name, one))).collect();
