@@ -78,8 +78,8 @@ pub enum Refusal {
     EmailNotVerified,
     /// Only an owner of the organization may do this.
     OwnersOnly,
-    /// An API key invites members only, never owners.
-    MembersOnly,
+    /// An API key makes nobody an owner.
+    OwnerByKey,
     /// The caller is not a member of the organization that the request names.
     NotAMember,
     /// A state-changing call came from a page whose origin is not trusted.

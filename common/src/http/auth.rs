@@ -151,6 +151,14 @@ pub enum By {
     Key(KeyHolder),
 }
 
+impl Caller {
+    /// Whether it is a session, so that a person has signed in, and not a key.
+    #[must_use]
+    pub fn is_session(&self) -> bool {
+        matches!(self.by, By::Session(_))
+    }
+}
+
 impl By {
     /// Whether it is still a credential of `user`.
     fn is_of(&self, user: &User) -> bool {

@@ -31,7 +31,9 @@ pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
 /// Finds the session token among the cookies of a request, given the values of its `cookie` headers.
 pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));
-    let mut values = pairs.filter_map(|pair| pair.trim().strip_prefix(cookie_name(base))?.strip_prefix('='));
+    // The white space of RFC 6265 and no other: what browsers do not skip is part of a name that they do not protect.
+    let mut values =
+        pairs.filter_map(|pair| pair.trim_matches([' ', '\t']).strip_prefix(cookie_name(base))?.strip_prefix('='));
     values.find_map(Token::parse)
 }
 
@@ -61,6 +63,19 @@ mod tests {
             session_cookie(&base("http://127.0.0.1:9000"), &token),
             format!("session_token={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000")
         );
+    }
+
+    /// A browser would have let another host of the domain set them: it sees no `__Host-` at their start.
+    #[test]
+    fn a_name_after_other_white_space_is_another_name() {
+        let (base, token) = (base("https://api.example.com"), Token::generate());
+        let cookie = cookie_header(&base, &token);
+        for space in [" ", "\t", ""] {
+            assert!(token_in_cookies(&base, [&*format!("a=b;{space}{cookie}")]).is_some(), "{space:?}");
+        }
+        for space in ["\u{85}", "\u{a0}", "\u{2003}"] {
+            assert!(token_in_cookies(&base, [&*format!("{space}{cookie}")]).is_none(), "{space:?}");
+        }
     }
 
     #[test]

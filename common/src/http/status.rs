@@ -104,9 +104,7 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::ConfirmationRequired { page } => {
             format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
         }
-        Error::Forbidden(Refusal::MembersOnly) => {
-            "An API key invites members only: sign in to invite an owner".to_owned()
-        }
+        Error::Forbidden(Refusal::OwnerByKey) => "An API key makes nobody an owner: sign in to do that".to_owned(),
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
         Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),

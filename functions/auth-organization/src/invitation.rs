@@ -9,8 +9,8 @@ use common::{
         mail::invitation_mail,
         users::Role,
     },
-    error::{Error, Refusal, Result},
-    http::{By, Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route},
+    error::Result,
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route},
     id::{InvitationId, TenantId, UserId},
     paging::Paging,
     timestamp::Timestamp,
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::{
     App,
-    organization::{Named, check_manages},
+    organization::{Named, check_manages, check_may_give},
 };
 
 /// For owners with a verified email only: otherwise anybody could make us send mail to anybody.
@@ -105,10 +105,7 @@ pub(crate) struct View {
 async fn send(app: Arc<App>, call: Call<Caller>, input: New) -> Result<View> {
     let (inviter, New { email, role, organization }) = (&call.caller.user, input);
     check_manages(inviter, organization.as_ref())?;
-    // With a leaked key of an owner, a thief could invite themselves.
-    if role == Role::Owner && matches!(call.caller.by, By::Key(_)) {
-        return Err(Error::Forbidden(Refusal::MembersOnly));
-    }
+    check_may_give(&call.caller, role)?;
     let now = Timestamp::now();
     app.attempts.count_invitation(inviter.id, &email, now).await?;
     let invited = app.invitations.invite(inviter, &email, role, now).await?;
@@ -123,13 +120,20 @@ async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Resul
     input.organization.check(&app, owner).await?;
     check_manages(owner, None)?;
     let invited = app.invitations.list(&owner.organization, input.paging).await?;
-    Ok(invited.into_iter().map(View::from).collect())
+    Ok(shown_to(&call.caller, invited))
 }
 
 async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<View> {
     let owner = &call.caller.user;
     check_manages(owner, None)?;
     Ok(app.invitations.cancel(&owner.organization, input.invitation).await?.into())
+}
+
+/// What a caller may see of these. The id of an invitation is all that accepting it takes, so a key does not see those that
+/// make somebody an owner.
+pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<View> {
+    let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;
+    invited.into_iter().filter(may_see).map(View::from).collect()
 }
 
 impl From<Invited> for View {

@@ -9,7 +9,10 @@ use common::{
         users::{Role, User},
     },
     error::Result,
-    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, WithCookies, cookies::cleared_cookie},
+    http::{
+        Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session, SignedIn, WithCookies,
+        cookies::cleared_cookie,
+    },
     id::{TenantId, UserId},
     name::Name,
     paging::{Order, Paging},
@@ -21,7 +24,7 @@ use serde::Serialize;
 
 use crate::{
     App,
-    organization::{Named, check, check_manages},
+    organization::{Named, check, check_manages, check_may_give},
 };
 
 pub(crate) fn list() -> Route<App> {
@@ -55,7 +58,7 @@ pub(crate) fn remove() -> Route<App> {
 }
 
 pub(crate) fn leave() -> Route<App> {
-    Route::post("/api/auth/organization/leave", KeyOrSession, Own::read, go)
+    Route::post("/api/auth/organization/leave", Session, Own::read, go)
         .summary("Removes the caller and deletes their account; sessions and keys end at once.")
         .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
 }
@@ -193,6 +196,7 @@ async fn role(app: Arc<App>, call: Call<Caller>, input: Whose) -> Result<ActiveR
 async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<View> {
     let owner = &call.caller.user;
     check_manages(owner, input.organization.as_ref())?;
+    check_may_give(&call.caller, input.role)?;
     let changed = app.members.change_role(owner, &MemberIdOrEmail::Id(input.member), input.role).await?;
     Ok(changed.into())
 }
@@ -205,7 +209,7 @@ async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed>
     Ok(Removed { member: member.into() })
 }
 
-async fn go(app: Arc<App>, call: Call<Caller>, input: Own) -> Result<WithCookies<View>> {
+async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCookies<View>> {
     let user = &call.caller.user;
     check(user, input.organization.as_ref())?;
     let member = app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await?;

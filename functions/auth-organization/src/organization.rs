@@ -128,7 +128,7 @@ async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullVie
     let members = app.members.list(&id, Paging::first(input.members), Order::Ascending);
     let ((members, _), invitations) = tokio::try_join!(members, invitations)?;
     let members = members.into_iter().map(Into::into).collect();
-    let invitations = invitations.into_iter().map(Into::into).collect();
+    let invitations = invitation::shown_to(&call.caller, invitations);
     Ok(FullView { id, name, slug, created_at, members, invitations })
 }
 
@@ -153,6 +153,15 @@ pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> 
 pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
     check(user, organization)?;
     manages(user)
+}
+
+/// Checks that `caller` may make somebody an owner, if that is the `role`. With a leaked key of an owner, a thief could make
+/// themselves one.
+pub(crate) fn check_may_give(caller: &Caller, role: Role) -> Result<()> {
+    if role == Role::Owner && !caller.is_session() {
+        return Err(Error::Forbidden(Refusal::OwnerByKey));
+    }
+    Ok(())
 }
 
 fn manages(user: &User) -> Result<()> {

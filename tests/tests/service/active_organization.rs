@@ -42,8 +42,9 @@ async fn the_full_organization_has_its_members_and_for_owners_its_invitations() 
         let full = get(&world, &jo, &format!("get-full-organization{query}")).await;
         assert_eq!((full.status, full.body), (200, with(&invitations)), "{query}");
     }
-    assert_eq!(by_key(&world, &jo, "get-full-organization").await.body, with(&invitations));
-    // Whoever knows the id of an invitation can accept it.
+    // Whoever knows the id of an invitation can accept it, and a key makes nobody an owner.
+    assert_eq!(invitations[0]["role"], "owner");
+    assert_eq!(by_key(&world, &jo, "get-full-organization").await.body, with(&json!([invitations[1]])));
     assert_eq!(get(&world, &al, "get-full-organization").await.body, with(&json!([])));
     let fresh = world.sign_up("fresh").await;
     let fresh = world.cli_get(&tests::world::cookie(&fresh), "organization/get-full-organization").await;

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use syn::{
@@ -267,6 +268,20 @@ fn no_files_import_each_other() {
     };
     let new: Vec<_> = circles.filter(|circle| !is_known(circle)).collect();
     assert!(new.is_empty(), "these files import each other: {new:#?}");
+}
+
+/// Building and starting a test binary takes half a second each, so functions without unit tests say that they have none.
+#[test]
+fn no_test_is_switched_off_with_its_crate() {
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions")).expect("a folder") {
+        let folder = entry.expect("an entry").path();
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+        if manifest.contains("[lib]\ntest = false") {
+            let grep = Command::new("grep").args(["-rlE", r"#\[(tokio::)?test|```"]).arg(folder.join("src")).output();
+            let found = String::from_utf8(grep.expect("grep runs").stdout).expect("paths");
+            assert_eq!(found, "", "remove `test = false` and `doctest = false` from its Cargo.toml");
+        }
+    }
 }
 
 /// `webhooks::post` speaks HTTP to receivers; everything else leaves HTTP to `http`.

@@ -174,8 +174,16 @@ async fn an_owner_changes_roles_and_they_count_at_once() {
     let roles = [(jo.email.clone(), "member".to_owned()), (al.email.clone(), "owner".to_owned())];
     assert_eq!(members(&world, &jo).await, roles);
     let by_key = world.http.post(world.url("/api/auth/organization/update-member-role")).header("x-api-key", &al.key);
-    let fields = json!({"memberId": jo.user, "role": "owner", "organizationId": jo.id});
-    assert_eq!(world.send(by_key.json(&fields)).await.status, 200);
+    // A thief of the key would be an owner for good.
+    let by_thief = by_key.try_clone().expect("no stream");
+    let stolen = world.send(by_thief.json(&json!({"memberId": jo.user, "role": "owner"}))).await;
+    assert_eq!(refused(&stolen), (403, "FORBIDDEN"));
+    assert_eq!(stolen.body["message"], "An API key makes nobody an owner: sign in to do that");
+    assert_eq!(world.send(by_key.json(&json!({"memberId": jo.user, "role": "member"}))).await.status, 200);
+    let leave =
+        world.http.post(world.url("/api/auth/organization/leave")).header("x-api-key", &jo.key).json(&json!({}));
+    assert_eq!(world.send(leave).await.status, 401, "a key does not delete its user's account");
+    assert_eq!(set_role(&world, &al, &jo, "owner").await.status, 200);
     // Who is not the only owner can step back.
     assert_eq!(set_role(&world, &jo, &jo, "member").await.body["role"], "member");
 }
