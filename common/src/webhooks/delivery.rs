@@ -1,6 +1,6 @@
 //! Deliveries: one event on its way to one destination.
 //!
-//! A [`Delivery`] is the state that the log has of one, and [`state`] has every change of it. An [`Attempt`] is a POST to
+//! A [`Delivery`] is the state that the log has of one, and `state` has every change of it. An [`Attempt`] is a POST to
 //! the receiver, an [`Outcome`] how it ended, and [`next_step`] decides what follows. All are values: nothing here calls
 //! anything.
 
