@@ -147,7 +147,8 @@ async fn a_request_whose_body_does_not_come_is_answered_and_its_connection_close
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_lasts_longer_than_a_connection_may_be_idle() {
     let stack = impatient(200, LONG).await;
-    let receive = stack.sqs_client().receive_message().queue_url(&stack.queues()["job-events"]).wait_time_seconds(2);
+    // The client gives an attempt two seconds.
+    let receive = stack.sqs_client().receive_message().queue_url(&stack.queues()["job-events"]).wait_time_seconds(1);
     assert_eq!(receive.send().await.expect("an answer").messages, None);
 }
 
