@@ -409,7 +409,7 @@ async fn a_message_that_cannot_be_written_is_not_acknowledged() {
 }
 
 /// Sends `events` to a process that is killed `kills` times meanwhile, and waits until all that it has acknowledged have
-/// arrived.
+/// arrived. On a busy machine, `limit` must let a message come back whose batch ran out of time: that takes three minutes.
 async fn survive(events: usize, kills: usize, limit: Duration) {
     let (directory, receiver, started) = (Directory::new(), Receiver::start().await, Instant::now());
     let mut process = Process::start(&directory.0).await;
