@@ -130,6 +130,8 @@ async fn of_fifty_calls_at_once_one_starts_a_recovery_and_the_others_join_it() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
+    // With a connection for each, none has a lead.
+    join_all((0..50).map(|_| read(&world, &tenant, "recover", json!({})))).await;
     let mut begun = Vec::new();
     for _ in 0..2 {
         // Each of them takes what came before it, and they come one after the other.
