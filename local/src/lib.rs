@@ -14,9 +14,8 @@ mod stack;
 mod template;
 
 pub use functions::{Handler, function_names};
-pub use openapi::openapi;
 pub use plan::{Plan, Planned};
 pub use server::Limits;
 pub use services::create_tables;
-pub use stack::{Data, Options, Ports, Stack, Worker};
+pub use stack::{Data, Options, Ports, Stack, Worker, openapi};
 pub use template::evaluated as template;

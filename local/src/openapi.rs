@@ -2,22 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anyhow::Result;
 use common::http;
 use serde_json::{Value, json};
 
-use crate::{
-    functions::{Function, Handler},
-    stack,
-};
-
-/// The API in OpenAPI 3.1, also stored in `docs/openapi.json`.
-///
-/// # Errors
-/// The template and the functions do not match.
-pub fn openapi() -> Result<Value> {
-    Ok(document(&stack::idle_functions()?))
-}
+use crate::functions::{Function, Handler};
 
 /// Describes the routes of `functions`.
 pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {

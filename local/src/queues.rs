@@ -12,11 +12,8 @@ use std::{collections::HashMap, path::Path, pin::Pin, sync::Arc};
 use anyhow::Result;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use rustack_sqs_core::{
-    config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs, queue::extract_queue_name,
-};
+use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs};
 use rustack_sqs_http::{
-    body::SqsResponseBody,
     dispatch::SqsHandler,
     response::json_response,
     service::{SqsHttpConfig, SqsHttpService},
@@ -40,9 +37,10 @@ use serde_json::json;
 use tokio::sync::RwLock;
 
 pub(crate) use self::journal::Journal;
-use self::{messages::Messages, refusal::Refusal};
-
-type Response = axum::http::Response<SqsResponseBody>;
+use self::{
+    messages::{Messages, queue_name},
+    refusal::{Refusal, Response},
+};
 
 /// For how many seconds a message that is about to be deleted stays in flight: longer than deleting takes.
 const HOLD: i32 = 30;
@@ -337,10 +335,6 @@ impl Queues {
 /// Messages of FIFO queues are left to the embedded SQS, and end with the process.
 fn is_fifo(queue_url: &str) -> bool {
     queue_url.ends_with(".fifo")
-}
-
-fn queue_name(queue_url: &str) -> &str {
-    extract_queue_name(queue_url).unwrap_or_default()
 }
 
 /// The id of the message that a receipt handle belongs to: here the handle starts with it, in base64.

@@ -20,7 +20,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     functions::Function,
     gateway::{Cors, Gateway},
-    mail, openapi,
+    mail,
+    openapi::document,
     poller::Poller,
     server::{self, Limits, serve},
     services::{self, Services},
@@ -135,7 +136,7 @@ impl Stack {
         let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions), cors };
         // Made for the first request, as bytes that all requests share.
         let described = functions.clone();
-        let description = Arc::new(LazyLock::new(move || Bytes::from(openapi::document(&described).to_string())));
+        let description = Arc::new(LazyLock::new(move || Bytes::from(document(&described).to_string())));
         let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
         let api_router = TowerToHyperService::new(gateway.router().route(DESCRIPTION, describe));
         let mail_router = TowerToHyperService::new(mail::router(services.mail.clone()));
@@ -363,11 +364,15 @@ fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client,
     Ok((aws.dynamodb(), aws.sqs()))
 }
 
-/// The functions as the template describes them, without any services behind them.
-pub(crate) fn idle_functions() -> Result<BTreeMap<String, Arc<Function>>> {
+/// The description of the API in OpenAPI 3.1, also stored in `docs/openapi.json`. No service has to run for it.
+///
+/// # Errors
+/// The template and the functions do not match.
+pub fn openapi() -> Result<Value> {
     let nowhere = "http://127.0.0.1:0";
     let template = Template::load(&parameters(nowhere, ""), place(nowhere, nowhere))?;
-    functions(&template, &HashMap::new(), &lambda_variables(nowhere, nowhere, nowhere))
+    let functions = functions(&template, &HashMap::new(), &lambda_variables(nowhere, nowhere, nowhere))?;
+    Ok(document(&functions))
 }
 
 fn functions(

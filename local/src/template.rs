@@ -1,6 +1,7 @@
 //! `template.yaml`, read as CloudFormation reads it.
 
 mod evaluate;
+mod place;
 mod yaml;
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
@@ -11,19 +12,11 @@ use serde_json::{Map, Value};
 
 use evaluate::Scope;
 pub(crate) use evaluate::text;
+pub(crate) use place::{Place, local_name};
 
 /// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed once for all stacks in a
 /// process: a test run starts hundreds.
 static SOURCE: LazyLock<Result<Value>> = LazyLock::new(|| yaml::parse(include_str!("../../template.yaml")));
-
-/// Where the template's resources are on this machine.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub(crate) region: String,
-    pub(crate) account: String,
-    pub(crate) api: String,
-    pub(crate) sqs: String,
-}
 
 /// The contents of the template, with all references resolved.
 pub(crate) struct Template {
@@ -224,19 +217,6 @@ impl Mapping {
     }
 }
 
-/// The local name of a resource without an explicit one: its logical id without the suffix for its kind, in kebab case.
-pub(crate) fn local_name(logical: &str) -> String {
-    let stem = ["Function", "Table", "Queue"].iter().find_map(|kind| logical.strip_suffix(kind)).unwrap_or(logical);
-    let mut name = String::new();
-    for character in stem.chars() {
-        if character.is_ascii_uppercase() && !name.is_empty() {
-            name.push('-');
-        }
-        name.push(character.to_ascii_lowercase());
-    }
-    name
-}
-
 /// A function's properties, merged with those in SAM's `Globals` section.
 fn with_globals(root: &Value, properties: Value) -> Value {
     let mut merged = root.pointer("/Globals/Function").cloned().unwrap_or_default();
@@ -247,27 +227,9 @@ fn with_globals(root: &Value, properties: Value) -> Value {
     merged
 }
 
-impl Place {
-    pub(crate) fn example() -> Self {
-        Self {
-            region: "eu-central-1".to_owned(),
-            account: "123456789012".to_owned(),
-            api: "http://127.0.0.1:9000".to_owned(),
-            sqs: "http://127.0.0.1:9324".to_owned(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names() {
-        assert_eq!(local_name("JobEventsDeadQueue"), "job-events-dead");
-        assert_eq!(local_name("ApiKeysTable"), "api-keys");
-        assert_eq!(local_name("AuthSignupAndCreateOrgFunction"), "auth-signup-and-create-org");
-    }
 
     #[test]
     fn the_template_is_read() -> Result<()> {

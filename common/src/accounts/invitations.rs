@@ -15,7 +15,8 @@ use serde::Serialize;
 use crate::{
     accounts::{
         email::Email,
-        organizations::{self, slug_key},
+        mail::{Mail, Part},
+        organizations::{self, Organization, slug_key},
         password::Hasher,
         sessions::Device,
         signup::{Invitee, NewUser, Person, new_user},
@@ -27,10 +28,11 @@ use crate::{
         failure,
         transaction::Transaction,
     },
+    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::{InvitationId, TenantId, UserId},
-    name::Slug,
+    name::{Name, Slug},
     paging::Paging,
     timestamp::Timestamp,
 };
@@ -394,4 +396,24 @@ fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
 /// When the TTL deletes the items of an invitation.
 fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
+}
+
+/// The mail with the link to join an organization. The names are the inviter's words to somebody who may not know them,
+/// so they appear only in the body, attributed to the inviter, and never in the subject.
+#[must_use]
+pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
+    let (id, slug, name, inviter) = (invitation.id, &organization.slug, organization.name.as_str(), inviter.as_str());
+    Mail::new(
+        "You are invited to join an organization",
+        &[
+            Part::text("Hello,"),
+            Part::Text(format!(
+                "{inviter} invites you to join the organization {name}. Within 7 days you can accept with a new account \
+                 by opening this link:"
+            )),
+            Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
+            Part::Text(format!("Organization slug: {slug}\nInvitation id: {id}")),
+            Part::Text(format!("If you do not know {inviter}, you can ignore this mail.")),
+        ],
+    )
 }

@@ -10,12 +10,10 @@ use maud::{DOCTYPE, html};
 use tokio::time::sleep;
 
 use crate::{
-    accounts::{email::Email, invitations::Invitation, organizations::Organization, token::Token},
+    accounts::email::Email,
     aws::{clients::Aws, failure},
-    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Result},
-    name::Name,
     telemetry::metrics,
 };
 
@@ -99,6 +97,13 @@ impl Mailer {
     }
 }
 
+impl Part {
+    /// A paragraph of plain text.
+    pub(crate) fn text(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
 impl Mail {
     /// A mail of these parts.
     #[must_use]
@@ -133,65 +138,10 @@ impl Mail {
     }
 }
 
-fn text(text: &str) -> Part {
-    Part::Text(text.to_owned())
-}
-
-/// The mail with the link to join an organization. The names are the inviter's words to somebody who may not know them,
-/// so they appear only in the body, attributed to the inviter, and never in the subject.
-#[must_use]
-pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
-    let (id, slug, name, inviter) = (invitation.id, &organization.slug, organization.name.as_str(), inviter.as_str());
-    Mail::new(
-        "You are invited to join an organization",
-        &[
-            text("Hello,"),
-            Part::Text(format!(
-                "{inviter} invites you to join the organization {name}. Within 7 days you can accept with a new account \
-                 by opening this link:"
-            )),
-            Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
-            Part::Text(format!("Organization slug: {slug}\nInvitation id: {id}")),
-            Part::Text(format!("If you do not know {inviter}, you can ignore this mail.")),
-        ],
-    )
-}
-
-/// The mail with the link that verifies an address. It has no name in it: anybody can sign up with any address, and would
-/// be writing to its owner.
-#[must_use]
-pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
-    Mail::new(
-        "Confirm your email address",
-        &[
-            text("Hello,"),
-            text("please confirm your email address by opening this link. It works once, within 24 hours:"),
-            Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
-            text("If you did not create an account, you can ignore this mail."),
-        ],
-    )
-}
-
-/// The mail with the link that resets a password. It has no name in it, for the same reason.
-#[must_use]
-pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
-    Mail::new(
-        "Choose a new password",
-        &[
-            text("Hello,"),
-            text(
-                "somebody asked for a new password for your account. If it was you, open this link and choose one. It works \
-                 once, within an hour:",
-            ),
-            Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
-            text("If it was not you, you can ignore this mail: nothing has changed."),
-        ],
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::{password_reset::reset_mail, token::Token, verification::verification_mail};
 
     #[test]
     fn the_link_stands_alone_on_a_line() {
@@ -209,8 +159,8 @@ mod tests {
     #[test]
     fn text_and_html_say_the_same_and_markup_stays_text() {
         let parts = [
-            text("Hello,"),
-            text("<b> & \"more\"\na second line"),
+            Part::text("Hello,"),
+            Part::text("<b> & \"more\"\na second line"),
             Part::Link("https://a.example/?b=1&c=2".to_owned()),
         ];
         let mail = Mail::new("A subject", &parts);

@@ -10,7 +10,7 @@ use crate::{
         api_keys::ApiKeys,
         attempts::{Attempts, ClientAddress},
         email::Email,
-        mail::{Mailer, reset_mail, unhurried},
+        mail::{Mail, Mailer, Part, unhurried},
         password::{Hasher, Password},
         token::Token,
         users::{User, Users, user_key},
@@ -160,4 +160,21 @@ impl PasswordResets {
         put.send().await.map_err(failure("storing a reset"))?;
         Ok(token)
     }
+}
+
+/// The mail with the link that resets a password. It has no name in it: anybody can ask for it with any address.
+#[must_use]
+pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
+    Mail::new(
+        "Choose a new password",
+        &[
+            Part::text("Hello,"),
+            Part::text(
+                "somebody asked for a new password for your account. If it was you, open this link and choose one. It works \
+                 once, within an hour:",
+            ),
+            Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
+            Part::text("If it was not you, you can ignore this mail: nothing has changed."),
+        ],
+    )
 }

@@ -6,13 +6,13 @@ use crate::{
     accounts::{
         attempts::known_client_item,
         email::Email,
-        mail::{Mailer, verification_mail},
+        mail::Mailer,
         organizations::{Organization, slug_key},
         password::{Hasher, Password, PasswordHash},
         sessions::{Device, Session},
         token::Token,
         users::{Role, User, email_key},
-        verification::verification_item,
+        verification::{verification_item, verification_mail},
     },
     aws::{
         clients::Aws,

@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::{
 
 use crate::{
     accounts::{
+        mail::{Mail, Part},
         token::Token,
         users::{User, user_key},
     },
@@ -16,6 +17,7 @@ use crate::{
         failure,
         transaction::Transaction,
     },
+    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::Result,
     id::UserId,
@@ -110,4 +112,19 @@ impl Verifications {
         }
         record.parsed("user_id").map(Some)
     }
+}
+
+/// The mail with the link that verifies an address. It has no name in it: anybody can sign up with any address, and would
+/// be writing to its owner.
+#[must_use]
+pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
+    Mail::new(
+        "Confirm your email address",
+        &[
+            Part::text("Hello,"),
+            Part::text("please confirm your email address by opening this link. It works once, within 24 hours:"),
+            Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
+            Part::text("If you did not create an account, you can ignore this mail."),
+        ],
+    )
 }

@@ -1,5 +1,6 @@
 //! Authentication: by API key, by session cookie, or none.
 
+use super::{call::Call, info::Credential};
 use crate::{
     accounts::{
         api_keys::{ApiKey, ApiKeys, KeyHolder},
@@ -9,14 +10,13 @@ use crate::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
-    http::Call,
     id::TenantId,
     telemetry::metrics,
     timestamp::Timestamp,
 };
 
-/// Who may call a route of an app `A`.
-pub trait Access<A>: Send + 'static {
+/// Who may call a route. `W` tells who calls.
+pub trait Access<W>: Send + 'static {
     /// What the handler learns about the caller.
     type Caller: Send;
 
@@ -24,46 +24,46 @@ pub trait Access<A>: Send + 'static {
     const CREDENTIALS: &'static [Credential];
 
     /// Identifies the caller, and refuses one who may not call.
-    fn identify(app: &A, call: &Call<()>) -> impl Future<Output = Result<Self::Caller>> + Send;
+    fn identify(callers: &W, call: &Call<()>) -> impl Future<Output = Result<Self::Caller>> + Send;
 
     /// The tenant whose data the call concerns, for the log.
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
 }
 
-/// A kind of credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Credential {
-    /// The `x-api-key` header.
-    Key,
-    /// The session cookie.
-    Session,
-    /// None: the route can be called without a credential.
-    None,
-}
-
-/// The stores that tell who calls. An app with routes that are not open to everybody holds them.
-pub struct Callers {
-    /// Whom a key belongs to.
-    pub keys: ApiKeys,
-    /// Who is signed in.
-    pub sessions: Sessions,
-    /// The users behind both.
-    pub users: Users,
-}
-
-impl Callers {
-    /// The stores over the tables that `env` names.
+/// What tells who calls.
+pub trait Identify: Sized + Send + Sync + 'static {
+    /// Builds it with the settings in `env`.
     ///
     /// # Errors
     /// A variable is missing.
-    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError>;
+}
+
+/// Nothing, where only [`Public`] routes are.
+impl Identify for () {
+    fn from_env(_: &Env, _: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(())
+    }
+}
+
+/// The stores that tell who calls.
+pub struct Callers {
+    keys: ApiKeys,
+    sessions: Sessions,
+    users: Users,
+}
+
+impl Identify for Callers {
+    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             keys: ApiKeys::from_env(env, aws)?,
             sessions: Sessions::from_env(env, aws)?,
             users: Users::from_env(env, aws)?,
         })
     }
+}
 
+impl Callers {
     /// Notes the day of the call. The call does not fail because of it.
     async fn note_use(&self, by: &By, now: Timestamp) {
         let noted = match by {
@@ -104,11 +104,11 @@ impl Callers {
 /// Open to everybody.
 pub struct Public;
 
-impl<A: Sync> Access<A> for Public {
+impl<W: Sync> Access<W> for Public {
     type Caller = ();
     const CREDENTIALS: &'static [Credential] = &[Credential::None];
 
-    async fn identify(_: &A, _: &Call<()>) -> Result<()> {
+    async fn identify(_: &W, _: &Call<()>) -> Result<()> {
         Ok(())
     }
 
@@ -121,12 +121,12 @@ impl<A: Sync> Access<A> for Public {
 /// or ended credential all give the same answer, and so does one whose user is gone.
 pub struct Tenant;
 
-impl<A: AsRef<Callers> + Sync> Access<A> for Tenant {
+impl Access<Callers> for Tenant {
     type Caller = TenantId;
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
 
-    async fn identify(app: &A, call: &Call<()>) -> Result<TenantId> {
-        let Caller { user, .. } = KeyOrSession::identify(app, call).await?;
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<TenantId> {
+        let Caller { user, .. } = KeyOrSession::identify(callers, call).await?;
         if user.email_verified { Ok(user.organization) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
     }
 
@@ -172,13 +172,12 @@ impl By {
 /// A user with a key or a session, or an anonymous caller.
 pub struct AnyCaller;
 
-impl<A: AsRef<Callers> + Sync> Access<A> for AnyCaller {
+impl Access<Callers> for AnyCaller {
     type Caller = Option<Caller>;
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session, Credential::None];
 
-    async fn identify(app: &A, call: &Call<()>) -> Result<Option<Caller>> {
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<Option<Caller>> {
         // A key takes precedence over a cookie: browsers add cookies by themselves, but a key is sent on purpose.
-        let callers = app.as_ref();
         let by = match call.header("x-api-key") {
             Some(key) => callers.holder(key).await?.map(By::Key),
             None => callers.session(call).await?.map(By::Session),
@@ -195,12 +194,12 @@ impl<A: AsRef<Callers> + Sync> Access<A> for AnyCaller {
 /// A user with a key or a session.
 pub struct KeyOrSession;
 
-impl<A: AsRef<Callers> + Sync> Access<A> for KeyOrSession {
+impl Access<Callers> for KeyOrSession {
     type Caller = Caller;
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
 
-    async fn identify(app: &A, call: &Call<()>) -> Result<Caller> {
-        AnyCaller::identify(app, call).await?.ok_or(Error::Unauthorized)
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<Caller> {
+        AnyCaller::identify(callers, call).await?.ok_or(Error::Unauthorized)
     }
 
     fn tenant(caller: &Caller) -> Option<&TenantId> {
@@ -220,12 +219,12 @@ pub struct SignedIn {
 /// owner out.
 pub struct Session;
 
-impl<A: AsRef<Callers> + Sync> Access<A> for Session {
+impl Access<Callers> for Session {
     type Caller = SignedIn;
     const CREDENTIALS: &'static [Credential] = &[Credential::Session];
 
-    async fn identify(app: &A, call: &Call<()>) -> Result<SignedIn> {
-        match KeyOrSession::identify(app, call).await? {
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<SignedIn> {
+        match KeyOrSession::identify(callers, call).await? {
             Caller { user, by: By::Session(session) } => Ok(SignedIn { user, session }),
             Caller { by: By::Key(_), .. } => Err(Error::SessionRequired),
         }
@@ -239,12 +238,11 @@ impl<A: AsRef<Callers> + Sync> Access<A> for Session {
 /// Whoever looks at a page: a signed-in user, or anybody. Keys are not for people, and are not looked at.
 pub struct Visitor;
 
-impl<A: AsRef<Callers> + Sync> Access<A> for Visitor {
+impl Access<Callers> for Visitor {
     type Caller = Option<SignedIn>;
     const CREDENTIALS: &'static [Credential] = &[Credential::Session, Credential::None];
 
-    async fn identify(app: &A, call: &Call<()>) -> Result<Option<SignedIn>> {
-        let callers = app.as_ref();
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<Option<SignedIn>> {
         let Some(session) = callers.session(call).await? else { return Ok(None) };
         let by = By::Session(session.clone());
         Ok(callers.user(&by).await?.map(|user| SignedIn { user, session }))

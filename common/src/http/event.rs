@@ -8,14 +8,19 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::{
     Body,
     aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse},
-    http::{HeaderMap, Method, header, uri::PathAndQuery},
+    http::{self, HeaderMap, HeaderValue, Method, StatusCode, header, uri::PathAndQuery},
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::{Failure, Response};
+use super::status::Failure;
 use crate::base_url::BaseUrl;
+
+/// The largest body accepted, in bytes; a longer one is refused before anything is parsed.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+pub(super) type Response = http::Response<String>;
 
 /// An event as Lambda delivers it. An unreadable one does not fail the invocation: the sender of the request gets a
 /// response that says so.
@@ -72,6 +77,11 @@ impl Event {
 }
 
 impl Request {
+    /// Checks the size before anything is parsed and anybody is looked up.
+    pub(super) fn check_size(&self) -> Result<(), Failure> {
+        if self.body.len() > MAX_BODY_BYTES { Err(Failure::TooLarge) } else { Ok(()) }
+    }
+
     /// The first header of this name, if it is text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -101,6 +111,13 @@ fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
 /// Whether `text` is a valid `Host` header: a server must refuse an invalid one with 400 (RFC 9112, 3.2).
 fn is_host(text: &str) -> bool {
     Url::parse(&format!("http://{text}")).is_ok_and(|url| url.username().is_empty() && url.path() == "/")
+}
+
+pub(super) fn json(status: StatusCode, body: String) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 /// The response in API Gateway's format, which keeps cookies apart from the other headers.

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use lambda_http::http::HeaderValue;
 use schemars::JsonSchema;
 
+#[cfg(feature = "openapi")]
+use super::shapes::FieldDescriptions;
 use super::{
     json::{Json, MAX_ELEMENTS, Object},
     once::{Hash, IdempotencyKey},
@@ -26,7 +28,7 @@ pub struct Fields {
     /// The key that the call has, and the hash of all values.
     key: Option<(HeaderValue, Hash)>,
     #[cfg(feature = "openapi")]
-    description: Option<super::openapi::FieldDescriptions>,
+    description: Option<FieldDescriptions>,
 }
 
 /// A field with an issue. The issue itself is recorded in the [`Fields`].
@@ -54,8 +56,8 @@ impl Fields {
     pub(super) fn describe<I>(
         generator: &mut schemars::SchemaGenerator,
         read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
-    ) -> super::openapi::FieldDescriptions {
-        let description = Some(super::openapi::FieldDescriptions::new(std::mem::take(generator)));
+    ) -> FieldDescriptions {
+        let description = Some(FieldDescriptions::new(std::mem::take(generator)));
         let mut fields = Self { values: Object::new(), issues: Vec::new(), key: None, description };
         // There are no values, so required fields are rejected, but every field that was asked for is recorded.
         let (Ok(_) | Err(Rejected)) = read(&mut fields);
@@ -96,7 +98,7 @@ impl Fields {
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<T, Rejected> {
-        self.note::<T>(name, Presence::Required);
+        self.note::<T>(name, true);
         match self.values.remove(name) {
             None => Err(self.wrong_type(name, "Required")),
             Some(value) => self.parse(name, &value, parse),
@@ -112,7 +114,7 @@ impl Fields {
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<T>, Rejected> {
-        self.note::<T>(name, Presence::Optional);
+        self.note::<T>(name, false);
         self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
     }
 
@@ -125,7 +127,7 @@ impl Fields {
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Patch<T>, Rejected> {
-        self.note::<T>(name, Presence::Nullable);
+        self.note::<Option<T>>(name, false);
         match self.values.remove(name) {
             None => Ok(Patch::Keep),
             Some(Json::Null) => Ok(Patch::Clear),
@@ -142,7 +144,7 @@ impl Fields {
         name: &'static str,
         parse: impl Fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Patch<L>, Rejected> {
-        self.note::<L>(name, Presence::Nullable);
+        self.note::<Option<L>>(name, false);
         let elements = match self.values.remove(name) {
             None => return Ok(Patch::Keep),
             Some(Json::Null) => return Ok(Patch::Clear),
@@ -170,7 +172,7 @@ impl Fields {
     /// them a page that says so.
     pub fn typed(&mut self, names: &[&'static str]) -> Typed {
         for name in names {
-            self.note::<String>(name, Presence::Optional);
+            self.note::<String>(name, false);
         }
         Typed(std::mem::take(&mut self.values))
     }
@@ -180,7 +182,7 @@ impl Fields {
     /// # Errors
     /// It is not a boolean.
     pub fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
-        self.note::<bool>(name, Presence::Optional);
+        self.note::<bool>(name, false);
         match self.values.remove(name) {
             None => Ok(None),
             Some(Json::Bool(value)) => Ok(Some(value)),
@@ -269,10 +271,10 @@ impl Fields {
 
     /// Records a field for the description, when one is being made.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
-    fn note<T: JsonSchema>(&mut self, _name: &'static str, _presence: Presence) {
+    fn note<T: JsonSchema>(&mut self, _name: &'static str, _is_required: bool) {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
-            description.note::<T>(_name, _presence);
+            description.note::<T>(_name, _is_required);
         }
     }
 }
@@ -321,15 +323,6 @@ fn hash(values: &Object) -> Hash {
     let sorted: BTreeMap<_, _> = values.iter().collect();
     #[expect(clippy::expect_used, reason = "texts, numbers and booleans are JSON")]
     Hash::of(&serde_json::to_vec(&sorted).expect("JSON"))
-}
-
-/// Whether a field is required.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
-    Required,
-    Optional,
-    /// It may be absent or `null`.
-    Nullable,
 }
 
 #[cfg(test)]

@@ -1,108 +1,22 @@
 //! The OpenAPI 3.1 description of the API (<https://spec.openapis.org/oas/v3.1.1.html>), generated from the routes.
 //! Only the local runner and the tests build this module: no deployed function contains it.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use lambda_http::http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Fault, Function, RouteInfo, Takes, Wire,
-    auth::Credential,
-    fields::{IDEMPOTENCY_KEY, Presence},
+    fields::IDEMPOTENCY_KEY,
+    function::Function,
+    info::{Credential, Fault, RouteInfo},
     route::BoundRoute,
+    shapes::{Generators, Shapes},
+    wire::Wire,
 };
 
 mod examples;
 mod refusals;
-
-/// The schemas of a route's input and output.
-pub struct Shapes {
-    pub(super) input: FieldDescriptions,
-    /// `None` for a page.
-    pub(super) output: Option<Schema>,
-}
-
-/// They make the schemas. The service takes some values in more forms than it answers them.
-pub struct Generators {
-    pub(super) inputs: SchemaGenerator,
-    pub(super) outputs: SchemaGenerator,
-}
-
-impl Generators {
-    fn new() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.definitions_path = "/components/schemas".into();
-            settings.meta_schema = None;
-        });
-        let (inputs, outputs) = (settings.clone().for_deserialize(), settings.for_serialize());
-        Self { inputs: inputs.into_generator(), outputs: outputs.into_generator() }
-    }
-
-    /// The schemas that have a name. Of those, inputs only have enumerations, which are the same both ways.
-    fn named(mut self) -> Map<String, Value> {
-        let mut schemas = self.inputs.take_definitions(true);
-        schemas.append(&mut self.outputs.take_definitions(true));
-        schemas.values_mut().for_each(join_names);
-        schemas
-    }
-}
-
-/// Makes one `enum` of names that are described one by one: to clients of openapi-generator, each of those alternatives fits
-/// any text.
-fn join_names(schema: &mut Value) {
-    let variants = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let named: Option<Vec<_>> = variants.iter().map(|one| one["const"].as_str().map(|name| (name, one))).collect();
-    let Some(named) = named.filter(|named| !named.is_empty()) else { return };
-    let mut description = schema["description"].as_str().unwrap_or_default().to_owned();
-    for (name, one) in &named {
-        description.push_str(&format!(" `{name}`: {}", one["description"].as_str().unwrap_or_default()));
-    }
-    let names: Vec<_> = named.iter().map(|(name, _)| *name).collect();
-    *schema = json!({ "description": description, "type": "string", "enum": names });
-}
-
-/// The fields that an input asks for.
-#[derive(Default)]
-pub struct FieldDescriptions {
-    pub(super) generator: SchemaGenerator,
-    fields: Vec<(&'static str, Presence, Schema)>,
-    /// Whether it takes an idempotency key.
-    pub(super) takes_key: bool,
-}
-
-impl FieldDescriptions {
-    pub(super) fn new(generator: SchemaGenerator) -> Self {
-        Self { generator, fields: Vec::new(), takes_key: false }
-    }
-
-    pub(super) fn note<T: JsonSchema>(&mut self, name: &'static str, presence: Presence) {
-        let schema = match presence {
-            Presence::Nullable => self.generator.subschema_for::<Option<T>>(),
-            Presence::Required | Presence::Optional => self.generator.subschema_for::<T>(),
-        };
-        self.fields.push((name, presence, schema));
-    }
-
-    pub(super) fn note_number(&mut self, name: &'static str, range: &RangeInclusive<u32>) {
-        let schema = json_schema!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
-        self.fields.push((name, Presence::Optional, schema));
-    }
-
-    fn required(&self) -> Vec<&'static str> {
-        self.fields.iter().filter(|(_, presence, _)| *presence == Presence::Required).map(|(name, ..)| *name).collect()
-    }
-
-    /// Additional properties stay allowed: unknown fields are ignored. A JSON body may be `null` where nothing is required.
-    fn schema(&self, takes: Takes) -> Value {
-        let properties: Map<String, Value> =
-            self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();
-        let required = self.required();
-        let kind =
-            if takes == Takes::Json && required.is_empty() { json!(["object", "null"]) } else { json!("object") };
-        json!({ "type": kind, "properties": properties, "required": required })
-    }
-}
 
 /// The description of the API that `functions` serve. `webhooks` are the requests that we send to receivers.
 pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str, webhooks: Value) -> Value {
@@ -185,29 +99,23 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
     if shapes.input.takes_key {
         members.insert("parameters".to_owned(), json!([idempotency_key()]));
     }
-    match info.takes {
-        Takes::Query => {
-            let parameters = shapes.input.fields.iter().map(|(name, presence, schema)| {
-                json!({ "name": name, "in": "query", "required": *presence == Presence::Required, "schema": schema })
-            });
-            members.insert("parameters".to_owned(), parameters.collect());
-        }
-        Takes::Json | Takes::Form => {
-            let media =
-                if info.takes == Takes::Form { "application/x-www-form-urlencoded" } else { "application/json" };
-            let (fields, required) = (shapes.input.schema(info.takes), !shapes.input.required().is_empty());
-            let schema = match wire {
-                Wire::Plain | Wire::Page => fields,
-                Wire::Envelope if required => {
-                    json!({ "type": "object", "properties": { "json": fields }, "required": ["json"] })
-                }
-                Wire::Envelope => json!({ "type": "object", "properties": { "json": fields } }),
-            };
-            members.insert(
-                "requestBody".to_owned(),
-                json!({ "required": required, "content": { media: { "schema": schema } } }),
-            );
-        }
+    if info.method == Method::GET {
+        let parameters = shapes.input.fields.iter().map(|(name, is_required, schema)| {
+            json!({ "name": name, "in": "query", "required": is_required, "schema": schema })
+        });
+        members.insert("parameters".to_owned(), parameters.collect());
+    } else {
+        let (fields, required) = (shapes.input.schema(wire != Wire::Page), !shapes.input.required().is_empty());
+        let schema = match wire {
+            Wire::Plain | Wire::Page => fields,
+            Wire::Envelope if required => {
+                json!({ "type": "object", "properties": { "json": fields }, "required": ["json"] })
+            }
+            Wire::Envelope => json!({ "type": "object", "properties": { "json": fields } }),
+        };
+        let media = if wire == Wire::Page { "application/x-www-form-urlencoded" } else { "application/json" };
+        let body = json!({ "required": required, "content": { media: { "schema": schema } } });
+        members.insert("requestBody".to_owned(), body);
     }
     operation
 }
@@ -304,7 +212,7 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
     if !info.credentials.contains(&Credential::None) {
         add(401, "UNAUTHORIZED", None);
     }
-    if info.method == super::Method::POST {
+    if info.method == Method::POST {
         add(403, if plain { "INVALID_ORIGIN" } else { "FORBIDDEN" }, None);
     }
     for fault in faults {

@@ -7,7 +7,10 @@ use lambda_http::http::{HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};
 
-use super::{Failure, Response, status::error_message};
+use super::{
+    event::Response,
+    status::{Failure, error_message},
+};
 use crate::error::Error;
 
 /// A page. Its status is 200, unless it says that something was refused.

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 
-use super::{Fields, Rejected};
+use super::fields::{Fields, Rejected};
 use crate::{
     error::Result,
     issue::Problem,

@@ -1,10 +1,17 @@
 //! What handlers return.
 
-use super::{Failure, Page, Response, Result, Wire, once::Answer};
-use crate::error::Error;
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::{
+    event::{self, Response},
+    once::Answer,
+    page::Page,
+    status::Failure,
+    wire::Wire,
+};
+use crate::error::{Error, Result};
 
 /// A response, before the headers that every response has.
 pub enum Reply {
@@ -152,7 +159,7 @@ impl Reply {
     /// The response, and what it refuses: a page can say that something did not work.
     pub(super) fn response(self) -> (Response, Option<Failure>) {
         match self {
-            Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
+            Self::Json { body, cookies } => (with(event::json(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {
                 let (response, refused) = page.response();
                 (with(response, &cookies), refused)
@@ -180,12 +187,5 @@ fn with(mut response: Response, cookies: &[String]) -> Response {
 fn empty(status: StatusCode) -> Response {
     let mut response = Response::default();
     *response.status_mut() = status;
-    response
-}
-
-pub(super) fn json_response(status: StatusCode, body: String) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

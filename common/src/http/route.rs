@@ -4,103 +4,32 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use lambda_http::http::{Method, header};
-use url::{Url, form_urlencoded};
+use lambda_http::http::Method;
 
+#[cfg(feature = "openapi")]
+use super::shapes::{Generators, Shapes};
 use super::{
-    Access, Failure, Fields, Output, Rejected, Reply, Wire,
-    auth::Credential,
-    cookies::token_in_cookies,
-    event::Request,
-    fields::IDEMPOTENCY_KEY,
-    json::{Json, Object},
-    origins::Origins,
-    wire::check_size,
+    auth::{Access, Callers, Identify},
+    call::Call,
+    fields::{Fields, IDEMPOTENCY_KEY, Rejected},
+    info::{Fault, RouteInfo},
+    reply::{Output, Reply},
+    status::Failure,
+    wire::Wire,
 };
-use crate::{
-    accounts::{attempts::ClientAddress, sessions::Device, token::Token},
-    base_url::BaseUrl,
-    error::{Error, Refusal, Result},
-};
+use crate::error::Result;
 
-/// A route over the app `A`.
-pub struct Route<A> {
+/// A route over the app `A`. `W` tells who calls: `()` where only [`Public`](super::Public) routes are.
+pub struct Route<A, W = Callers> {
     info: RouteInfo,
-    answer: Handler<A>,
+    answer: Answer<A, W>,
     #[cfg(feature = "openapi")]
     describe: Describe<A>,
 }
 
-type Handler<A> = Box<dyn Fn(Arc<A>, Call<()>, Wire) -> BoxFuture<'static, Outcome> + Send + Sync>;
+type Answer<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Outcome> + Send + Sync>;
 #[cfg(feature = "openapi")]
-type Describe<A> = Box<dyn Fn(&A, &mut super::openapi::Generators) -> super::openapi::Shapes + Send + Sync>;
-
-/// What is known about a route without calling it.
-#[derive(Debug)]
-pub struct RouteInfo {
-    /// `GET` or `POST`. Everything that changes state is a `POST`.
-    pub method: Method,
-    /// The full path.
-    pub path: &'static str,
-    /// The credentials it accepts.
-    pub credentials: &'static [Credential],
-    /// Where its input comes from.
-    pub takes: Takes,
-    /// What it does, in one sentence.
-    pub summary: &'static str,
-    /// The errors it can return, beyond those of every route of its kind.
-    pub faults: &'static [Fault],
-    /// Whether a success may be a redirect.
-    pub redirects: bool,
-}
-
-/// Where a route's input comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// The query string.
-    Query,
-    /// A JSON body.
-    Json,
-    /// A URL-encoded body, as browsers send forms.
-    Form,
-}
-
-/// An error that only some routes return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// 401: the email or the password is wrong.
-    WrongPassword,
-    /// 400: the password of the user who is signed in is wrong.
-    InvalidPassword,
-    /// 400: the token of a link is malformed, unknown, used or expired.
-    InvalidToken,
-    /// 400: the caller is a program, and only a person can confirm.
-    ConfirmationRequired,
-    /// 403: the email is not verified yet.
-    EmailNotVerified,
-    /// 403: only owners may do this.
-    OwnersOnly,
-    /// 403: the request names an organization that the caller is not a member of.
-    NotAMember,
-    /// 404: what the request names does not exist.
-    NotFound,
-    /// 409, with this reason.
-    Conflict(&'static str),
-    /// 429: too many attempts.
-    TooMany,
-}
-
-/// A request on its way to a handler, with its caller.
-pub struct Call<C> {
-    /// The caller, as identified by the route's [`Access`].
-    pub caller: C,
-    /// The public address of the API.
-    pub base: BaseUrl,
-    /// Where the call comes from, as API Gateway saw it: `X-Forwarded-For` can be forged.
-    pub client: ClientAddress,
-    origins: Arc<Origins>,
-    request: Request,
-}
+type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 
 /// The result of a call.
 pub(super) struct Outcome {
@@ -120,81 +49,34 @@ pub(super) struct BoundRoute {
     pub(super) info: RouteInfo,
     pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Outcome> + Send + Sync>,
     #[cfg(feature = "openapi")]
-    pub(super) describe: Box<dyn Fn(&mut super::openapi::Generators) -> super::openapi::Shapes + Send + Sync>,
+    pub(super) describe: Box<dyn Fn(&mut Generators) -> Shapes + Send + Sync>,
 }
 
-impl<A: Send + Sync + 'static> Route<A> {
-    /// A `POST` with a JSON body.
-    pub fn post<C, I, O, F>(
+impl<A: Send + Sync + 'static, W: Identify> Route<A, W> {
+    /// A `POST`, with its input in the body. Of the access, only the type matters.
+    pub fn post<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
         path: &'static str,
-        access: C,
-        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
-        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
-    ) -> Self
-    where
-        C: Access<A>,
-        I: Send + 'static,
-        O: Output,
-        F: Future<Output = Result<O>> + Send + 'static,
-    {
-        Self::new((Method::POST, Takes::Json, path), access, input, handle)
-    }
-
-    /// A `POST` with a form.
-    pub fn post_form<C, I, O, F>(
-        path: &'static str,
-        access: C,
-        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
-        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
-    ) -> Self
-    where
-        C: Access<A>,
-        I: Send + 'static,
-        O: Output,
-        F: Future<Output = Result<O>> + Send + 'static,
-    {
-        Self::new((Method::POST, Takes::Form, path), access, input, handle)
-    }
-
-    /// A `GET`, with its input in the query.
-    pub fn get<C, I, O, F>(
-        path: &'static str,
-        access: C,
-        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
-        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
-    ) -> Self
-    where
-        C: Access<A>,
-        I: Send + 'static,
-        O: Output,
-        F: Future<Output = Result<O>> + Send + 'static,
-    {
-        Self::new((Method::GET, Takes::Query, path), access, input, handle)
-    }
-
-    fn new<C, I, O, F>(
-        (method, takes, path): (Method, Takes, &'static str),
         _: C,
         input: fn(&A, &mut Fields) -> Result<I, Rejected>,
         handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
-    ) -> Self
-    where
-        C: Access<A>,
-        I: Send + 'static,
-        O: Output,
-        F: Future<Output = Result<O>> + Send + 'static,
-    {
-        let info =
-            RouteInfo { method, path, credentials: C::CREDENTIALS, takes, summary: "", faults: &[], redirects: false };
-        let answer = move |app: Arc<A>, call: Call<()>, wire| -> BoxFuture<'static, Outcome> {
+    ) -> Self {
+        let info = RouteInfo {
+            method: Method::POST,
+            path,
+            credentials: C::CREDENTIALS,
+            summary: "",
+            faults: &[],
+            redirects: false,
+        };
+        let answer = move |app: Arc<A>, callers: Arc<W>, call: Call<()>, wire| -> BoxFuture<'static, Outcome> {
             Box::pin(async move {
                 let mut tenant = None;
                 let answer = async {
-                    check_size(&call.request)?;
+                    call.request.check_size()?;
                     call.check_origin(wire, C::CREDENTIALS)?;
-                    let caller = C::identify(&app, &call).await?;
+                    let caller = C::identify(&callers, &call).await?;
                     tenant = C::tenant(&caller).map(ToString::to_string);
-                    let input = Fields::read(call.fields(takes, wire)?, |fields| {
+                    let input = Fields::read(call.fields(wire)?, |fields| {
                         fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
                         input(&app, fields)
                     })?;
@@ -208,11 +90,23 @@ impl<A: Send + Sync + 'static> Route<A> {
             info,
             answer: Box::new(answer),
             #[cfg(feature = "openapi")]
-            describe: Box::new(move |app, generators| super::openapi::Shapes {
+            describe: Box::new(move |app, generators| Shapes {
                 input: Fields::describe(&mut generators.inputs, |fields| input(app, fields)),
                 output: O::schema(&mut generators.outputs),
             }),
         }
+    }
+
+    /// A `GET`, with its input in the query.
+    pub fn get<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
+        path: &'static str,
+        access: C,
+        input: fn(&A, &mut Fields) -> Result<I, Rejected>,
+        handle: fn(Arc<A>, Call<C::Caller>, I) -> F,
+    ) -> Self {
+        let mut route = Self::post(path, access, input, handle);
+        route.info.method = Method::GET;
+        route
     }
 
     /// Adds the summary, one sentence.
@@ -236,12 +130,12 @@ impl<A: Send + Sync + 'static> Route<A> {
         self
     }
 
-    pub(super) fn bind(self, app: &Arc<A>, wire: Wire) -> BoundRoute {
+    pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire) -> BoundRoute {
         let Self { info, answer, .. } = self;
-        let for_answer = Arc::clone(app);
+        let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));
         BoundRoute {
             info,
-            answer: Box::new(move |call| answer(Arc::clone(&for_answer), call, wire)),
+            answer: Box::new(move |call| answer(Arc::clone(&for_answer), Arc::clone(&callers), call, wire)),
             #[cfg(feature = "openapi")]
             describe: {
                 let (app, describe) = (Arc::clone(app), self.describe);
@@ -249,86 +143,4 @@ impl<A: Send + Sync + 'static> Route<A> {
             },
         }
     }
-}
-
-impl Call<()> {
-    pub(super) fn new(request: Request, origins: Arc<Origins>) -> Self {
-        let client = ClientAddress::of(request.source_ip.as_deref().unwrap_or_default());
-        Self { caller: (), base: request.base(origins.base.as_ref()), client, origins, request }
-    }
-
-    fn by<C>(self, caller: C) -> Call<C> {
-        let Call { base, client, origins, request, .. } = self;
-        Call { caller, base, client, origins, request }
-    }
-
-    fn fields(&self, takes: Takes, wire: Wire) -> Result<Object> {
-        match takes {
-            Takes::Json => wire.fields(&self.request.body),
-            Takes::Query => Ok(parameters(self.request.query.as_bytes())),
-            Takes::Form => Ok(parameters(&self.request.body)),
-        }
-    }
-
-    /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
-    /// forgery) or sign the browser in to somebody else's account (login CSRF). Browsers send the origin with every
-    /// `POST`. A call without one does not come from a browser, unless it has a cookie; the enveloped routes that anybody
-    /// may call, such as sign-ups, do not act by a cookie, so there it does not matter. The other enveloped routes sign
-    /// nobody in, so there none of this matters unless the call acts by the session: a page that sends a key has it.
-    fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
-        let is_public = wire == Wire::Envelope && credentials == [Credential::None];
-        let by_session = || self.header("x-api-key").is_none() && self.session().is_some();
-        let harmless = wire == Wire::Envelope && !is_public && !by_session();
-        if self.request.method != Method::POST || harmless {
-            return Ok(());
-        }
-        let origin = self.request.headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
-        let trusted = match origin {
-            Some(origin) => self.origins.trust(&self.base, origin),
-            None => is_public || self.request.cookies.is_empty(),
-        };
-        if trusted { Ok(()) } else { Err(Error::Forbidden(Refusal::Origin { expected: self.base.clone() })) }
-    }
-}
-
-impl<C> Call<C> {
-    /// The session token in the cookie, if any.
-    #[must_use]
-    pub fn session(&self) -> Option<Token> {
-        token_in_cookies(&self.base, self.request.cookies.iter().map(String::as_str))
-    }
-
-    /// What the call comes from.
-    #[must_use]
-    pub fn device(&self) -> Device {
-        Device::new(self.client, self.header(header::USER_AGENT.as_str()))
-    }
-
-    /// Whether a browser asks for a page. A program does not ask for HTML: curl, `fetch` and client libraries send `*/*`,
-    /// `application/json` or nothing.
-    #[must_use]
-    pub fn takes_html(&self) -> bool {
-        self.request.takes_html()
-    }
-
-    /// The first header of this name, if it is text.
-    #[must_use]
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.request.header(name)
-    }
-
-    /// `url`, parsed, if its origin is ours or trusted.
-    #[must_use]
-    pub fn trusted_url(&self, url: &str) -> Option<Url> {
-        self.origins.trusted_url(&self.base, url)
-    }
-}
-
-/// The parameters of a query or form; of duplicates, the first.
-fn parameters(encoded: &[u8]) -> Object {
-    let mut parameters = Object::new();
-    for (name, value) in form_urlencoded::parse(encoded) {
-        parameters.entry(name.into_owned()).or_insert_with(|| Json::Text(value.into_owned()));
-    }
-    parameters
 }

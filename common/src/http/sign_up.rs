@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Fields, Rejected, WithCookies, cookies::session_cookie};
+use super::{
+    cookies::session_cookie,
+    fields::{Fields, Rejected},
+    reply::WithCookies,
+};
 use crate::{
     accounts::{
         email::Email,

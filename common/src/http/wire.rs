@@ -1,16 +1,15 @@
 //! The two JSON formats of requests and responses.
 
 use serde_json::{Value, json};
+use url::form_urlencoded;
 
 use super::{
-    MAX_BODY_BYTES, Response, Result, StatusCode,
-    event::Request,
-    json::{Document, Envelope, Object},
-    reply::json_response,
+    event::{self, Response},
+    json::{Document, Envelope, Json, Object},
     status::{Failure, flow_code, flow_message},
 };
 use crate::{
-    error::Error,
+    error::{Error, Result},
     issue::{Issue, IssueCode},
 };
 
@@ -27,14 +26,15 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The fields in a JSON body. An empty body has none, and neither has `null`, which clients send that are given `null` or
+    /// The fields in a body: a form of a page, JSON elsewhere. An empty body has none, and neither has `null`, which clients send that are given `null` or
     /// nothing: oRPC's in the envelope, and many without one.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());
         }
         let document = match self {
-            Self::Plain | Self::Page => serde_json::from_slice(body),
+            Self::Page => return Ok(parameters(body)),
+            Self::Plain => serde_json::from_slice(body),
             Self::Envelope => serde_json::from_slice(body).map(|Envelope(document)| document),
         };
         match document.map_err(|_not_json| Error::Malformed)? {
@@ -55,21 +55,24 @@ impl Wire {
             Self::Envelope => json!({ "json": error(failure) }),
             Self::Plain | Self::Page => flow_error(failure),
         };
-        json_response(failure.status(), body.to_string())
+        event::json(failure.status(), body.to_string())
     }
 }
 
-/// Checks the size before anything is parsed and anybody is looked up.
-pub(super) fn check_size(request: &Request) -> Result<(), Failure> {
-    if request.body.len() > MAX_BODY_BYTES { Err(Failure::TooLarge) } else { Ok(()) }
+/// The parameters of a query or form; of duplicates, the first.
+pub(super) fn parameters(encoded: &[u8]) -> Object {
+    let mut parameters = Object::new();
+    for (name, value) in form_urlencoded::parse(encoded) {
+        parameters.entry(name.into_owned()).or_insert_with(|| Json::Text(value.into_owned()));
+    }
+    parameters
 }
 
 fn error(failure: &Failure) -> Value {
-    let status: StatusCode = failure.status();
     let mut error = json!({
         "defined": false,
         "code": failure.code(),
-        "status": status.as_u16(),
+        "status": failure.status().as_u16(),
         "message": failure.message(),
     });
     if let (Value::Object(error), Some(data)) = (&mut error, failure.data()) {

@@ -3,6 +3,9 @@
 //! The `Dialer` connects to permitted addresses only, a `Connection` limits how much is read from it, and the `Pool`
 //! keeps those that can be used again. One deadline covers the attempt, from the name look-up to the end of the
 //! response.
+//!
+//! The pool is ours because that of `hyper-util`'s client bounds idle connections by host, and nothing over all hosts: many
+//! receivers could take all file descriptors of the process. Nor does it see what a receiver sends before its response.
 
 use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 

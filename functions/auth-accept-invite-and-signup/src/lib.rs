@@ -8,7 +8,7 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Fault, Function, Origins, Public, Route, Wire, WithCookies,
+        Call, Fault, Function, Public, Route, Wire, WithCookies,
         sign_up::{self, SignedUp},
     },
 };
@@ -31,10 +31,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
     };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    Function::new(Wire::Envelope, (env, &aws), app, [route()])
 }
 
-fn route() -> Route<App> {
+fn route() -> Route<App, ()> {
     Route::post("/v1/auth/acceptInviteAndSignup", Public, |_, fields| sign_up::invitee(fields), handle)
         .summary("Creates a user in the organization that invited them.")
         .faults(&[

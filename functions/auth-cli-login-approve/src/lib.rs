@@ -11,24 +11,12 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Session, SignedIn, Wire},
+    http::{Call, Fault, Fields, Function, Rejected, Route, Session, SignedIn, Wire},
     id::CliLoginId,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// The dependencies of the route.
-pub struct App {
-    callers: Callers,
-    logins: CliLogins,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
-}
 
 /// Builds the function with the settings in `env`.
 ///
@@ -36,11 +24,10 @@ impl AsRef<Callers> for App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { callers: Callers::from_env(env, &aws)?, logins: CliLogins::from_env(env, &aws)? };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    Function::new(Wire::Envelope, (env, &aws), CliLogins::from_env(env, &aws)?, [route()])
 }
 
-fn route() -> Route<App> {
+fn route() -> Route<CliLogins> {
     Route::post("/v1/auth/cliLoginApprove", Session, Input::read, handle)
         .summary("Approves a request to be signed in by the browser: whoever made it gets a session of the caller.")
         .faults(&[Fault::NotFound])
@@ -53,7 +40,7 @@ pub struct Input {
 }
 
 impl Input {
-    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(_: &CliLogins, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.text("requestId", CliLoginId::parse);
         let secret = fields.text("secret", parse_secret);
         Ok(Self { id: id?, secret: secret? })
@@ -76,9 +63,9 @@ enum Status {
     PendingVerification,
 }
 
-async fn handle(app: Arc<App>, call: Call<SignedIn>, input: Input) -> Result<Output> {
+async fn handle(logins: Arc<CliLogins>, call: Call<SignedIn>, input: Input) -> Result<Output> {
     let user = call.caller.user;
-    app.logins.approve(input.id, &input.secret, &user, Timestamp::now()).await?;
+    logins.approve(input.id, &input.secret, &user, Timestamp::now()).await?;
     let status = if user.email_verified { Status::Approved } else { Status::PendingVerification };
     Ok(Output { status, email: user.email })
 }

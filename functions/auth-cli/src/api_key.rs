@@ -17,7 +17,7 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{App, Success};
+use crate::{app::App, confirmation::Success};
 
 pub(crate) fn create() -> Route<App> {
     Route::post("/api/auth/api-key/create", Session, New::read, issue)
@@ -116,7 +116,7 @@ async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued
     }
     let now = Timestamp::now();
     let expires_at = input.expires_in.map(|seconds| now.after(Duration::from_secs(seconds.into())));
-    let issued = app.callers.keys.issue(&user, &input.name, expires_at, now).await?;
+    let issued = app.keys.issue(&user, &input.name, expires_at, now).await?;
     let IssuedKey { id, key, created_at, expires_at } = issued;
     Ok(Issued {
         id,
@@ -135,7 +135,7 @@ async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Ve
     if input.organization.is_some_and(|organization| organization != user.organization) {
         return Err(Error::NotFound("Organization not found"));
     }
-    let keys = app.callers.keys.list(&user.organization).await?;
+    let keys = app.keys.list(&user.organization).await?;
     let mut managed: Vec<_> = keys.into_iter().filter(|key| manages(&user, key)).collect();
     input.order.apply(&mut managed);
     Ok(input.paging.of(managed).into_iter().map(View::from).collect())
@@ -144,11 +144,11 @@ async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Ve
 /// Other people's keys are reported as unknown.
 async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Success> {
     let user = call.caller.user;
-    let key = app.callers.keys.find(&user.organization, input.key).await?;
+    let key = app.keys.find(&user.organization, input.key).await?;
     if !manages(&user, &key) {
         return Err(NOT_FOUND);
     }
-    app.callers.keys.delete(&key).await?;
+    app.keys.delete(&key).await?;
     Ok(Success::DONE)
 }
 

@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{App, Status};
+use crate::{app::App, confirmation::Status};
 use common::{
-    accounts::{
-        attempts::VERIFICATION_MAIL,
-        email::Email,
-        mail::{unhurried, verification_mail},
-    },
+    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried, verification::verification_mail},
     error::Result,
     http::{Call, Fault, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
@@ -34,13 +30,7 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     let (email, now) = (input.email, Timestamp::now());
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {
-        let user = app
-            .callers
-            .users
-            .credentials(Some(&email))
-            .await?
-            .map(|(user, _)| user)
-            .filter(|user| !user.email_verified);
+        let user = app.users.credentials(Some(&email)).await?.map(|(user, _)| user).filter(|user| !user.email_verified);
         if let Some(user) = user {
             let token = app.verifications.issue(&user, now).await?;
             app.mailer.send(&user.email, verification_mail(&call.base, &token), user.id).await;

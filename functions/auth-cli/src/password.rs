@@ -14,7 +14,7 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{App, Status, session::UserView};
+use crate::{app::App, confirmation::Status, session::UserView};
 
 pub(crate) fn change() -> Route<App> {
     Route::post("/api/auth/change-password", Session, Passwords::read, replace)
@@ -91,7 +91,7 @@ async fn replace(app: Arc<App>, call: Call<SignedIn>, input: Passwords) -> Resul
     let (user, now) = (call.caller.user.clone(), Timestamp::now());
     let old = app.sign_ins.confirm(&user, input.current, now).await?;
     let new = app.hasher.hash(input.new).await?;
-    let token = app.callers.sessions.change_password(&user, (&old, &new), &call.device(), now).await?;
+    let token = app.sessions.change_password(&user, (&old, &new), &call.device(), now).await?;
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: Changed { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }
@@ -104,6 +104,6 @@ async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Reques
 async fn choose(app: Arc<App>, _: Call<()>, input: Reset) -> Result<Status> {
     let token = input.token.ok_or(Error::InvalidToken)?;
     let user = app.resets.user(&token, Timestamp::now()).await?;
-    app.resets.reset(&user, &token, input.new, (&app.hasher, &app.callers.keys)).await?;
+    app.resets.reset(&user, &token, input.new, (&app.hasher, &app.keys)).await?;
     Ok(Status::DONE)
 }

@@ -21,7 +21,10 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{App, Status, Success};
+use crate::{
+    app::App,
+    confirmation::{Status, Success},
+};
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
@@ -167,23 +170,23 @@ async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<C
 
 async fn end(app: Arc<App>, call: Call<()>, (): ()) -> Result<WithCookies<Success>> {
     if let Some(token) = call.session() {
-        app.callers.sessions.end(&token).await?;
+        app.sessions.end(&token).await?;
     }
     Ok(WithCookies { body: Success::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }
 
 async fn sessions(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Listed>> {
-    let sessions = app.callers.sessions.list(&call.caller.user, Timestamp::now()).await?;
+    let sessions = app.sessions.list(&call.caller.user, Timestamp::now()).await?;
     Ok(sessions.into_iter().map(Listed::from).collect())
 }
 
 async fn end_one(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Status> {
-    app.callers.sessions.revoke(&call.caller.user, &input.session).await?;
+    app.sessions.revoke(&call.caller.user, &input.session).await?;
     Ok(Status::DONE)
 }
 
 async fn end_others(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Status> {
     let SignedIn { user, session } = call.caller;
-    app.callers.sessions.revoke_others(&user, &session).await?;
+    app.sessions.revoke_others(&user, &session).await?;
     Ok(Status::DONE)
 }

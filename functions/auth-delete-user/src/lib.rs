@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
+        api_keys::ApiKeys,
         members::{MemberIdOrEmail, Members},
         password::{Guess, Hasher},
         sign_in::SignIns,
@@ -13,8 +14,7 @@ use common::{
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     http::{
-        Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Session, SignedIn, Wire, WithCookies,
-        cookies::cleared_cookie,
+        Call, Fault, Fields, Function, Rejected, Route, Session, SignedIn, Wire, WithCookies, cookies::cleared_cookie,
     },
     telemetry::metrics,
     timestamp::Timestamp,
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
-    callers: Callers,
+    keys: ApiKeys,
     endpoints: Endpoints,
     members: Members,
     retention: Retention,
@@ -39,19 +39,13 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
-        callers: Callers::from_env(env, &aws)?,
+        keys: ApiKeys::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         members: Members::from_env(env, &aws)?,
         retention: Retention::from_env(env)?,
         sign_ins: SignIns::from_env(env, &aws, Hasher::from_env(env)?)?,
     };
-    Ok(Function::new(Wire::Plain, app, Origins::from_env(env)?, [route()]))
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
+    Function::new(Wire::Plain, (env, &aws), app, [route()])
 }
 
 fn route() -> Route<App> {
@@ -106,7 +100,7 @@ async fn end(app: &App, user: &User, now: Timestamp) -> Result<()> {
         }
         removed => {
             removed?;
-            app.callers.keys.delete_all_of(organization, user.id).await
+            app.keys.delete_all_of(organization, user.id).await
         }
     };
     metrics::upkeep("deleting an account", cleaned_up);

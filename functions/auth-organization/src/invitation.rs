@@ -5,8 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::{
         email::Email,
-        invitations::{InvitationStatus, Invited},
-        mail::invitation_mail,
+        invitations::{InvitationStatus, Invited, invitation_mail},
         users::Role,
     },
     error::Result,
@@ -19,8 +18,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    App,
-    organization::{Named, check_manages, check_may_give},
+    app::App,
+    rights::{Named, check_manages, check_may_give},
 };
 
 /// For owners with a verified email only: otherwise anybody could make us send mail to anybody.

@@ -2,27 +2,18 @@
 //! with a module for each noun and one handler per route.
 
 use common::{
-    accounts::{
-        attempts::Attempts, invitations::Invitations, mail::Mailer, members::Members, organizations::Organizations,
-    },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    http::{Callers, Function, Origins, Wire},
+    http::{Function, Wire},
 };
 
+use crate::app::App;
+
+mod app;
 mod invitation;
 mod member;
 mod organization;
-
-/// The dependencies of the routes.
-pub struct App {
-    attempts: Attempts,
-    callers: Callers,
-    invitations: Invitations,
-    mailer: Mailer,
-    members: Members,
-    organizations: Organizations,
-}
+mod rights;
 
 /// Builds the function with the settings in `env`.
 ///
@@ -30,14 +21,6 @@ pub struct App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App {
-        attempts: Attempts::from_env(env, &aws)?,
-        callers: Callers::from_env(env, &aws)?,
-        invitations: Invitations::from_env(env, &aws)?,
-        mailer: Mailer::from_env(env, &aws)?,
-        members: Members::from_env(env, &aws)?,
-        organizations: Organizations::from_env(env, &aws)?,
-    };
     let routes = [
         organization::list(),
         organization::full(),
@@ -52,11 +35,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         member::remove(),
         member::leave(),
     ];
-    Ok(Function::new(Wire::Plain, app, Origins::from_env(env)?, routes))
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
+    Function::new(Wire::Plain, (env, &aws), App::from_env(env, &aws)?, routes)
 }

@@ -23,8 +23,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    App,
-    organization::{Named, check, check_manages, check_may_give},
+    app::App,
+    rights::{Named, check, check_manages, check_may_give},
 };
 
 pub(crate) fn list() -> Route<App> {
@@ -205,7 +205,7 @@ async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed>
     let owner = &call.caller.user;
     check_manages(owner, input.organization.as_ref())?;
     let member = app.members.remove(owner, &input.member).await?;
-    metrics::upkeep("removing a member", app.callers.keys.delete_all_of(&owner.organization, member.user.id).await);
+    metrics::upkeep("removing a member", app.keys.delete_all_of(&owner.organization, member.user.id).await);
     Ok(Removed { member: member.into() })
 }
 
@@ -213,7 +213,7 @@ async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCooki
     let user = &call.caller.user;
     check(user, input.organization.as_ref())?;
     let member = app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
-    metrics::upkeep("leaving", app.callers.keys.delete_all_of(&user.organization, user.id).await);
+    metrics::upkeep("leaving", app.keys.delete_all_of(&user.organization, user.id).await);
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })
 }
 

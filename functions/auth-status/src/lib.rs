@@ -7,33 +7,21 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Function, Origins, Route, Session, SignedIn, Wire},
+    http::{Call, Function, Route, Session, SignedIn, Wire},
     id::{TenantId, UserId},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-
-/// The dependencies of the route.
-pub struct App {
-    callers: Callers,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
-}
 
 /// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    let app = App { callers: Callers::from_env(env, &Aws::new(env)?)? };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    Function::new(Wire::Envelope, (env, &Aws::new(env)?), (), [route()])
 }
 
-fn route() -> Route<App> {
+fn route() -> Route<()> {
     Route::post("/v1/auth/status", Session, |_, _| Ok(()), handle)
         .summary("Returns who is signed in, and their tenant.")
 }
@@ -50,7 +38,7 @@ pub struct Output {
     tenant_id: TenantId,
 }
 
-async fn handle(_: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Output> {
+async fn handle(_: Arc<()>, call: Call<SignedIn>, (): ()) -> Result<Output> {
     let user = call.caller.user;
     Ok(Output {
         user_id: user.id,

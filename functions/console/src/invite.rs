@@ -17,7 +17,7 @@ use common::{
 };
 use maud::html;
 
-use crate::App;
+use crate::app::App;
 
 /// What the form has.
 const FIELDS: [&str; 4] = ["tenantSlug", "invitationId", "name", "password"];
@@ -29,7 +29,7 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post_form("/invite", Public, |_, fields| Ok(fields.typed(&FIELDS)), accept)
+    Route::post("/invite", Public, |_, fields| Ok(fields.typed(&FIELDS)), accept)
         .summary("The form of that page: creates the account, as `acceptInviteAndSignup` does, and signs in.")
         .faults(&[Fault::Conflict("email_taken")])
 }

@@ -13,7 +13,7 @@ use common::{
 };
 use maud::html;
 
-use crate::App;
+use crate::app::App;
 
 /// The link in the mail, which only shows a form. Without a token, the form asks for the mail.
 pub(crate) fn show() -> Route<App> {
@@ -22,14 +22,9 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post_form(
-        "/reset-password",
-        Public,
-        |_, fields| Ok(fields.typed(&["token", "newPassword", "email"])),
-        fill_in,
-    )
-    .summary("The forms of that page: sets another password, or sends the mail, as the API does.")
-    .faults(&[Fault::TooMany])
+    Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&["token", "newPassword", "email"])), fill_in)
+        .summary("The forms of that page: sets another password, or sends the mail, as the API does.")
+        .faults(&[Fault::TooMany])
 }
 
 async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
@@ -54,7 +49,7 @@ async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
         Ok(new) => new,
         Err(error) => return Ok(choose(&token, Some(error))),
     };
-    match app.resets.reset(&user, &token, new, (&app.hasher, &app.callers.keys)).await {
+    match app.resets.reset(&user, &token, new, (&app.hasher, &app.keys)).await {
         Ok(()) => Ok(changed()),
         Err(error) => bad_link(error),
     }

@@ -23,7 +23,7 @@ use common::{
 use maud::{Markup, html};
 use url::form_urlencoded;
 
-use crate::App;
+use crate::app::App;
 
 /// The query of the page, which stays until the end.
 const QUERY: [&str; 3] = ["mode", "cliLoginId", "cliLoginSecret"];
@@ -53,7 +53,7 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post_form("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
+    Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary("The forms of that page. Each does what the API does: signs in, up or out, or approves.")
         .faults(&[
             Fault::WrongPassword,
@@ -129,7 +129,7 @@ fn without_default(form: &Typed, mut error: Error) -> Error {
 
 async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
     if let Some(token) = call.session() {
-        app.callers.sessions.end(&token).await?;
+        app.sessions.end(&token).await?;
     }
     Ok(again(form, cleared_cookie(&call.base)))
 }

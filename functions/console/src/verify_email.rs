@@ -14,7 +14,7 @@ use common::{
 use maud::html;
 use url::Url;
 
-use crate::App;
+use crate::app::App;
 
 /// The link in the mail. Mail programs and scanners open links on their own, so it only shows a button.
 pub(crate) fn show() -> Route<App> {
@@ -32,7 +32,7 @@ pub(crate) fn show_old() -> Route<App> {
 
 /// The form behind that button.
 pub(crate) fn submit(path: &'static str) -> Route<App> {
-    Route::post_form(path, Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), confirm)
+    Route::post(path, Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), confirm)
         .summary("The button of that page: marks the email as verified. A link works once.")
         .redirects()
 }

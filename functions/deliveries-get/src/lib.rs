@@ -6,7 +6,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
@@ -17,29 +17,16 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The dependencies of the route.
-pub struct App {
-    callers: Callers,
-    log: Log,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
-}
-
 /// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { callers: Callers::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    Function::new(Wire::Envelope, (env, &aws), Log::from_env(env, &aws)?, [route()])
 }
 
-fn route() -> Route<App> {
+fn route() -> Route<Log> {
     Route::post("/v1/deliveries/get", Tenant, Input::read, handle)
         .summary("Shows a delivery with its payload and all its attempts.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
@@ -51,7 +38,7 @@ pub struct Input {
 }
 
 impl Input {
-    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+    fn read(_: &Log, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.text("delivery_id", DeliveryId::parse);
         Ok(Self { id: id? })
     }
@@ -70,9 +57,9 @@ pub struct Output {
     attempts: Vec<Attempt>,
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
-    let (delivery, payload) = app.log.visible(&call.caller, &input.id, Timestamp::now()).await?;
-    let mut attempts = app.log.earlier_attempts(&call.caller, &delivery).await?;
+async fn handle(log: Arc<Log>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let (delivery, payload) = log.visible(&call.caller, &input.id, Timestamp::now()).await?;
+    let mut attempts = log.earlier_attempts(&call.caller, &delivery).await?;
     // What expired without an attempt has a reason all the same.
     attempts.extend(delivery.last_attempt.clone().filter(|_| delivery.attempts > 0));
     let payload = payload.map(|payload| String::from_utf8(payload.body.into())).transpose();

@@ -6,7 +6,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
@@ -24,15 +24,8 @@ use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
-    callers: Callers,
     endpoints: Endpoints,
     log: Log,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
 }
 
 /// Builds the function with the settings in `env`.
@@ -41,12 +34,8 @@ impl AsRef<Callers> for App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App {
-        callers: Callers::from_env(env, &aws)?,
-        endpoints: Endpoints::from_env(env, &aws)?,
-        log: Log::from_env(env, &aws)?,
-    };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    let app = App { endpoints: Endpoints::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };
+    Function::new(Wire::Envelope, (env, &aws), app, [route()])
 }
 
 fn route() -> Route<App> {

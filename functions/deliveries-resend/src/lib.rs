@@ -7,7 +7,7 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire,
+        Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire,
         once::{Answer, Calls, IdempotencyKey},
     },
     id::TenantId,
@@ -23,16 +23,9 @@ const ROUTE: &str = "/v1/deliveries/resend";
 
 /// The dependencies of the route.
 pub struct App {
-    callers: Callers,
     calls: Calls,
     log: Log,
     queue: Queue,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
 }
 
 /// Builds the function with the settings in `env`.
@@ -41,13 +34,9 @@ impl AsRef<Callers> for App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App {
-        callers: Callers::from_env(env, &aws)?,
-        calls: Calls::from_env(env, &aws)?,
-        log: Log::from_env(env, &aws)?,
-        queue: Queue::from_env(env, &aws)?,
-    };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    let app =
+        App { calls: Calls::from_env(env, &aws)?, log: Log::from_env(env, &aws)?, queue: Queue::from_env(env, &aws)? };
+    Function::new(Wire::Envelope, (env, &aws), app, [route()])
 }
 
 fn route() -> Route<App> {

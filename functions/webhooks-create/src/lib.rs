@@ -7,7 +7,7 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Callers, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire,
+        Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire,
         once::{Answer, Calls, IdempotencyKey},
     },
     id::{EndpointId, TenantId},
@@ -26,17 +26,10 @@ const ROUTE: &str = "/v1/webhooks/create";
 
 /// The dependencies of the route.
 pub struct App {
-    callers: Callers,
     calls: Calls,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
     limit: u32,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
 }
 
 /// Builds the function with the settings in `env`.
@@ -46,13 +39,12 @@ impl AsRef<Callers> for App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
-        callers: Callers::from_env(env, &aws)?,
         calls: Calls::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
         limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
     };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    Function::new(Wire::Envelope, (env, &aws), app, [route()])
 }
 
 fn route() -> Route<App> {

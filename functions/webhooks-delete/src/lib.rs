@@ -6,7 +6,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{endpoints::Endpoints, log::Retention},
@@ -14,15 +14,8 @@ use common::{
 
 /// The dependencies of the route.
 pub struct App {
-    callers: Callers,
     endpoints: Endpoints,
     retention: Retention,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
 }
 
 /// Builds the function with the settings in `env`.
@@ -31,12 +24,8 @@ impl AsRef<Callers> for App {
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App {
-        callers: Callers::from_env(env, &aws)?,
-        endpoints: Endpoints::from_env(env, &aws)?,
-        retention: Retention::from_env(env)?,
-    };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    let app = App { endpoints: Endpoints::from_env(env, &aws)?, retention: Retention::from_env(env)? };
+    Function::new(Wire::Envelope, (env, &aws), app, [route()])
 }
 
 fn route() -> Route<App> {

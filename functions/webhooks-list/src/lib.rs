@@ -6,7 +6,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Fault, Function, Origins, Route, Tenant, Wire},
+    http::{Call, Fault, Function, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
@@ -18,29 +18,16 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The dependencies of the route.
-pub struct App {
-    callers: Callers,
-    endpoints: Endpoints,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
-}
-
 /// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app = App { callers: Callers::from_env(env, &aws)?, endpoints: Endpoints::from_env(env, &aws)? };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    Function::new(Wire::Envelope, (env, &aws), Endpoints::from_env(env, &aws)?, [route()])
 }
 
-fn route() -> Route<App> {
+fn route() -> Route<Endpoints> {
     Route::post("/v1/webhooks/list", Tenant, |_, _| Ok(()), handle)
         .summary("Lists the webhook endpoints, oldest first.")
         .faults(&[Fault::EmailNotVerified])
@@ -106,8 +93,8 @@ impl Endpoint {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, (): ()) -> Result<Output> {
-    let endpoints = app.endpoints.list(&call.caller).await?;
+async fn handle(endpoints: Arc<Endpoints>, call: Call<TenantId>, (): ()) -> Result<Output> {
+    let endpoints = endpoints.list(&call.caller).await?;
     let now = Timestamp::now();
     Ok(Output { webhook_endpoints: endpoints.into_iter().map(|view| Endpoint::new(view, now)).collect() })
 }

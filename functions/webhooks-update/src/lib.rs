@@ -6,7 +6,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Callers, Done, Fault, Fields, Function, Origins, Rejected, Route, Tenant, Wire},
+    http::{Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
@@ -19,16 +19,9 @@ use common::{
 
 /// The dependencies of the route.
 pub struct App {
-    callers: Callers,
     endpoints: Endpoints,
     destinations: DestinationPolicy,
     rotation_overlap: Duration,
-}
-
-impl AsRef<Callers> for App {
-    fn as_ref(&self) -> &Callers {
-        &self.callers
-    }
 }
 
 /// Builds the function with the settings in `env`.
@@ -38,12 +31,11 @@ impl AsRef<Callers> for App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
-        callers: Callers::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         destinations: DestinationPolicy::from_env(env)?,
         rotation_overlap: Duration::from_secs(env.number("ROTATION_OVERLAP", 0..=2_592_000)?),
     };
-    Ok(Function::new(Wire::Envelope, app, Origins::from_env(env)?, [route()]))
+    Function::new(Wire::Envelope, (env, &aws), app, [route()])
 }
 
 fn route() -> Route<App> {

@@ -9,12 +9,10 @@ use std::{
     },
 };
 
+use rustack_sqs_core::queue::extract_queue_name;
 use rustack_sqs_model::types::{self, MessageAttributeValue};
 
-use super::{
-    journal::{self, Change, Journal, Message, Written},
-    queue_name,
-};
+use super::journal::{self, Change, Journal, Message, Written};
 
 /// All messages of standard queues.
 ///
@@ -143,4 +141,8 @@ impl Messages {
             Some(journal) => journal.upgrade().map_or_else(Written::too_late, |journal| journal.write(change)),
         }
     }
+}
+
+pub(super) fn queue_name(queue_url: &str) -> &str {
+    extract_queue_name(queue_url).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use rustack_sqs_model::{
 };
 use serde_json::json;
 
-use super::Response;
+pub(super) type Response = axum::http::Response<SqsResponseBody>;
 
 /// The refusal of a request or of one entry of a batch.
 pub(super) struct Refusal {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-use super::{Place, local_name};
+use super::place::{Place, local_name};
 
 /// What the intrinsic functions of a template can refer to.
 pub(crate) struct Scope {

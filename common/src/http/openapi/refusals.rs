@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::http::Wire;
+use crate::http::wire::Wire;
 
 /// The schemas of an error in both formats.
 pub(super) fn schemas() -> [(String, Value); 3] {

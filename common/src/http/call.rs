@@ -1,0 +1,104 @@
+//! A request on its way to a handler, with its caller.
+
+use std::sync::Arc;
+
+use lambda_http::http::{Method, header};
+use url::Url;
+
+use super::{
+    cookies::token_in_cookies,
+    event::Request,
+    info::Credential,
+    json::Object,
+    origins::Origins,
+    wire::{Wire, parameters},
+};
+use crate::{
+    accounts::{attempts::ClientAddress, sessions::Device, token::Token},
+    base_url::BaseUrl,
+    error::{Error, Refusal, Result},
+};
+
+/// A request on its way to a handler, with its caller.
+pub struct Call<C> {
+    /// The caller, as identified by the route's [`Access`].
+    pub caller: C,
+    /// The public address of the API.
+    pub base: BaseUrl,
+    /// Where the call comes from, as API Gateway saw it: `X-Forwarded-For` can be forged.
+    pub client: ClientAddress,
+    pub(super) request: Request,
+    origins: Arc<Origins>,
+}
+
+impl Call<()> {
+    pub(super) fn new(request: Request, origins: Arc<Origins>) -> Self {
+        let client = ClientAddress::of(request.source_ip.as_deref().unwrap_or_default());
+        Self { caller: (), base: request.base(origins.base.as_ref()), client, origins, request }
+    }
+
+    pub(super) fn by<C>(self, caller: C) -> Call<C> {
+        let Call { base, client, origins, request, .. } = self;
+        Call { caller, base, client, origins, request }
+    }
+
+    pub(super) fn fields(&self, wire: Wire) -> Result<Object> {
+        if self.request.method == Method::GET {
+            return Ok(parameters(self.request.query.as_bytes()));
+        }
+        wire.fields(&self.request.body)
+    }
+
+    /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
+    /// forgery) or sign the browser in to somebody else's account (login CSRF). Browsers send the origin with every
+    /// `POST`. A call without one does not come from a browser, unless it has a cookie; the enveloped routes that anybody
+    /// may call, such as sign-ups, do not act by a cookie, so there it does not matter. The other enveloped routes sign
+    /// nobody in, so there none of this matters unless the call acts by the session: a page that sends a key has it.
+    pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
+        let is_public = wire == Wire::Envelope && credentials == [Credential::None];
+        let by_session = || self.header("x-api-key").is_none() && self.session().is_some();
+        let harmless = wire == Wire::Envelope && !is_public && !by_session();
+        if self.request.method != Method::POST || harmless {
+            return Ok(());
+        }
+        let origin = self.request.headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+        let trusted = match origin {
+            Some(origin) => self.origins.trust(&self.base, origin),
+            None => is_public || self.request.cookies.is_empty(),
+        };
+        if trusted { Ok(()) } else { Err(Error::Forbidden(Refusal::Origin { expected: self.base.clone() })) }
+    }
+}
+
+impl<C> Call<C> {
+    /// The session token in the cookie, if any.
+    #[must_use]
+    pub fn session(&self) -> Option<Token> {
+        token_in_cookies(&self.base, self.request.cookies.iter().map(String::as_str))
+    }
+
+    /// What the call comes from.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        Device::new(self.client, self.header(header::USER_AGENT.as_str()))
+    }
+
+    /// Whether a browser asks for a page. A program does not ask for HTML: curl, `fetch` and client libraries send `*/*`,
+    /// `application/json` or nothing.
+    #[must_use]
+    pub fn takes_html(&self) -> bool {
+        self.request.takes_html()
+    }
+
+    /// The first header of this name, if it is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.request.header(name)
+    }
+
+    /// `url`, parsed, if its origin is ours or trusted.
+    #[must_use]
+    pub fn trusted_url(&self, url: &str) -> Option<Url> {
+        self.origins.trusted_url(&self.base, url)
+    }
+}

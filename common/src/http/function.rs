@@ -1,0 +1,162 @@
+//! An HTTP function: it finds the route of a request, runs it, and writes the response and the log line.
+
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+
+use futures::FutureExt;
+use lambda_http::{
+    LambdaEvent,
+    aws_lambda_events::apigw::ApiGatewayV2httpResponse,
+    http::{HeaderValue, Method, header},
+    lambda_runtime, service_fn,
+};
+
+use super::{
+    auth::Identify,
+    call::Call,
+    event::{self, Event, Request},
+    info::RouteInfo,
+    origins::Origins,
+    page::Page,
+    reply::Reply,
+    route::{BoundRoute, Outcome, Route},
+    status::Failure,
+    wire::Wire,
+};
+use crate::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    telemetry::log,
+};
+
+/// An HTTP function, ready to serve. Cloning is cheap.
+#[derive(Clone)]
+pub struct Function {
+    pub(super) wire: Wire,
+    origins: Arc<Origins>,
+    pub(super) routes: Arc<[BoundRoute]>,
+}
+
+impl Function {
+    /// Builds a function from its routes, with the settings in `env`. `app` is what their handlers need.
+    ///
+    /// # Errors
+    /// A setting is missing or does not parse.
+    pub fn new<A: Send + Sync + 'static, W: Identify>(
+        wire: Wire,
+        (env, aws): (&Env, &Aws<'_>),
+        app: A,
+        routes: impl IntoIterator<Item = Route<A, W>>,
+    ) -> Result<Self, ConfigError> {
+        let (app, callers) = (Arc::new(app), Arc::new(W::from_env(env, aws)?));
+        let routes = routes.into_iter().map(|route| route.bind(&app, &callers, wire)).collect();
+        Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes })
+    }
+
+    /// The descriptions of the routes.
+    pub fn routes(&self) -> impl Iterator<Item = &RouteInfo> {
+        self.routes.iter().map(|route| &route.info)
+    }
+
+    /// Answers one request, always with a response and one line in the log.
+    pub async fn call(&self, event: LambdaEvent<Event>) -> ApiGatewayV2httpResponse {
+        let started = Instant::now();
+        let request_id = event.context.request_id;
+        let (route, Outcome { reply, tenant }) = self.answer(event.payload).await;
+        let (mut response, failure) = match reply {
+            Ok(reply) => reply.response(),
+            Err(failure) => (self.wire.refusal(&failure), Some(failure)),
+        };
+        // Responses contain tokens and keys.
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.wire == Wire::Page && self.origins.is_https() {
+            // For a year, the browser opens nothing of this host over plain http.
+            response
+                .headers_mut()
+                .insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+        }
+        if let Ok(id) = HeaderValue::from_str(&request_id) {
+            response.headers_mut().insert("x-request-id", id);
+        }
+        if let Some(Failure::Domain(Error::TooMany { retry_after_seconds })) = failure {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
+        }
+        let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
+        let code = failure.as_ref().map_or("OK", Failure::code);
+        // The raw path is not logged: a mangled link may have its token there.
+        let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
+        let tenant = tenant.as_deref().unwrap_or_default();
+        if let Some(Failure::Domain(Error::Internal(cause))) = failure {
+            tracing::error!(request_id, method, route, tenant, status, code, duration_ms, cause, "request");
+        } else {
+            tracing::info!(request_id, method, route, tenant, status, code, duration_ms, "request");
+        }
+        event::response(response)
+    }
+
+    /// Finds the route of a request and runs it.
+    async fn answer(&self, event: Event) -> (Option<&RouteInfo>, Outcome) {
+        let request = match event.request() {
+            Ok(request) => request,
+            Err(failure) => return (None, failure.into()),
+        };
+        let Some(route) = self.find(&request) else {
+            return (None, Outcome { reply: self.unrouted(&request), tenant: None });
+        };
+        let takes_page = self.wire == Wire::Page && request.takes_html();
+        let call = Call::new(request, Arc::clone(&self.origins));
+        // A panic fails one request, not the process and the requests waiting for it.
+        let outcome = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
+        let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
+        let mut outcome = outcome.unwrap_or_else(panicked);
+        if takes_page {
+            outcome.reply = outcome.reply.or_else(|failure| Ok(Page::of(failure).into()));
+        }
+        (Some(&route.info), outcome)
+    }
+
+    /// The route of a request.
+    fn find(&self, request: &Request) -> Option<&BoundRoute> {
+        self.at_path(request).find(|route| route.info.method == request.method)
+    }
+
+    /// The response to a request that no route takes.
+    fn unrouted(&self, request: &Request) -> Result<Reply, Failure> {
+        if request.method == Method::OPTIONS && self.wire == Wire::Plain {
+            Ok(Reply::Preflight)
+        } else if self.at_path(request).next().is_some() {
+            Err(Failure::Method)
+        } else {
+            Err(Error::NotFound("Not found").into())
+        }
+    }
+
+    /// The routes at a request's path. API Gateway calls a function with a single route for that route only, whatever the
+    /// stage puts in front of its path.
+    fn at_path(&self, request: &Request) -> impl Iterator<Item = &BoundRoute> {
+        let single = self.routes.len() == 1;
+        self.routes.iter().filter(move |route| single || route.info.path == request.path)
+    }
+
+    /// Serves requests from Lambda until the environment shuts down.
+    ///
+    /// # Errors
+    /// The Lambda runtime fails.
+    pub async fn run(self) -> Result<(), lambda_http::Error> {
+        let service = service_fn(move |event| {
+            let function = self.clone();
+            async move { Ok::<_, Infallible>(function.call(event).await) }
+        });
+        lambda_runtime::run(service).await
+    }
+}
+
+/// The whole `main` of an HTTP function: start the log, build the function, serve.
+///
+/// # Errors
+/// A setting is missing or does not parse; or the Lambda runtime fails.
+pub async fn serve(function: fn(&Env) -> Result<Function, ConfigError>) -> Result<(), lambda_http::Error> {
+    let env = Env::process();
+    log::init(&env);
+    function(&env)?.run().await
+}

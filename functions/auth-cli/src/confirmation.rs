@@ -1,0 +1,26 @@
+//! The answers of routes with nothing to return.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A plain confirmation, for routes with nothing else to return.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub(crate) struct Success {
+    success: bool,
+}
+
+impl Success {
+    pub(crate) const DONE: Self = Self { success: true };
+}
+
+/// The same, where clients know it by another name.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub(crate) struct Status {
+    status: bool,
+}
+
+impl Status {
+    pub(crate) const DONE: Self = Self { status: true };
+}

@@ -1,0 +1,74 @@
+//! Which organization a caller may ask about, and who may manage its members.
+
+use common::{
+    accounts::{
+        organizations::Organization,
+        users::{Role, User},
+    },
+    error::{Error, Refusal, Result},
+    http::{Caller, Fields, Rejected},
+    id::TenantId,
+    name::Slug,
+};
+
+use crate::app::App;
+
+/// The organization that a request names, by id or slug. It can only be the caller's.
+pub(crate) struct Named {
+    id: Option<TenantId>,
+    slug: Option<Slug>,
+}
+
+impl Named {
+    pub(crate) fn read(fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.optional_text("organizationId", TenantId::parse);
+        let slug = fields.optional_text("organizationSlug", Slug::parse);
+        Ok(Self { id: id?, slug: slug? })
+    }
+
+    /// Checks that it is that of `user`, if a request names one. Only a slug has to be looked up.
+    pub(crate) async fn check(&self, app: &App, user: &User) -> Result<()> {
+        check(user, self.id.as_ref())?;
+        if self.slug.is_some() && !self.is(&app.organizations.get(&user.organization).await?) {
+            return Err(NOT_FOUND);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is(&self, organization: &Organization) -> bool {
+        self.id.as_ref().is_none_or(|id| *id == organization.id)
+            && self.slug.as_ref().is_none_or(|slug| *slug == organization.slug)
+    }
+}
+
+pub(crate) const NOT_FOUND: Error = Error::NotFound("Organization not found");
+
+/// Checks that `organization` is that of `user`, if a request names one.
+pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> {
+    if organization.is_none_or(|organization| *organization == user.organization) {
+        return Ok(());
+    }
+    Err(NOT_FOUND)
+}
+
+/// Checks that `user` may manage who belongs to `organization`: as an owner of it, with a verified email.
+pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
+    check(user, organization)?;
+    manages(user)
+}
+
+/// Checks that `caller` may make somebody an owner, if that is the `role`. With a leaked key of an owner, a thief could make
+/// themselves one.
+pub(crate) fn check_may_give(caller: &Caller, role: Role) -> Result<()> {
+    if role == Role::Owner && !caller.is_session() {
+        return Err(Error::Forbidden(Refusal::OwnerByKey));
+    }
+    Ok(())
+}
+
+pub(crate) fn manages(user: &User) -> Result<()> {
+    if user.role != Role::Owner {
+        return Err(Error::Forbidden(Refusal::OwnersOnly));
+    }
+    if user.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+}

@@ -1,0 +1,46 @@
+//! Where the resources of the template are on this machine, and what they are called.
+
+/// Where the template's resources are on this machine.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) region: String,
+    pub(crate) account: String,
+    pub(crate) api: String,
+    pub(crate) sqs: String,
+}
+
+impl Place {
+    pub(crate) fn example() -> Self {
+        Self {
+            region: "eu-central-1".to_owned(),
+            account: "123456789012".to_owned(),
+            api: "http://127.0.0.1:9000".to_owned(),
+            sqs: "http://127.0.0.1:9324".to_owned(),
+        }
+    }
+}
+
+/// The local name of a resource without an explicit one: its logical id without the suffix for its kind, in kebab case.
+pub(crate) fn local_name(logical: &str) -> String {
+    let stem = ["Function", "Table", "Queue"].iter().find_map(|kind| logical.strip_suffix(kind)).unwrap_or(logical);
+    let mut name = String::new();
+    for character in stem.chars() {
+        if character.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(character.to_ascii_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(local_name("JobEventsDeadQueue"), "job-events-dead");
+        assert_eq!(local_name("ApiKeysTable"), "api-keys");
+        assert_eq!(local_name("AuthSignupAndCreateOrgFunction"), "auth-signup-and-create-org");
+    }
+}
