@@ -1,12 +1,20 @@
 //! The delivery log, as its tenant sees it, over rows that the tests write with the store.
 
+mod attempts;
+pub(crate) mod audience;
+mod batches;
+mod crashes;
+mod faults;
 mod get;
 mod input;
+mod isolation;
 mod list;
+mod log;
 mod reads;
 mod recover;
 mod resend;
 mod stats;
+mod sweep;
 mod through;
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::{Lambda, Tenant, World};
 
 use super::{ROUTES, log_file, query, read, route, run, spoil, text};
-use crate::binaries::build;
+use crate::functions::binaries::build;
 
 /// The function that a case is for.
 fn function(seed: u64) -> &'static str {

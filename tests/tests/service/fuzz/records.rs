@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::{Lambda, Receiver, World};
 
 use super::{log_file, read, run, spoil, text};
-use crate::binaries::build;
+use crate::functions::binaries::build;
 
 const NAME: &str = "webhooks-deliver";
 const SAMPLE: &str = include_str!("../../../../events/webhooks-deliver.json");

@@ -46,7 +46,7 @@ async fn a_secret_that_is_left_out_is_made_and_answered_once() {
     );
     let created = create(json!({"url": receiver.url("/")})).await;
     let secret = created["signing_secret"].as_str().expect("a secret");
-    world.enqueue("job-events", crate::delivery::event(&tenant, "job").to_string()).await;
+    world.enqueue("job-events", crate::deliveries::audience::event(&tenant, "job").to_string()).await;
     world.stack.poll("job-events").await.expect("a step");
     let delivery = receiver.received().await.remove(0);
     let webhook = standardwebhooks::Webhook::new(secret).expect("the library takes it");
@@ -206,7 +206,7 @@ async fn an_unreadable_endpoint_does_not_block_the_others() {
     let listed = list(&world, &tenant).await;
     let ids: Vec<_> = listed.iter().map(|endpoint| &endpoint["webhook_endpoint_id"]).collect();
     assert_eq!(ids, [&json!(misled), &json!(good)]);
-    world.enqueue("job-events", crate::delivery::event(&tenant, "job").to_string()).await;
+    world.enqueue("job-events", crate::deliveries::audience::event(&tenant, "job").to_string()).await;
     world.stack.poll("job-events").await.expect("a step");
     assert_eq!(receiver.received().await.len(), 1);
     assert!(world.drain("job-events").await.is_empty());
@@ -369,7 +369,8 @@ async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
         let put = world.stack.dynamodb_client().put_item().table_name("webhook-endpoints").set_item(Some(item));
         put.send().await.expect("it is stored");
     }
-    let mut event: Value = serde_json::from_str(include_str!("../../../events/webhooks-list.json")).expect("an event");
+    let mut event: Value =
+        serde_json::from_str(include_str!("../../../../events/webhooks-list.json")).expect("an event");
     event["headers"]["x-api-key"] = json!(tenant.key);
     let answer = world.stack.invoke("webhooks-list", event).await.expect("an answer").to_string();
     for member in ["webhook_endpoint_id", "previous_secret_expires_at", "events"] {

@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::local::{Data, Options, Stack};
 use aws_sdk_sqs::{
     Client,
     types::{
@@ -17,6 +16,7 @@ use aws_sdk_sqs::{
 };
 use common::{aws::clients::Aws, config::Env};
 use futures::{StreamExt, stream};
+use local::{Data, Options, Stack};
 use serde_json::{Value, json};
 use tests::Receiver;
 use tokio::{
@@ -25,9 +25,9 @@ use tokio::{
     sync::{Mutex, watch},
 };
 
-use crate::{
-    local::start,
+use super::{
     queues::{group, receive},
+    runner::start,
 };
 
 const SENT: MessageSystemAttributeName = MessageSystemAttributeName::SentTimestamp;

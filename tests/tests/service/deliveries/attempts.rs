@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::{Manner, Receiver, Rough, World, receiver::Scripted};
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
-use crate::batches::records;
+use super::batches::records;
 
 /// A world with these retry delays, and one second for an attempt.
 async fn world(schedule: &str) -> World {

@@ -12,8 +12,8 @@ use tests::{
 use tokio::{runtime::Handle, task::block_in_place};
 
 use crate::{
-    password_reset::{set, stored},
-    test_event::failing,
+    accounts::password_reset::{set, stored},
+    endpoints::test_event::failing,
 };
 
 const PASSWORD: &str = "correct horse battery";

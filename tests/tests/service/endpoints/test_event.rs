@@ -86,7 +86,7 @@ async fn an_inactive_endpoint_gets_tests_and_nothing_else() {
     let receiver = Receiver::start().await;
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": false})).await.ok();
-    world.enqueue("job-events", crate::delivery::event(&tenant, "job").to_string()).await;
+    world.enqueue("job-events", crate::deliveries::audience::event(&tenant, "job").to_string()).await;
     world.stack.poll("job-events").await.expect("a step");
     test(&world, &tenant, &endpoint).await;
     world.stack.poll("deliveries").await.expect("a step");

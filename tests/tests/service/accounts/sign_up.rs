@@ -62,7 +62,7 @@ async fn the_cookie_is_secure_where_the_base_url_is_https() {
 async fn without_a_base_url_the_domain_that_was_called_is_used() {
     let world = World::with(&[("BASE_URL", "")]).await;
     let mut event: serde_json::Value =
-        serde_json::from_str(include_str!("../../../events/auth-signup-and-create-org.json")).expect("an event");
+        serde_json::from_str(include_str!("../../../../events/auth-signup-and-create-org.json")).expect("an event");
     event["requestContext"]["domainName"] = json!("abc.execute-api.eu-central-1.amazonaws.com");
     let response = world.stack.invoke("auth-signup-and-create-org", event).await.expect("an answer");
     assert_eq!(response["statusCode"], 200, "{response}");

@@ -430,7 +430,7 @@ async fn an_operator_moves_an_account_to_another_address() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let link = ask(&world, &tenant.email).await;
-    let runbook = include_str!("../../../docs/operating.md");
+    let runbook = include_str!("../../../../docs/operating.md");
     let (_, items) = runbook.split_once("transact-write-items --transact-items '").expect("the command");
     let (items, _) = items.split_once("]'\n").expect("its end");
     let move_to = async |new: &str| {

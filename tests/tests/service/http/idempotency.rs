@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World};
 
-use crate::test_event::failing;
+use crate::endpoints::test_event::failing;
 
 const ROUTES: [&str; 4] = ["webhooks/create", "webhooks/test", "deliveries/resend", "deliveries/recover"];
 const DAY: i64 = 24 * 60 * 60;

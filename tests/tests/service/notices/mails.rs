@@ -14,7 +14,7 @@ use local::{Handler, Worker};
 use serde_json::{Value, json};
 use tests::{CutOff, Interceptor, Proxy, Receiver, Tenant, World};
 
-use crate::failing::{DAY, deliver, event, failing_for, impatient, listed};
+use crate::endpoints::failing::{DAY, deliver, event, failing_for, impatient, listed};
 
 const MINUTE: i64 = 60_000;
 

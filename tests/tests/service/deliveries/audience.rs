@@ -402,7 +402,7 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
     assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
 }
 
-/// The queues refuse these characters as SQS does (see `queues.rs`), so none of them may get into a message.
+/// The queues refuse these characters as SQS does (see `local::queues`), so none of them may get into a message.
 #[tokio::test(flavor = "multi_thread")]
 async fn strings_that_sqs_refuses_are_delivered_retried_and_given_up_like_any_others() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;

@@ -14,7 +14,7 @@ async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
 
 /// Signs in from a public IP address. Returns the status and the `Retry-After`.
 async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Option<i64>) {
-    let mut event: Value = serde_json::from_str(include_str!("../../../events/auth-cli.json")).expect("an event");
+    let mut event: Value = serde_json::from_str(include_str!("../../../../events/auth-cli.json")).expect("an event");
     event["rawPath"] = json!("/api/auth/sign-in/email");
     event["requestContext"]["http"]["method"] = json!("POST");
     event["requestContext"]["http"]["sourceIp"] = json!(client);

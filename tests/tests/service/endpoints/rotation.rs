@@ -10,7 +10,7 @@ use standardwebhooks::Webhook;
 use tests::{Received, Receiver, Tenant, World};
 use tokio::time::Instant;
 
-use crate::delivery::{event, verify};
+use crate::deliveries::audience::{event, verify};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 

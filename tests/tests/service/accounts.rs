@@ -1,0 +1,10 @@
+//! People's accounts, from sign-up to deletion.
+
+mod addresses_and_names;
+mod deletion;
+mod password_change;
+pub(crate) mod password_reset;
+mod sign_in;
+mod sign_up;
+mod story;
+mod verification;

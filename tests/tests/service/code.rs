@@ -1,0 +1,3 @@
+//! What the code itself keeps to.
+
+mod layers;

@@ -1,0 +1,6 @@
+//! The organization, its members, and invitations into it.
+
+mod acceptance;
+mod active;
+mod invitations;
+mod members;
