@@ -7,12 +7,8 @@
 )]
 
 mod accounts;
-mod api_keys {
-    mod delete;
-}
-mod cli_logins {
-    mod approve;
-}
+mod api_keys;
+mod cli_logins;
 mod code;
 mod deliveries;
 mod docs;
@@ -20,23 +16,9 @@ mod endpoints;
 mod functions;
 mod fuzz;
 mod http;
-mod local {
-    mod queues;
-    mod restarts;
-    mod runner;
-}
-mod notices {
-    mod mails;
-}
+mod local;
+mod notices;
 mod organization;
-mod pages {
-    mod every_page;
-    mod home;
-    mod invite;
-    mod sign_in;
-}
-mod sessions {
-    mod get;
-    mod list_and_revoke;
-}
+mod pages;
+mod sessions;
 mod template;

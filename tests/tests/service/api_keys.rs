@@ -1,0 +1,3 @@
+//! API keys, from creation to deletion.
+
+mod delete;

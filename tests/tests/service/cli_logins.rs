@@ -1,0 +1,3 @@
+//! Signing a command-line client in by the browser.
+
+mod approve;

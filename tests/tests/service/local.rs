@@ -1,0 +1,5 @@
+//! The local runner, and the queues that it embeds.
+
+mod queues;
+mod restarts;
+mod runner;

@@ -1,0 +1,3 @@
+//! What the owner of an endpoint is told about it.
+
+mod mails;
