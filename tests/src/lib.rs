@@ -4,7 +4,8 @@
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 
 pub mod description;
-pub mod interceptor;
+pub mod doomed;
+pub mod event;
 pub mod lambda;
 pub mod log;
 pub mod proxy;
@@ -12,12 +13,13 @@ pub mod receiver;
 pub mod rough;
 pub mod world;
 
-pub use interceptor::Interceptor;
+pub use doomed::{Doomed, at_each_call, context};
+pub use event::{callback, event, records};
 pub use lambda::Lambda;
-pub use proxy::{CutOff, Proxy};
+pub use proxy::{Call, CutOff, Proxy};
 pub use receiver::{Received, Receiver};
 pub use rough::{Manner, Rough};
-pub use world::{Answer, Tenant, World};
+pub use world::{Answer, Tenant, World, faults::Switch};
 
 /// Cargo, as from a shell: without what the Cargo that runs this process says of the package it runs. `ring` is compiled
 /// again, with all that depends on it, whenever that differs from the time before.
@@ -30,6 +32,12 @@ pub fn cargo() -> std::process::Command {
         }
     }
     cargo
+}
+
+/// A value that is a text.
+#[must_use]
+pub fn text(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_else(|| unreachable!("{value} is not a text"))
 }
 
 /// The sample event of a function, from `events/`.

@@ -1,7 +1,8 @@
-//! The log of this process, for checking what it must and must not contain.
+//! The logs of this process and of others, for checking what they must and must not contain.
 
 use std::{
-    io,
+    fs::File,
+    io::{self, Read, Seek},
     sync::{Mutex, OnceLock, PoisonError},
 };
 
@@ -21,6 +22,23 @@ pub fn collect() {
 #[must_use]
 pub fn collected() -> String {
     String::from_utf8_lossy(&LINES.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+}
+
+/// A file for what another process says. It is gone with its handles.
+#[must_use]
+pub fn file() -> File {
+    let path = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
+    let file = File::options().read(true).append(true).create_new(true).open(&path).expect("a new file");
+    std::fs::remove_file(path).expect("it is removed");
+    file
+}
+
+/// What such a file has.
+#[must_use]
+pub fn read(mut file: File) -> String {
+    let mut text = String::new();
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).expect("UTF-8");
+    text
 }
 
 #[derive(Clone)]

@@ -1,17 +1,18 @@
-//! A proxy in front of the tables or the queues that counts calls, and optionally makes some of them fail, or measures
-//! the capacity that they use.
+//! A proxy between the functions and the tables or the queues. It counts calls, and can measure what they use, make some of
+//! them fail, or answer some itself with what the embedded services never do: lag or refuse.
 
 use std::{
-    ops::Range,
+    mem,
+    ops::{Index, Range},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use axum::{
     Router,
-    body::Bytes,
+    body::{Body, Bytes},
     extract::{Request, State},
     http::{HeaderMap, Response, StatusCode, header::CONTENT_LENGTH},
 };
@@ -23,58 +24,114 @@ const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
 /// What a proxy does besides counting and passing on.
-#[derive(Clone, PartialEq, Eq)]
 enum Manner {
     Faithful,
     Faulty,
     Metering,
     CutOff(Arc<CutOff>),
+    Answering(Box<Answer>),
 }
 
-/// A point from which on all calls fail, counted over all proxies that share it: as far as others can see, the process
-/// that makes these calls dies there.
-#[derive(Debug)]
-pub struct CutOff {
-    calls: AtomicU64,
-    /// The number of the first call that fails, and of the first after it that would succeed again.
+/// Returns a status and body, or `None` to pass the call on.
+type Answer = dyn Fn(&Call) -> Option<(u16, Value)> + Send + Sync;
+
+/// A call of the tables or the queues. Its members are those of its body.
+pub struct Call {
+    /// The function that makes it: the local runner gives every function an access key with its own name.
+    pub function: String,
+    /// The operation, such as `GetItem`.
+    pub operation: String,
+    /// What it asks for.
+    pub body: Value,
+}
+
+impl Call {
+    fn read(headers: &HeaderMap, body: &[u8]) -> Self {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let credential = header("authorization").split_once("Credential=").map_or("", |(_, credential)| credential);
+        Self {
+            function: credential.split('/').next().unwrap_or_default().to_owned(),
+            operation: header("x-amz-target").split('.').nth(1).unwrap_or_default().to_owned(),
+            body: serde_json::from_slice(body).expect("JSON"),
+        }
+    }
+}
+
+impl Index<&str> for Call {
+    type Output = Value;
+
+    fn index(&self, member: &str) -> &Value {
+        &self.body[member]
+    }
+}
+
+/// Calls that fail, counted over all proxies that share this. From a point on for ever: as far as others can see, the process
+/// that makes the calls dies there.
+#[derive(Debug, Default)]
+pub struct CutOff(Mutex<Failing>);
+
+#[derive(Debug, Default)]
+struct Failing {
+    /// How many calls there were since the calls that fail were chosen.
+    calls: u64,
     fails: Range<u64>,
     /// Whether the first call that fails takes effect: then only its answer is lost.
     takes_effect: bool,
 }
 
+enum Fate {
+    Succeeds,
+    Fails,
+    AnswerIsLost,
+}
+
 impl CutOff {
-    /// The calls with these numbers fail; the first may take effect.
-    #[must_use]
-    pub fn new(fails: Range<u64>, takes_effect: bool) -> Arc<Self> {
-        Arc::new(Self { calls: AtomicU64::new(0), fails, takes_effect })
+    /// Of the calls from now on, those with these numbers fail. The first of them may take effect.
+    pub fn fail(&self, calls: Range<u64>, takes_effect: bool) {
+        *self.failing() = Failing { calls: 0, fails: calls, takes_effect };
     }
 
-    /// Whether the point has been reached.
+    /// Whether a call has failed.
     #[must_use]
     pub fn is_reached(&self) -> bool {
-        self.calls.load(Ordering::SeqCst) > self.fails.start
+        let failing = self.failing();
+        failing.calls > failing.fails.start
+    }
+
+    fn next(&self) -> Fate {
+        let mut failing = self.failing();
+        let call = failing.calls;
+        failing.calls += 1;
+        if !failing.fails.contains(&call) {
+            Fate::Succeeds
+        } else if call == failing.fails.start && failing.takes_effect {
+            Fate::AnswerIsLost
+        } else {
+            Fate::Fails
+        }
+    }
+
+    fn failing(&self) -> MutexGuard<'_, Failing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl PartialEq for CutOff {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
-}
-
-impl Eq for CutOff {}
-
-/// DynamoDB's capacity units, which are what its on-demand tables are paid by.
+/// What calls of the tables have used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
-    /// Read units: one for 4 KB read consistently.
+    /// Read units, which on-demand tables are paid by: one for 4 KB read consistently.
     pub read: f64,
     /// Write units: one for 1 KB of an item, and of its entry in an index where that changes.
     pub written: f64,
+    /// How many calls there were.
+    pub calls: usize,
+    /// How many items were read, those included that a filter left out.
+    pub items: usize,
 }
 
 struct Shared {
-    behind: String,
+    /// What it stands before. Tables only have an address once the functions have started, which need the proxy's.
+    behind: OnceLock<String>,
     manner: Manner,
     http: reqwest::Client,
     calls: AtomicU64,
@@ -91,34 +148,46 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy in front of the service at `behind` that passes every call on.
     pub async fn faithful(behind: &str) -> Self {
-        Self::before(behind, Manner::Faithful).await
+        Self::start(Manner::Faithful).await.before(behind)
     }
 
     /// Starts a proxy in front of the service at `behind` that makes a fifth of all calls fail: half of them before
     /// they take effect, half after.
     pub async fn faulty(behind: &str) -> Self {
-        Self::before(behind, Manner::Faulty).await
+        Self::start(Manner::Faulty).await.before(behind)
     }
 
-    /// Starts a proxy in front of the tables at `behind` that passes every call on, and asks what capacity it used.
-    pub async fn metering(behind: &str) -> Self {
-        Self::before(behind, Manner::Metering).await
+    /// Starts a proxy for tables that passes every call on, and asks what it used.
+    pub async fn metering() -> Self {
+        Self::start(Manner::Metering).await
     }
 
-    /// Starts a proxy in front of the service at `behind`, all of whose calls fail from some point on.
-    pub async fn cut_off(behind: &str, cut_off: &Arc<CutOff>) -> Self {
-        Self::before(behind, Manner::CutOff(Arc::clone(cut_off))).await
+    /// Starts a proxy that lets the calls fail that `cut_off` says.
+    pub async fn cut_off(cut_off: &Arc<CutOff>) -> Self {
+        Self::start(Manner::CutOff(Arc::clone(cut_off))).await
     }
 
-    async fn before(behind: &str, manner: Manner) -> Self {
+    /// Starts a proxy for tables or queues that asks `answer` about every call.
+    pub async fn answering(answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static) -> Self {
+        Self::start(Manner::Answering(Box::new(answer))).await
+    }
+
+    async fn start(manner: Manner) -> Self {
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let (calls, units) = (AtomicU64::new(0), Mutex::default());
-        let shared = Arc::new(Shared { behind: behind.to_owned(), manner, http, calls, units });
+        let shared = Arc::new(Shared { behind: OnceLock::new(), manner, http, calls, units });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let app = Router::new().fallback(forward).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { axum::serve(listener, app).await.expect("a running server") });
         Self { shared, address, server }
+    }
+
+    /// The same proxy, in front of the service at `behind`.
+    #[must_use]
+    pub fn before(self, behind: &str) -> Self {
+        self.shared.behind.set(behind.to_owned()).expect("set once");
+        self
     }
 
     /// The address of the proxy.
@@ -133,10 +202,10 @@ impl Proxy {
         self.shared.calls.load(Ordering::Relaxed)
     }
 
-    /// The capacity used so far, if the proxy measures it.
+    /// What was used since this was last asked, if the proxy measures it.
     #[must_use]
     pub fn units(&self) -> Units {
-        *self.shared.units.lock().unwrap_or_else(PoisonError::into_inner)
+        mem::take(&mut self.shared.units.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -146,34 +215,43 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Response<axum::body::Body> {
-    let (draw, faulty) = (draw(shared.calls.fetch_add(1, Ordering::Relaxed)), shared.manner == Manner::Faulty);
-    let mut is_lost = faulty && (LOST_CALLS..LOST_CALLS + LOST_ANSWERS).contains(&draw);
-    if faulty && draw < LOST_CALLS {
-        return failure();
-    }
-    if let Manner::CutOff(cut_off) = &shared.manner {
-        let call = cut_off.calls.fetch_add(1, Ordering::SeqCst);
-        is_lost = cut_off.fails.contains(&call);
-        if is_lost && !(call == cut_off.fails.start && cut_off.takes_effect) {
-            return failure();
-        }
-    }
+async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Response<Body> {
+    let number = shared.calls.fetch_add(1, Ordering::Relaxed);
     let (mut parts, body) = request.into_parts();
     let mut body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
-    if shared.manner == Manner::Metering {
-        body = asking_for_capacity(&body);
-        parts.headers.remove(CONTENT_LENGTH);
+    let fate = match &shared.manner {
+        Manner::Faithful => Fate::Succeeds,
+        Manner::Faulty => match draw(number) {
+            ..LOST_CALLS => Fate::Fails,
+            draw if draw < LOST_CALLS + LOST_ANSWERS => Fate::AnswerIsLost,
+            _ => Fate::Succeeds,
+        },
+        Manner::CutOff(cut_off) => cut_off.next(),
+        Manner::Metering => {
+            body = asking_for_capacity(&body);
+            parts.headers.remove(CONTENT_LENGTH);
+            Fate::Succeeds
+        }
+        Manner::Answering(answer) => {
+            if let Some((status, body)) = answer(&Call::read(&parts.headers, &body)) {
+                let status = StatusCode::from_u16(status).expect("a status");
+                return respond(status, HeaderMap::new(), body.to_string().into());
+            }
+            Fate::Succeeds
+        }
+    };
+    if matches!(fate, Fate::Fails) {
+        return failure();
     }
-    let url = format!("{}{}", shared.behind, parts.uri);
+    let url = format!("{}{}", shared.behind.get().expect("it stands before a service"), parts.uri);
     let sent = shared.http.request(parts.method, url).headers(parts.headers.clone()).body(body).send().await;
     let Ok(answer) = sent else { return failure() };
     let (status, headers) = (answer.status(), answer.headers().clone());
     let Ok(body) = answer.bytes().await else { return failure() };
-    if shared.manner == Manner::Metering {
+    if matches!(shared.manner, Manner::Metering) {
         shared.meter(&parts.headers, &body);
     }
-    if is_lost { failure() } else { respond(status, headers, body) }
+    if matches!(fate, Fate::AnswerIsLost) { failure() } else { respond(status, headers, body) }
 }
 
 /// The call of a table, with the question what it uses. The embedded tables do not verify signatures.
@@ -194,17 +272,23 @@ impl Shared {
         let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
         let reads = ["GetItem", "Query", "Scan"].iter().any(|read| operation.ends_with(read));
         *(if reads { &mut units.read } else { &mut units.written }) += used;
+        units.calls += 1;
+        // A GetItem, a BatchGetItem, or a Query or Scan.
+        let got = answer["Responses"].as_object().into_iter().flatten().filter_map(|(_, items)| items.as_array());
+        let scanned = answer["ScannedCount"].as_u64().and_then(|count| usize::try_from(count).ok());
+        units.items += usize::from(answer["Item"].is_object()) + got.map(Vec::len).sum::<usize>();
+        units.items += scanned.unwrap_or_default();
     }
 }
 
-fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<axum::body::Body> {
+fn respond(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
 }
 
-fn failure() -> Response<axum::body::Body> {
+fn failure() -> Response<Body> {
     respond(StatusCode::INTERNAL_SERVER_ERROR, HeaderMap::new(), Bytes::new())
 }
 

@@ -14,7 +14,9 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
+use common::webhooks::target::{SigningSecret, body_signature};
 use serde_json::Value;
+use standardwebhooks::Webhook;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinHandle, time::Instant};
 
 /// One delivery, as received.
@@ -35,6 +37,14 @@ impl Received {
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Fails the test unless the bytes of this secret verify it.
+    pub fn verify(&self, secret: &str) {
+        let webhook = Webhook::from_bytes(secret.as_bytes().to_vec()).expect("a key");
+        webhook.verify(&self.body, &self.headers).expect("Standard Webhooks' own code verifies it");
+        let secret = SigningSecret::parse(secret).expect("a secret");
+        assert_eq!(self.header("x-webhook-signature"), body_signature(&secret, &self.body));
     }
 
     /// The body as JSON.

@@ -2,23 +2,17 @@
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::types::AttributeValue;
-use common::{
-    aws::clients::Aws,
-    config::Env,
-    id::TenantId,
-    timestamp::Timestamp,
-    webhooks::{
-        delivery::{Delivery, Status},
-        endpoints::Endpoints,
-        log::{Log, search::Filter},
-    },
-};
 use local::{Options, Stack};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::description;
+use crate::{Proxy, description};
+
+pub mod faults;
+pub mod log;
+pub mod people;
+pub mod queues;
+pub mod tables;
 
 /// The running service, and an HTTP client for it.
 pub struct World {
@@ -26,6 +20,8 @@ pub struct World {
     pub stack: Stack,
     /// The HTTP client.
     pub http: reqwest::Client,
+    /// What stands before its tables, if anything does.
+    proxy: Option<Proxy>,
 }
 
 /// An HTTP response.
@@ -58,6 +54,18 @@ impl Answer {
         let error = self.json();
         assert_eq!(error["status"], self.status, "{}", self.body);
         (self.status, error["code"].as_str().unwrap_or_default(), error["data"]["reason"].as_str().unwrap_or_default())
+    }
+
+    /// Status and code of an error of `/api/auth`.
+    #[must_use]
+    pub fn refused(&self) -> (u16, &str) {
+        (self.status, self.body["code"].as_str().unwrap_or_default())
+    }
+
+    /// The page.
+    #[must_use]
+    pub fn page(&self) -> &str {
+        self.body.as_str().expect("a page")
     }
 
     /// Field and code of every issue.
@@ -117,7 +125,7 @@ impl World {
         let options = Options { env, poll, ..Options::default() };
         let stack = Stack::start(options).await.expect("the service starts");
         let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
-        Self { stack, http: http.build().expect("a client") }
+        Self { stack, http: http.build().expect("a client"), proxy: None }
     }
 
     /// Calls `POST /v1/{route}` with these fields and, unless it is empty, this key.
@@ -164,20 +172,6 @@ impl World {
         format!("{}{path}", self.stack.api())
     }
 
-    /// The fields of a valid sign-up.
-    #[must_use]
-    pub fn sign_up_fields(slug: &str) -> Value {
-        json!({
-            "name": "Jo Doe", "email": format!("jo@{slug}.example.com"), "password": "correct horse battery",
-            "organizationName": "Doe & Co", "organizationSlug": slug, "debugNotificationEmail": "ops@example.com",
-        })
-    }
-
-    /// Signs up, and returns the fields of the response.
-    pub async fn sign_up(&self, slug: &str) -> Value {
-        self.rpc("", "auth/signupAndCreateOrg", Self::sign_up_fields(slug)).await.ok().clone()
-    }
-
     /// Opens a page as a browser does.
     pub async fn open(&self, url: &str) -> Answer {
         self.send(self.http.get(url).header("accept", BROWSER)).await
@@ -189,36 +183,9 @@ impl World {
         if page.status != 200 {
             return page;
         }
-        let form = hidden_fields(page.body.as_str().expect("a page"));
+        let form = hidden_fields(page.page());
         let action = link.split('?').next().unwrap_or_default();
         self.send(self.http.post(action).header("origin", self.stack.api()).form(&form)).await
-    }
-
-    /// Signs up, verifies the email, and issues a key.
-    pub async fn tenant(&self, slug: &str) -> Tenant {
-        let account = self.sign_up(slug).await;
-        let text = |name: &str| account[name].as_str().expect("a text").to_owned();
-        let (email, cookie) = (text("email"), cookie(&account));
-        assert_eq!(self.confirm(&link(&self.mail_to(&email).await)).await.status, 200);
-        let issued = self.cli(&cookie, "api-key/create", json!({"name": "test"})).await;
-        let key = issued.body["key"].as_str().expect("a key").to_owned();
-        Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
-    }
-
-    /// Adds a verified user to the organization of `owner`, and issues a key of theirs.
-    pub async fn member(&self, owner: &Tenant, email: &str, role: &str) -> Tenant {
-        let fields = json!({"email": email, "role": role, "organizationId": owner.id});
-        let invited = self.cli(&owner.cookie, "organization/invite-member", fields).await.body;
-        let fields = json!({
-            "invitationId": invited["id"], "tenantSlug": owner.slug, "name": "Al", "password": "correct horse battery",
-        });
-        let account = self.rpc("", "auth/acceptInviteAndSignup", fields).await.ok().clone();
-        let cookie = cookie(&account);
-        assert_eq!(self.confirm(&link(&self.mail_to(email).await)).await.status, 200);
-        let issued = self.cli(&cookie, "api-key/create", json!({"name": "a member's"})).await;
-        let key = issued.body["key"].as_str().expect("a key").to_owned();
-        let user = account["userId"].as_str().expect("an id").to_owned();
-        Tenant { user, email: email.to_owned(), cookie, key, ..owner.clone() }
     }
 
     /// Posts JSON to `/api/auth/{route}` like the command-line client; `null` sends no body.
@@ -234,62 +201,6 @@ impl World {
         self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
-    /// What `get-session` returns for a cookie.
-    pub async fn session(&self, cookie: &str) -> Answer {
-        self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await
-    }
-
-    /// The latest mail to an address.
-    pub async fn mail_to(&self, email: &str) -> Value {
-        let messages = self.send(self.http.get(format!("{}/messages", self.stack.mail()))).await.body;
-        let mut messages = messages.as_array().expect("a list of mails").clone();
-        messages.retain(|mail| mail["to"] == json!([email]));
-        messages.sort_by_key(|mail| mail["sent_at"].to_string());
-        messages.pop().expect("a mail")
-    }
-
-    /// Stores a pending invitation that expires at `expires_at`, in Unix seconds.
-    pub async fn invitation(&self, organization: &str, email: &str, expires_at: i64) -> String {
-        let id = uuid::Uuid::now_v7().to_string();
-        let text = |value: &str| AttributeValue::S(value.to_owned());
-        self.stack
-            .dynamodb_client()
-            .put_item()
-            .table_name("invitations")
-            .item("invitation_id", text(&id))
-            .item("organization_id", text(organization))
-            .item("email", text(email))
-            .item("role", text("member"))
-            .item("status", text("pending"))
-            .item("invited_by", text(&uuid::Uuid::now_v7().to_string()))
-            .item("created_at", text("2026-01-31T12:00:00.000Z"))
-            .item("expires_at", AttributeValue::N(expires_at.to_string()))
-            .send()
-            .await
-            .expect("the invitation is stored");
-        id
-    }
-
-    /// Lets all sessions and keys have been used last long ago.
-    pub async fn forget_uses(&self) {
-        let long_ago = AttributeValue::S("2026-01-31T00:00:00.000Z".to_owned());
-        for (table, key, is_one, day) in
-            [("tokens", "token_hash", "session_id", "seen_on"), ("api-keys", "key_hash", "key_id", "last_request")]
-        {
-            for item in self.items(table).await.into_iter().filter(|item| item.contains_key(is_one)) {
-                let update = self.stack.dynamodb_client().update_item().table_name(table);
-                let update = update.key(key, item[key].clone()).update_expression(format!("SET {day} = :day"));
-                update.expression_attribute_values(":day", long_ago.clone()).send().await.expect("it is updated");
-            }
-        }
-    }
-
-    /// All items of a table.
-    pub async fn items(&self, table: &str) -> Vec<HashMap<String, AttributeValue>> {
-        let scan = self.stack.dynamodb_client().scan().table_name(table).send().await.expect("the table is read");
-        scan.items.unwrap_or_default()
-    }
-
     /// Creates an endpoint, and returns its id.
     pub async fn endpoint(&self, tenant: &Tenant, url: &str, secret: &str) -> String {
         let fields = json!({"url": url, "signing_secret": secret});
@@ -297,105 +208,18 @@ impl World {
         answer.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
     }
 
-    /// Sends a message to a queue.
-    pub async fn enqueue(&self, queue: &str, body: impl Into<String>) {
-        let url = self.stack.queues().get(queue).expect("a queue of that name");
-        self.stack.sqs_client().send_message().queue_url(url).message_body(body).send().await.expect("it is sent");
+    /// The endpoints of a tenant, as they are listed.
+    pub async fn endpoints(&self, tenant: &Tenant) -> Vec<Value> {
+        let listed = self.rpc(&tenant.key, "webhooks/list", json!({})).await;
+        listed.ok()["webhook_endpoints"].as_array().expect("a list").clone()
     }
 
-    /// The delivery log.
-    #[must_use]
-    pub fn delivery_log(&self) -> Log {
-        let env = self.delivering();
-        Log::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
+    /// The only endpoint of a tenant, as it is listed.
+    pub async fn only_endpoint(&self, tenant: &Tenant) -> Value {
+        let mut listed = self.endpoints(tenant).await;
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        listed.remove(0)
     }
-
-    /// The endpoints of all tenants.
-    #[must_use]
-    pub fn stored_endpoints(&self) -> Endpoints {
-        let env = self.delivering();
-        Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
-    }
-
-    /// The settings of the delivery function, but with nothing before the tables.
-    fn delivering(&self) -> Env {
-        let mut settings = self.stack.environment("webhooks-deliver").expect("a function of the template").clone();
-        settings.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), self.stack.dynamodb().to_owned());
-        Env::new(move |name| settings.get(name).cloned())
-    }
-
-    /// What the log says of a tenant's deliveries, newest first.
-    pub async fn log(&self, tenant: &str) -> Vec<Delivery> {
-        self.search(tenant, Filter::default()).await
-    }
-
-    /// The same, of those with this status.
-    pub async fn log_of(&self, tenant: &str, status: Status) -> Vec<Delivery> {
-        self.search(tenant, Filter { status: Some(status), ..Filter::default() }).await
-    }
-
-    /// The only delivery of a tenant in the log.
-    pub async fn only_logged(&self, tenant: &str) -> Delivery {
-        let mut entries = self.log(tenant).await;
-        assert_eq!(entries.len(), 1, "{entries:?}");
-        entries.remove(0)
-    }
-
-    async fn search(&self, tenant: &str, filter: Filter) -> Vec<Delivery> {
-        let tenant = tenant.parse::<TenantId>().expect("a tenant");
-        let shards = self.stored_endpoints().shards(&tenant, None).await.expect("the endpoints are read");
-        let (log, now, mut found, mut cursor) = (self.delivery_log(), Timestamp::now(), Vec::new(), None);
-        loop {
-            let page = log.search(&tenant, &shards, &filter, cursor.as_ref(), 1000, now).await;
-            let page = page.expect("the log is read");
-            found.extend(page.deliveries);
-            cursor = page.next;
-            if cursor.is_none() {
-                return found;
-            }
-        }
-    }
-
-    /// Changes when the next attempt of a pending delivery is due.
-    pub async fn make_due(&self, tenant: &str, entry: &Delivery, at: Timestamp) {
-        let id = entry.id.to_string();
-        let (moment, place) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
-        let update = self.stack.dynamodb_client().update_item().table_name("deliveries");
-        update
-            .key("destination", AttributeValue::S(format!("{tenant}/{place}")))
-            .key("delivery", AttributeValue::S(moment.to_owned()))
-            .update_expression("SET next_attempt_at = :at")
-            .condition_expression("attribute_exists(next_attempt_at)")
-            .expression_attribute_values(":at", AttributeValue::N(at.as_millisecond().to_string()))
-            .send()
-            .await
-            .expect("it is pending");
-    }
-
-    /// Removes and returns all messages of a queue that are visible now.
-    pub async fn drain(&self, queue: &str) -> Vec<Value> {
-        let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue of that name"));
-        let mut messages = Vec::new();
-        loop {
-            let batch = sqs.receive_message().queue_url(url).max_number_of_messages(10).send().await;
-            let batch = batch.expect("the queue answers").messages.unwrap_or_default();
-            if batch.is_empty() {
-                return messages;
-            }
-            for message in batch {
-                let body = message.body().expect("a body");
-                messages.push(serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned())));
-                let handle = message.receipt_handle().expect("a receipt handle");
-                sqs.delete_message().queue_url(url).receipt_handle(handle).send().await.expect("it is deleted");
-            }
-        }
-    }
-}
-
-/// The message that says that the next attempt of a delivery is due.
-#[must_use]
-pub fn due_message(tenant: &str, entry: &Delivery) -> Value {
-    json!({"tenant_id": tenant, "delivery_id": entry.id, "attempt": entry.attempts + 1})
 }
 
 /// The session cookie from the response to a sign-up, as a `cookie` header.

@@ -126,7 +126,8 @@ impl<'a> Process<'a> {
     /// Starts and warms up a process. Its events belong to different tenants, so that no two share the read of their
     /// endpoints, and go to `url`.
     async fn start(world: &'a World, binaries: &Binaries, url: &str, bytes: usize) -> Self {
-        let (dynamodb, sqs) = (Proxy::metering(world.stack.dynamodb()).await, Proxy::faithful(world.stack.sqs()).await);
+        let (dynamodb, sqs) =
+            (Proxy::metering().await.before(world.stack.dynamodb()), Proxy::faithful(world.stack.sqs()).await);
         let mut environment = world.stack.environment(DELIVER).expect("a function").clone();
         environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), dynamodb.address().to_owned());
         environment.insert("AWS_ENDPOINT_URL_SQS".to_owned(), sqs.address().to_owned());
@@ -178,8 +179,7 @@ impl<'a> Process<'a> {
         let [records, sends, log_bytes] = [records as f64, (after.1 - before.1) as f64, (after.2 - before.2) as f64];
         let cpu_there = cpu.as_secs_f64() / (*MEMORY / MIB_OF_A_CPU).min(1.0);
         let billed_seconds = wall.saturating_sub(cpu).as_secs_f64() + cpu_there;
-        let units = Units { read: after.0.read - before.0.read, written: after.0.written - before.0.written };
-        Invocation { records, billed_seconds, units, requests: sends + requests(received) + 1.0, log_bytes }
+        Invocation { records, billed_seconds, units: after.0, requests: sends + requests(received) + 1.0, log_bytes }
     }
 }
 

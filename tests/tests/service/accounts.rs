@@ -3,7 +3,8 @@
 mod addresses_and_names;
 mod deletion;
 mod password_change;
-pub(crate) mod password_reset;
+mod password_reset;
+mod purge;
 mod sign_in;
 mod sign_up;
 mod story;

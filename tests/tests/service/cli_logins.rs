@@ -1,3 +1,37 @@
-//! Signing a command-line client in by the browser.
+//! Signing a command-line client in by the browser, and asking who is signed in.
 
 mod approve;
+mod limits;
+mod poll;
+
+use serde_json::{Value, json};
+use tests::{Answer, World};
+
+/// Makes a request, and returns the fields that name it.
+async fn create(world: &World) -> Value {
+    let created = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
+    json!({"requestId": created["requestId"], "secret": created["secret"]})
+}
+
+async fn poll(world: &World, login: &Value) -> Value {
+    world.rpc("", "auth/cliLoginPoll", login.clone()).await.ok().clone()
+}
+
+async fn approve(world: &World, cookie: &str, login: &Value) -> Answer {
+    world.rpc_by_session(cookie, "auth/cliLoginApprove", login.clone()).await
+}
+
+/// A request that `cookie` has approved.
+async fn approved(world: &World, cookie: &str) -> Value {
+    let login = create(world).await;
+    assert_eq!(approve(world, cookie, &login).await.ok()["status"], "approved");
+    login
+}
+
+fn expired() -> Value {
+    json!({"status": "expired"})
+}
+
+fn pending() -> Value {
+    json!({"status": "pending"})
+}

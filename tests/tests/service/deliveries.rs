@@ -1,9 +1,9 @@
 //! The delivery log, as its tenant sees it, over rows that the tests write with the store.
 
 mod attempts;
-pub(crate) mod audience;
 mod batches;
 mod crashes;
+mod duplicates;
 mod faults;
 mod get;
 mod input;
@@ -13,6 +13,8 @@ mod log;
 mod reads;
 mod recover;
 mod resend;
+mod retries;
+mod signatures;
 mod stats;
 mod sweep;
 mod through;

@@ -1,6 +1,9 @@
 //! The webhook endpoints of a tenant.
 
 mod create;
+mod delete;
 pub(crate) mod failing;
+mod list;
 mod rotation;
-pub(crate) mod test_event;
+mod test_event;
+mod update;

@@ -9,8 +9,6 @@ mod requests;
 
 use std::{
     env,
-    fs::{self, File},
-    io::{Read, Seek},
     ops::Range,
     panic,
     sync::{
@@ -340,19 +338,4 @@ fn collect(json: &Value, at: String, places: &mut Vec<String>) {
         collect(value, place.clone(), places);
         places.push(place);
     }
-}
-
-/// A file that is gone with its last reader.
-fn log_file() -> File {
-    let path = env::temp_dir().join(uuid::Uuid::now_v7().to_string());
-    let file = File::options().read(true).append(true).create_new(true).open(&path).expect("a new file");
-    fs::remove_file(path).expect("it is removed");
-    file
-}
-
-fn read(mut file: File) -> String {
-    let mut text = String::new();
-    file.rewind().expect("it begins somewhere");
-    file.read_to_string(&mut text).expect("UTF-8");
-    text
 }

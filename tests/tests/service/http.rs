@@ -1,5 +1,6 @@
 //! What holds for every route.
 
+mod auth_routes;
 mod callers;
 mod cookies;
 mod cors;

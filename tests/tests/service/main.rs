@@ -13,6 +13,7 @@ mod code;
 mod deliveries;
 mod docs;
 mod endpoints;
+mod events;
 mod functions;
 mod fuzz;
 mod http;

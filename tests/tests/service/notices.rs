@@ -1,3 +1,57 @@
-//! What the owner of an endpoint is told about it.
+//! What the owner of an endpoint is told about it: the mails about endpoints that are failing or have been disabled.
 
+mod crashes;
 mod mails;
+
+use common::timestamp::Timestamp;
+use serde_json::{Value, json};
+use tests::{Receiver, Tenant, World, event, text, world::tables::item};
+
+const MINUTE: i64 = 60_000;
+
+/// A time this many milliseconds from now.
+fn later(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
+}
+
+/// Runs the sweep of the minute of this time, with nothing to do but what is not bound to minutes.
+async fn sweep(world: &World, at: Timestamp) {
+    pass_over_all_minutes(world, at).await;
+    world.sweep(at).await;
+}
+
+async fn pass_over_all_minutes(world: &World, at: Timestamp) {
+    let minute = at.as_second() / 60;
+    let cursor = json!({"destination": "due", "delivery": "cursor", "woken": minute, "checked": minute});
+    world.put("deliveries", item(&cursor)).await;
+}
+
+/// The mails to the address for failures, oldest first.
+async fn mails(world: &World) -> Vec<Value> {
+    let mut mails = world.mails().await;
+    mails.retain(|mail| mail["to"] == json!(["ops@example.com"]));
+    mails
+}
+
+async fn subjects(world: &World) -> Vec<String> {
+    mails(world).await.iter().map(|mail| text(&mail["subject"]).to_owned()).collect()
+}
+
+const FAILING: &str = "A webhook endpoint is failing";
+const DISABLED: &str = "A webhook endpoint has been disabled";
+
+/// A receiver that fails very often.
+async fn broken() -> Receiver {
+    Receiver::scripted(&vec![(503, &[] as &[_]); 5000]).await
+}
+
+/// A world with this schedule, an endpoint that answers with this status, and an event for it.
+async fn about_to_fail(status: u16, schedule: &str) -> (World, Tenant, Receiver) {
+    let world = World::with(&[("RETRY_SCHEDULE", schedule)]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&vec![(status, &[] as &[_]); 40]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.come_back_after(1).await;
+    world.enqueue("job-events", event(&tenant.id, "j")).await;
+    (world, tenant, receiver)
+}

@@ -7,6 +7,7 @@ mod watching;
 
 use serde_json::{Map, Value};
 
+pub(crate) use tests::text;
 pub(crate) use watching::METRICS;
 
 /// The required parameters.
@@ -55,10 +56,6 @@ fn queues(function: &Value) -> impl Iterator<Item = &str> {
 /// The texts in a list, or a single text.
 fn texts(value: &Value) -> Vec<&str> {
     value.as_array().map_or_else(|| vec![text(value)], |list| list.iter().map(text).collect())
-}
-
-pub(crate) fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| unreachable!("{value} is not a text"))
 }
 
 /// What follows the last `separator`.

@@ -1,6 +1,5 @@
 //! Validation of email addresses and names.
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 use tests::{World, world::cookie};
 
@@ -14,13 +13,7 @@ async fn sign_up_with(world: &World, slug: &str, field: &str, value: &str) -> te
 
 /// Overwrites an attribute in all items of a table that have it.
 async fn overwrite(world: &World, table: &str, attribute: &str, value: &str) {
-    for mut item in world.items(table).await {
-        if item.contains_key(attribute) {
-            item.insert(attribute.to_owned(), AttributeValue::S(value.to_owned()));
-            let put = world.stack.dynamodb_client().put_item().table_name(table).set_item(Some(item));
-            put.send().await.expect("it is stored");
-        }
-    }
+    world.set_where(table, |item| item.contains_key(attribute), &json!({attribute: value})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,36 +1,29 @@
 //! Deleting one's account, and with the last one the organization.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
-use common::{config::Env, timestamp::Timestamp};
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::timestamp::Timestamp;
 use futures::future::join_all;
-use lambda_runtime::{Context, LambdaEvent};
-use local::Handler;
 use serde_json::{Value, json};
-use tests::{Answer, CutOff, Interceptor, Proxy, Receiver, Tenant, World};
+use tests::{
+    Answer, Doomed, Receiver, Tenant, World, at_each_call, callback, context, event, sample_event,
+    world::{people::PASSWORD, tables::item},
+};
 
-const PASSWORD: &str = "correct horse battery";
 const ALL: [&str; 7] =
     ["api-keys", "deliveries", "invitations", "organizations", "tokens", "users", "webhook-endpoints"];
 
-async fn delete(world: &World, who: &Tenant) -> Answer {
+pub(super) async fn delete(world: &World, who: &Tenant) -> Answer {
     world.cli(&who.cookie, "delete-user", json!({"password": PASSWORD})).await
 }
 
-fn refused(answer: &Answer) -> (u16, &str) {
-    (answer.status, answer.body["code"].as_str().unwrap_or_default())
-}
-
 /// Passes over the deleted organizations, `minutes` from now.
-async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> {
+pub(super) async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> {
     let time = Timestamp::now().after(Duration::from_secs(60 * minutes));
     world.stack.invoke("accounts-purge", json!({"time": time})).await
 }
@@ -44,19 +37,16 @@ async fn purge_all(world: &World) {
 
 /// No credential of theirs does anything any more.
 async fn has_ended(world: &World, who: &Tenant) {
-    assert_eq!(world.session(&who.cookie).await.body, Value::Null);
-    assert_eq!(world.rpc_by_session(&who.cookie, "webhooks/list", json!({})).await.status, 401);
-    assert_eq!(world.rpc(&who.key, "webhooks/list", json!({})).await.status, 401);
-    let credentials = json!({"email": who.email, "password": PASSWORD});
-    assert_eq!(refused(&world.cli("", "sign-in/email", credentials).await), (401, "INVALID_EMAIL_OR_PASSWORD"));
+    world.is_shut_out(who).await;
+    assert_eq!(world.sign_in(&who.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
 }
 
 /// What the tables have that names an organization, as table and key. Left out is what is meant to expire: the tokens of
 /// its users, and due rows.
-async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
+pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     for table in ALL {
-        for item in all_items(world, table).await {
+        for item in world.items(table).await {
             // The members of a map have no order.
             let attributes: BTreeMap<_, _> = item.iter().filter(|(_, value)| !value.is_m()).collect();
             let text = format!("{attributes:?}");
@@ -68,22 +58,9 @@ async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     left
 }
 
-async fn all_items(world: &World, table: &str) -> Vec<HashMap<String, AttributeValue>> {
-    let (mut items, mut next) = (Vec::new(), None);
-    loop {
-        let scan = world.stack.dynamodb_client().scan().table_name(table).set_exclusive_start_key(next);
-        let page = scan.send().await.expect("the table is read");
-        items.extend(page.items.unwrap_or_default());
-        next = page.last_evaluated_key;
-        if next.is_none() {
-            return items;
-        }
-    }
-}
-
 /// Gives an organization some of everything: two members, one of whom is removed, invitations, keys, endpoints, remembered
 /// calls, deliveries of all kinds, and a recovery.
-async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
+pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
     let slug = &owner.slug;
     let al = world.member(owner, &format!("al@{slug}.example.com"), "member").await;
     let removed = json!({"memberIdOrEmail": al.user});
@@ -99,10 +76,10 @@ async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
     let broken = world.rpc_once(&owner.key, "webhooks/create", "once", broken).await;
     let broken = &broken.ok()["webhook_endpoint_id"];
     for job in 0..3 {
-        world.enqueue("job-events", event(owner, &job.to_string(), None)).await;
+        world.enqueue("job-events", event(&owner.id, job)).await;
     }
-    world.enqueue("job-events", event(owner, "called back", Some("http://127.0.0.1:9/"))).await;
-    while world.stack.poll("job-events").await.expect("a step") > 0 {}
+    world.enqueue("job-events", callback(&owner.id, "called back", "http://127.0.0.1:9/")).await;
+    world.poll_all("job-events").await;
     world.rpc(&owner.key, "webhooks/delete", json!({"id": gone})).await.ok();
     world.rpc_once(&owner.key, "webhooks/test", "once", json!({"id": broken})).await.ok();
     let since = json!({"webhook_endpoint_id": broken, "since": "2026-01-01T00:00:00Z"});
@@ -111,15 +88,6 @@ async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
     let listed = world.rpc(&owner.key, "deliveries/list", delivered).await;
     let delivered = &listed.ok()["deliveries"][0]["delivery_id"];
     world.rpc(&owner.key, "deliveries/resend", json!({"delivery_id": delivered})).await.ok();
-}
-
-fn event(tenant: &Tenant, job: &str, callback: Option<&str>) -> String {
-    let mut event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job});
-    if let Some(url) = callback {
-        event["callback_url"] = json!(url);
-        event["callback_secret"] = json!("s");
-    }
-    event.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,11 +105,11 @@ async fn the_last_member_takes_the_organization_along() {
     assert_eq!((deleted.status, &deleted.body), (200, &json!({"success": true, "message": "User deleted"})));
     assert!(deleted.headers["set-cookie"].to_str().expect("a text").contains("session_token=;"), "{deleted:?}");
     has_ended(&world, &jo).await;
-    assert_eq!(refused(&delete(&world, &jo).await), (401, "UNAUTHORIZED"));
+    assert_eq!(delete(&world, &jo).await.refused(), (401, "UNAUTHORIZED"));
     assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
     // An event goes to nobody.
-    world.enqueue("job-events", event(&jo, "late", None)).await;
-    while world.stack.poll("job-events").await.expect("a step") > 0 {}
+    world.enqueue("job-events", event(&jo.id, "late")).await;
+    world.poll_all("job-events").await;
     assert!(world.log(&jo.id).await.iter().all(|entry| entry.job_id != "late"));
     // The address and the slug are free, and nothing of before is in the new organization.
     let again = world.tenant("acme").await;
@@ -156,14 +124,14 @@ async fn the_last_member_takes_the_organization_along() {
     assert!(listed.iter().any(|item| item.contains_key("organizations")), "{listed:?}");
     purge(&world, 3).await.expect("a pass");
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
-    assert!(all_items(&world, "organizations").await.iter().all(|item| !item.contains_key("organizations")));
+    assert!(world.items("organizations").await.iter().all(|item| !item.contains_key("organizations")));
     purge(&world, 3).await.expect("nothing is left to do");
     assert_eq!(left_of(&world, &other.id).await, others);
     assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.status, 200);
 
     // What was under way is dropped without an error.
     let mut dropped = 0;
-    while let handled @ 1.. = world.stack.poll("deliveries").await.expect("a step") {
+    while let handled @ 1.. = world.poll("deliveries").await {
         dropped += handled;
     }
     assert!(dropped >= 10, "{dropped}");
@@ -193,7 +161,7 @@ async fn whoever_is_not_the_last_leaves_alone() {
     assert_eq!(keys.as_array().map(Vec::len), Some(1), "theirs are gone");
     // Leaving is not enough to end an organization, and says what is.
     let left = world.cli(&bo.cookie, "organization/leave", json!({"organizationId": bo.id})).await;
-    assert_eq!(refused(&left), (409, "LAST_OWNER"));
+    assert_eq!(left.refused(), (409, "LAST_OWNER"));
     assert!(left.body["message"].as_str().expect("a text").contains("delete your account"), "{left:?}");
     assert_eq!(delete(&world, &bo).await.status, 200);
     purge(&world, 3).await.expect("a pass");
@@ -206,22 +174,22 @@ async fn it_takes_a_session_and_the_password_and_each_try_is_counted() {
     let jo = world.tenant("acme").await;
     let path = world.url("/api/auth/delete-user");
     let by_key = world.http.post(&path).header("x-api-key", &jo.key).json(&json!({"password": PASSWORD}));
-    assert_eq!(refused(&world.send(by_key).await), (401, "UNAUTHORIZED"));
+    assert_eq!(world.send(by_key).await.refused(), (401, "UNAUTHORIZED"));
     let foreign = world.http.post(&path).header("cookie", &jo.cookie).header("origin", "https://evil.example.com");
     let foreign = world.send(foreign.json(&json!({"password": PASSWORD}))).await;
-    assert_eq!(refused(&foreign), (403, "INVALID_ORIGIN"));
-    assert_eq!(refused(&world.cli("", "delete-user", json!({"password": PASSWORD})).await), (401, "UNAUTHORIZED"));
+    assert_eq!(foreign.refused(), (403, "INVALID_ORIGIN"));
+    assert_eq!(world.cli("", "delete-user", json!({"password": PASSWORD})).await.refused(), (401, "UNAUTHORIZED"));
     for fields in [json!({}), json!({"password": null}), json!({"token": "t", "callbackURL": "/"})] {
-        assert_eq!(refused(&world.cli(&jo.cookie, "delete-user", fields).await), (400, "BAD_REQUEST"));
+        assert_eq!(world.cli(&jo.cookie, "delete-user", fields).await.refused(), (400, "BAD_REQUEST"));
     }
     for _ in 0..9 {
         let wrong = world.cli(&jo.cookie, "delete-user", json!({"password": "a wrong password"})).await;
-        assert_eq!(refused(&wrong), (400, "INVALID_PASSWORD"));
+        assert_eq!(wrong.refused(), (400, "INVALID_PASSWORD"));
     }
     // A change of the password is counted together with it.
     let change = json!({"currentPassword": "a wrong password", "newPassword": "another password"});
-    assert_eq!(refused(&world.cli(&jo.cookie, "change-password", change).await), (400, "INVALID_PASSWORD"));
-    assert_eq!(refused(&delete(&world, &jo).await), (429, "TOO_MANY_REQUESTS"));
+    assert_eq!(world.cli(&jo.cookie, "change-password", change).await.refused(), (400, "INVALID_PASSWORD"));
+    assert_eq!(delete(&world, &jo).await.refused(), (429, "TOO_MANY_REQUESTS"));
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
     let fields = json!({"password": PASSWORD, "token": "t", "callbackURL": "/"});
     let other = world.tenant("other").await;
@@ -233,7 +201,7 @@ async fn the_only_owner_of_others_makes_somebody_an_owner_first() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "member").await;
-    assert_eq!(refused(&delete(&world, &jo).await), (409, "LAST_OWNER"));
+    assert_eq!(delete(&world, &jo).await.refused(), (409, "LAST_OWNER"));
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
     let role = json!({"memberId": al.user, "role": "owner"});
     assert_eq!(world.cli(&jo.cookie, "organization/update-member-role", role).await.status, 200);
@@ -244,16 +212,7 @@ async fn the_only_owner_of_others_makes_somebody_an_owner_first() {
 /// The index of users never shows who joined.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_joined_a_moment_ago_is_not_deleted_with_the_organization() {
-    let index = Arc::new(Mutex::new(Vec::<Value>::new()));
-    let lagging = Arc::clone(&index);
-    let tables = Interceptor::start(move |operation, call| {
-        let is_index = operation == "Query" && call["TableName"] == "users";
-        let items = lagging.lock().expect("no panic");
-        is_index.then(|| (200, json!({"Items": *items, "Count": items.len(), "ScannedCount": items.len()})))
-    })
-    .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
+    let (world, index) = World::lagging("users").await;
     let jo = world.tenant("acme").await;
     let key = |who: &Tenant| json!({"pk": {"S": format!("user#{}", who.user)}, "organization_id": {"S": who.id}});
     *index.lock().expect("no panic") = vec![key(&jo)];
@@ -321,9 +280,7 @@ async fn an_acceptance_that_is_under_way_finds_the_organization_deleted() {
         if is_purged {
             purge(&world, 3).await.expect("a pass");
         }
-        let guard = world.stack.dynamodb_client().put_item().table_name("organizations");
-        let guard = guard.item("pk", AttributeValue::S("slug#acme".to_owned()));
-        guard.item("organization_id", AttributeValue::S(jo.id.clone())).send().await.expect("it is put back");
+        world.put("organizations", item(&json!({"pk": "slug#acme", "organization_id": jo.id}))).await;
         let id = world.invitation(&jo.id, "al@example.com", i64::MAX / 2).await;
         let fields = json!({"invitationId": id, "tenantSlug": "acme", "name": "Al", "password": PASSWORD});
         let joined = world.rpc("", "auth/acceptInviteAndSignup", fields).await;
@@ -339,16 +296,15 @@ async fn an_acceptance_that_is_under_way_finds_the_organization_deleted() {
 async fn a_deletion_that_is_under_way_finds_that_somebody_has_joined() {
     let before = Arc::new(Mutex::new(Value::Null));
     let stale = Arc::clone(&before);
-    let tables = Interceptor::start(move |operation, call| {
+    let world = World::answering(&[], move |call| {
         let organization = stale.lock().expect("no panic").clone();
-        let is_read = operation == "GetItem" && call["Key"]["pk"] == organization["pk"] && organization.is_object();
-        let is_index = operation == "Query" && call["TableName"] == "users" && organization.is_object();
+        let is_read =
+            call.operation == "GetItem" && call["Key"]["pk"] == organization["pk"] && organization.is_object();
+        let is_index = call.operation == "Query" && call["TableName"] == "users" && organization.is_object();
         let empty = json!({"Items": [], "Count": 0, "ScannedCount": 0});
         is_read.then(|| (200, json!({"Item": organization}))).or_else(|| is_index.then_some((200, empty)))
     })
     .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
     let jo = world.tenant("acme").await;
     let organization = json!({"pk": {"S": format!("org#{}", jo.id)}, "slug": {"S": "acme"}});
     // Nobody had ever joined, or somebody who is gone.
@@ -357,10 +313,10 @@ async fn a_deletion_that_is_under_way_finds_that_somebody_has_joined() {
     world.member(&jo, "al@example.com", "member").await;
     for organization in [organization, joined] {
         *before.lock().expect("no panic") = organization;
-        assert_eq!(refused(&delete(&world, &jo).await), (503, "SERVICE_UNAVAILABLE"));
+        assert_eq!(delete(&world, &jo).await.refused(), (503, "SERVICE_UNAVAILABLE"));
     }
     *before.lock().expect("no panic") = Value::Null;
-    assert_eq!(refused(&delete(&world, &jo).await), (409, "LAST_OWNER"));
+    assert_eq!(delete(&world, &jo).await.refused(), (409, "LAST_OWNER"));
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
 }
 
@@ -409,24 +365,19 @@ async fn what_is_created_during_the_deletion_is_deleted_too() {
     }
 }
 
-/// More calls than a deletion makes.
-const DELETION_CALLS: u64 = 24;
-
-/// The process dies at some call of the deletion. Returns whether it came to that, and whether the account is gone.
-async fn delete_and_die(point: u64, takes_effect: bool) -> (bool, bool) {
+/// The process dies at this call of the deletion. Returns whether it came to that, and whether the account is gone.
+async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
-    world.enqueue("job-events", event(&jo, "1", None)).await;
-    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
-    let cut_off = CutOff::new(point..u64::MAX, takes_effect);
-    let handler = doomed(&world, "auth-delete-user", &cut_off).await;
-    let mut call = tests::sample_event("auth-delete-user");
-    call["headers"] = json!({"host": "x", "origin": world.stack.api()});
-    call["cookies"] = json!([jo.cookie]);
-    call["body"] = json!(json!({"password": PASSWORD}).to_string());
+    world.deliver(event(&jo.id, "1")).await;
+    let doomed = Doomed::function(&world, "auth-delete-user", call..u64::MAX, takes_effect).await;
+    let mut request = sample_event("auth-delete-user");
+    request["headers"] = json!({"host": "x", "origin": world.stack.api()});
+    request["cookies"] = json!([jo.cookie]);
+    request["body"] = json!(json!({"password": PASSWORD}).to_string());
     // It may fail: that is the point.
-    let answer = handler.call(call, context(60)).await.expect("an answer");
+    let answer = doomed.process.clone().call(request, context(60)).await.expect("an answer");
     let is_gone = world.session(&jo.cookie).await.body == Value::Null;
     assert!(is_gone || answer["statusCode"] != 200, "{answer}");
     if is_gone {
@@ -438,173 +389,15 @@ async fn delete_and_die(point: u64, takes_effect: bool) -> (bool, bool) {
         purge(&world, 3).await.expect("nothing to do");
         assert_eq!(delete(&world, &jo).await.status, 200);
     }
-    (cut_off.is_reached(), is_gone)
+    (doomed.has_died(), is_gone)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_may_die_at_any_call_and_is_complete_or_has_not_begun() {
     for takes_effect in [false, true] {
-        let mut lives = Vec::new();
-        for points in (0..DELETION_CALLS).collect::<Vec<_>>().chunks(6) {
-            lives.extend(join_all(points.iter().map(|point| delete_and_die(*point, takes_effect))).await);
-        }
-        assert_eq!(lives.last(), Some(&(false, true)), "the last points are behind the end");
-        assert_eq!(lives.first(), Some(&(true, false)));
+        let lives = at_each_call(0.., |call| delete_and_die(call, takes_effect)).await;
+        assert_eq!((lives.first(), lives.last()), (Some(&(true, false)), Some(&(false, true))));
         // The call that is the point of no return is followed by others.
         assert!(lives.contains(&(true, true)), "{lives:?}");
     }
-}
-
-/// More calls than the purge makes in the test below.
-const PURGE_CALLS: u64 = 160;
-
-async fn purge_and_die(point: u64, takes_effect: bool) -> bool {
-    let world = World::start().await;
-    let receiver = Receiver::start().await;
-    let jo = world.tenant("acme").await;
-    furnish(&world, &jo, &receiver).await;
-    assert_eq!(delete(&world, &jo).await.status, 200);
-    let cut_off = CutOff::new(point..u64::MAX, takes_effect);
-    let handler = doomed(&world, "accounts-purge", &cut_off).await;
-    let time = Timestamp::now().after(Duration::from_secs(180));
-    handler.call(json!({"time": time}), context(60)).await.ok();
-    purge(&world, 3).await.expect("a pass");
-    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new(), "{point}");
-    cut_off.is_reached()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_purge_may_die_at_any_call_and_the_next_goes_on() {
-    for takes_effect in [false, true] {
-        let points: Vec<u64> = (if takes_effect { 3 } else { 0 }..PURGE_CALLS).step_by(6).collect();
-        let mut reached = Vec::new();
-        for points in points.chunks(8) {
-            reached.extend(join_all(points.iter().map(|point| purge_and_die(*point, takes_effect))).await);
-        }
-        assert_eq!((reached.first(), reached.last()), (Some(&true), Some(&false)), "{reached:?}");
-    }
-}
-
-/// The function `name`, whose calls to the tables fail from a point on.
-async fn doomed(world: &World, name: &str, cut_off: &Arc<CutOff>) -> Handler {
-    let mut settings = world.stack.environment(name).expect("a function").clone();
-    let proxy = Proxy::cut_off(world.stack.dynamodb(), cut_off).await;
-    settings.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), proxy.address().to_owned());
-    // It lives as long as the test.
-    std::mem::forget(proxy);
-    Handler::start(name, &Env::new(move |name| settings.get(name).cloned())).expect("settings")
-}
-
-/// The context of an invocation that has this many seconds.
-fn context(seconds: u64) -> Context {
-    let mut context = Context::default();
-    let deadline = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + Duration::from_secs(seconds);
-    context.deadline = u64::try_from(deadline.as_millis()).expect("it fits");
-    context
-}
-
-/// More deliveries than are deleted at once, each with a payload.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_long_log_is_deleted_as_far_as_there_is_time() {
-    let world = World::start().await;
-    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
-    let text = |value: String| AttributeValue::S(value);
-    let rows = (0..600).flat_map(|number| {
-        let (place, moment) = (format!("{}/callback.{}", jo.id, number % 2), format!("{number:013}.{number:032x}"));
-        [(place.clone(), moment.clone()), (format!("{place}/{moment}"), "payload".to_owned())]
-    });
-    let rows = rows.map(|(destination, delivery)| {
-        let put = PutRequest::builder().item("destination", text(destination)).item("delivery", text(delivery));
-        WriteRequest::builder().put_request(put.build().expect("a put")).build()
-    });
-    for rows in rows.collect::<Vec<_>>().chunks(25) {
-        let write = world.stack.dynamodb_client().batch_write_item().request_items("deliveries", rows.to_vec());
-        write.send().await.expect("they are written");
-    }
-    assert_eq!(delete(&world, &jo).await.status, 200);
-    let settings = world.stack.environment("accounts-purge").expect("a function").clone();
-    let env = Env::new(move |name| settings.get(name).cloned());
-    let Ok(Handler::Purge(hurried)) = Handler::start("accounts-purge", &env) else { unreachable!("it purges") };
-    let tick = || serde_json::from_value(json!({"time": Timestamp::now().after(Duration::from_secs(180))}));
-    // What is left of ten seconds is for calls under way.
-    hurried.handle(LambdaEvent::new(tick().expect("a tick"), context(9))).await.expect("there is no time");
-    assert!(left_of(&world, &jo.id).await.len() > 1200);
-    hurried.handle(LambdaEvent::new(tick().expect("a tick"), context(60))).await.expect("a pass");
-    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
-    assert_eq!(world.rpc(&other.key, "webhooks/list", json!({})).await.status, 200);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
-    let broken = Arc::new(Mutex::new(String::new()));
-    let (fails, failing) = (Arc::clone(&broken), Arc::new(AtomicBool::new(true)));
-    let is_failing = Arc::clone(&failing);
-    let tables = Interceptor::start(move |operation, call| {
-        let broken = fails.lock().expect("no panic");
-        let is_its = operation == "Query" && call["TableName"] == "webhook-endpoints" && !broken.is_empty();
-        let is_its = is_its && call["ExpressionAttributeValues"].to_string().contains(broken.as_str());
-        (is_its && is_failing.load(Ordering::SeqCst)).then(|| (500, json!({"__type": "InternalServerError"})))
-    })
-    .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
-    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
-    for who in [&jo, &other] {
-        world.endpoint(who, "http://127.0.0.1:9/", "s").await;
-    }
-    broken.lock().expect("no panic").clone_from(&jo.id);
-    // The endpoints cannot be deleted at once: the answer is the same.
-    for who in [&jo, &other] {
-        assert_eq!(delete(&world, who).await.status, 200);
-    }
-    assert!(purge(&world, 3).await.is_err(), "an alarm counts it");
-    assert_eq!(left_of(&world, &other.id).await, BTreeSet::new());
-    assert!(!left_of(&world, &jo.id).await.is_empty());
-    failing.store(false, Ordering::SeqCst);
-    purge(&world, 3).await.expect("a pass");
-    // An attempt may be under way, for the endpoint that this pass has found.
-    assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
-    assert!(!left_of(&world, &jo.id).await.is_empty());
-    purge(&world, 3).await.expect("a pass");
-    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_purge_that_is_throttled_is_no_failure_and_goes_on_later() {
-    let throttled = Arc::new(AtomicBool::new(true));
-    let is_throttled = Arc::clone(&throttled);
-    let tables = Interceptor::start(move |operation, call| {
-        let is_deletion = call["RequestItems"]["deliveries"][0]["DeleteRequest"].is_object();
-        (operation == "BatchWriteItem" && is_deletion && is_throttled.load(Ordering::SeqCst))
-            .then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
-    })
-    .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
-    let jo = world.tenant("acme").await;
-    world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
-    world.enqueue("job-events", event(&jo, "1", None)).await;
-    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
-    assert_eq!(delete(&world, &jo).await.status, 200);
-    purge(&world, 3).await.expect("it is no failure");
-    assert!(!left_of(&world, &jo.id).await.is_empty());
-    throttled.store(false, Ordering::SeqCst);
-    purge(&world, 3).await.expect("a pass");
-    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
-}
-
-/// A sweep has a recovery in hand while that is deleted.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_that_was_deleted_is_not_written_again() {
-    let world = World::start().await;
-    let jo = world.tenant("acme").await;
-    furnish(&world, &jo, &Receiver::start().await).await;
-    let log = world.delivery_log();
-    let mut open = log.open_recoveries().await.expect("they are listed");
-    let [(tenant, recovery)] = &mut open[..] else { unreachable!("{open:?}") };
-    log.forget_recoveries(tenant).await.expect("they are deleted");
-    let now = Timestamp::now();
-    assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").is_empty() && recovery.done);
-    log.save_recovery(tenant, recovery).await.expect("there is nothing to save");
-    assert!(log.recoveries(tenant, None).await.expect("they are listed").is_empty());
 }

@@ -1,54 +1,40 @@
-//! Passwords: changing one.
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+//! Changing one's password.
 
 use futures::future::join_all;
-use serde_json::{Value, json};
-use tests::{Answer, Interceptor, Tenant, World};
+use serde_json::json;
+use tests::{Answer, World, world::people::PASSWORD as OLD};
 
-const OLD: &str = "correct horse battery";
 const NEW: &str = "a new long password";
 
 async fn change(world: &World, cookie: &str, current: &str, new: &str) -> Answer {
     world.cli(cookie, "change-password", json!({"currentPassword": current, "newPassword": new})).await
 }
 
-async fn sign_in(world: &World, tenant: &Tenant, password: &str) -> Answer {
-    world.cli("", "sign-in/email", json!({"email": tenant.email, "password": password})).await
-}
-
 fn cookie(answer: &Answer) -> String {
     format!("session_token={}", answer.body["token"].as_str().expect("a token"))
-}
-
-async fn is_signed_in(world: &World, cookie: &str) -> bool {
-    world.session(cookie).await.body != Value::Null
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_password_ends_all_sessions_and_starts_one() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
-    let second = cookie(&sign_in(&world, &tenant, OLD).await);
+    let second = cookie(&world.sign_in(&tenant.email, OLD).await);
     let changed = change(&world, &tenant.cookie, OLD, NEW).await;
     assert_eq!(changed.status, 200, "{changed:?}");
     let user = json!({"id": tenant.user, "email": tenant.email, "name": "Jo Doe", "emailVerified": true});
     assert_eq!(changed.body, json!({"token": changed.body["token"], "user": user}));
     let set = changed.headers["set-cookie"].to_str().expect("a text");
     assert!(set.starts_with(&cookie(&changed)), "{set}");
-    assert!(is_signed_in(&world, &cookie(&changed)).await && is_signed_in(&world, &other.cookie).await);
+    assert!(world.is_signed_in(&cookie(&changed)).await && world.is_signed_in(&other.cookie).await);
     for ended in [&tenant.cookie, &second] {
-        assert!(!is_signed_in(&world, ended).await);
+        assert!(!world.is_signed_in(ended).await);
         assert_eq!(world.rpc_by_session(ended, "webhooks/list", json!({})).await.status, 401);
         assert_eq!(change(&world, ended, NEW, OLD).await.status, 401);
     }
     assert_eq!(world.cli_get(&cookie(&changed), "list-sessions").await.body.as_array().map(Vec::len), Some(1));
-    assert_eq!(sign_in(&world, &tenant, OLD).await.status, 401);
-    assert!(is_signed_in(&world, &cookie(&sign_in(&world, &tenant, NEW).await)).await);
-    assert_eq!(sign_in(&world, &other, OLD).await.status, 200);
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 401);
+    assert!(world.is_signed_in(&cookie(&world.sign_in(&tenant.email, NEW).await)).await);
+    assert_eq!(world.sign_in(&other.email, OLD).await.status, 200);
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.status, 200, "keys stay");
 }
 
@@ -63,8 +49,8 @@ async fn a_wrong_password_changes_nothing_and_is_counted() {
     }
     assert_eq!(change(&world, &tenant.cookie, "", NEW).await.body["code"], "INVALID_PASSWORD");
     assert_eq!(change(&world, &tenant.cookie, OLD, NEW).await.status, 429);
-    assert!(is_signed_in(&world, &tenant.cookie).await);
-    assert_eq!(sign_in(&world, &tenant, OLD).await.status, 200);
+    assert!(world.is_signed_in(&tenant.cookie).await);
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +68,7 @@ async fn only_a_session_changes_a_password_and_only_to_a_good_one() {
     assert_eq!(short.body["issues"][0]["path"], json!(["newPassword"]));
     let nothing = world.cli(&tenant.cookie, "change-password", json!({})).await;
     assert_eq!(nothing.body["issues"].as_array().map(Vec::len), Some(2));
-    assert_eq!(sign_in(&world, &tenant, OLD).await.status, 200);
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +80,7 @@ async fn of_changes_at_once_one_succeeds() {
     assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 400 | 401 | 503)), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
     for (new, answer) in passwords.iter().zip(&answers) {
-        assert_eq!(sign_in(&world, &tenant, new).await.status == 200, answer.status == 200);
+        assert_eq!(world.sign_in(&tenant.email, new).await.status == 200, answer.status == 200);
     }
 }
 
@@ -105,10 +91,10 @@ async fn a_sign_in_during_the_change_is_worth_nothing_with_the_old_password() {
     for round in 0..4 {
         let tenant = world.tenant(&format!("acme{round}")).await;
         let (changed, signed_in) =
-            tokio::join!(change(&world, &tenant.cookie, OLD, NEW), sign_in(&world, &tenant, OLD));
+            tokio::join!(change(&world, &tenant.cookie, OLD, NEW), world.sign_in(&tenant.email, OLD));
         assert_eq!(changed.status, 200, "{changed:?}");
         if signed_in.status == 200 {
-            assert!(!is_signed_in(&world, &cookie(&signed_in)).await);
+            assert!(!world.is_signed_in(&cookie(&signed_in)).await);
         }
     }
 }
@@ -116,21 +102,13 @@ async fn a_sign_in_during_the_change_is_worth_nothing_with_the_old_password() {
 /// It is one transaction: a process that dies leaves the old password with its sessions, or the new one with none of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_fails_changes_nothing() {
-    let fails = Arc::new(AtomicBool::new(false));
-    let failing = Arc::clone(&fails);
-    let tables = Interceptor::start(move |operation, _| {
-        let is_it = operation == "TransactWriteItems" && failing.load(Ordering::SeqCst);
-        is_it.then(|| (500, json!({"__type": "InternalServerError"})))
-    })
-    .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
+    let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;
     let tenant = world.tenant("acme").await;
-    fails.store(true, Ordering::SeqCst);
+    fails.on();
     assert_eq!(change(&world, &tenant.cookie, OLD, NEW).await.status, 500);
-    assert!(is_signed_in(&world, &tenant.cookie).await);
-    assert_eq!(sign_in(&world, &tenant, OLD).await.status, 200);
-    fails.store(false, Ordering::SeqCst);
+    assert!(world.is_signed_in(&tenant.cookie).await);
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 200);
+    fails.off();
     assert_eq!(change(&world, &tenant.cookie, OLD, NEW).await.status, 200);
-    assert!(!is_signed_in(&world, &tenant.cookie).await);
+    assert!(!world.is_signed_in(&tenant.cookie).await);
 }

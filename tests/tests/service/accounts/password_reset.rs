@@ -1,19 +1,12 @@
 //! Resetting a forgotten password, by the API and by the page behind the link in the mail.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{
-    Answer, Interceptor, Tenant, World,
-    world::{cookie, hidden_fields, link},
+    Answer, Call, Tenant, World,
+    world::{cookie, hidden_fields, link, people::PASSWORD as OLD},
 };
 
-const OLD: &str = "correct horse battery";
 const NEW: &str = "a new long password";
 const NO_TOKEN: &str = "This link or its token is not valid: it may have expired or been used";
 
@@ -38,69 +31,7 @@ async fn is_refused(world: &World, token: &str) -> bool {
     let answer = reset(world, token, NEW).await;
     let refusal = json!({"code": "INVALID_TOKEN", "message": NO_TOKEN});
     let page = world.send(world.http.get(world.url("/reset-password")).query(&[("token", token)])).await;
-    (answer.status, answer.body) == (400, refusal) && page.status == 400 && !text(&page).contains("<form")
-}
-
-fn text(page: &Answer) -> &str {
-    page.body.as_str().expect("a page")
-}
-
-async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
-    world.cli("", "sign-in/email", json!({"email": email, "password": password})).await
-}
-
-/// Signs in, and returns the cookie.
-async fn signed_in(world: &World, email: &str, password: &str) -> String {
-    let answer = sign_in(world, email, password).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    format!("session_token={}", answer.body["token"].as_str().expect("a token"))
-}
-
-async fn is_signed_in(world: &World, cookie: &str) -> bool {
-    world.session(cookie).await.body != Value::Null
-}
-
-async fn works(world: &World, key: &str) -> bool {
-    let by_key = world.send(world.http.get(world.url("/api/auth/get-session")).header("x-api-key", key)).await;
-    let works = world.rpc(key, "webhooks/list", json!({})).await.status == 200;
-    assert_eq!(by_key.body != Value::Null, works);
-    works
-}
-
-/// How many mails have been sent to anybody.
-async fn mails(world: &World) -> usize {
-    let messages = world.send(world.http.get(format!("{}/messages", world.stack.mail()))).await.body;
-    messages.as_array().map(Vec::len).expect("a list of mails")
-}
-
-/// The tokens of a kind.
-pub(crate) async fn stored(world: &World, kind: &str) -> Vec<std::collections::HashMap<String, AttributeValue>> {
-    let mut tokens = world.items("tokens").await;
-    tokens.retain(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
-    tokens
-}
-
-/// Sets a number of all tokens of a kind.
-pub(crate) async fn set(world: &World, kind: &str, attribute: &str, value: i64) {
-    for mut item in stored(world, kind).await {
-        item.insert(attribute.to_owned(), AttributeValue::N(value.to_string()));
-        let put = world.stack.dynamodb_client().put_item().table_name("tokens").set_item(Some(item));
-        put.send().await.expect("it is stored");
-    }
-}
-
-/// A world in which the calls to tables fail that `fails` picks by operation and body, once it is told to.
-async fn failing(fails: fn(&str, &Value) -> bool) -> (World, Interceptor, Arc<AtomicBool>) {
-    let on = Arc::new(AtomicBool::new(false));
-    let is_on = Arc::clone(&on);
-    let tables = Interceptor::start(move |operation, call| {
-        let fails = is_on.load(Ordering::SeqCst) && fails(operation, call);
-        fails.then(|| (500, json!({"__type": "InternalServerError"})))
-    })
-    .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
-    (world, tables, on)
+    (answer.status, answer.body) == (400, refusal) && page.status == 400 && !page.page().contains("<form")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,13 +41,13 @@ async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
     let member = world.member(&tenant, "al@example.com", "member").await;
     let mut cookies = vec![tenant.cookie.clone()];
     while cookies.len() < 16 {
-        cookies.push(signed_in(&world, &tenant.email, OLD).await);
+        cookies.push(world.signed_in(&tenant.email, OLD).await);
     }
     let spare = world.cli(&tenant.cookie, "api-key/create", json!({"name": "spare"})).await.body["key"].clone();
     let spare = spare.as_str().expect("a key").to_owned();
     let link = ask(&world, &tenant.email).await;
     let theirs = ask(&world, &other.email).await;
-    assert!(is_signed_in(&world, &cookies[15]).await && works(&world, &spare).await, "asking changes nothing");
+    assert!(world.is_signed_in(&cookies[15]).await && world.key_works(&spare).await, "asking changes nothing");
 
     let in_use = join_all(cookies.iter().map(async |cookie| {
         for _ in 0..8 {
@@ -127,26 +58,26 @@ async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
     assert_eq!((done.status, &done.body), (200, &json!({"status": true})));
     assert!(!done.headers.contains_key("set-cookie"), "it signs nobody in");
     for ended in &cookies {
-        assert!(!is_signed_in(&world, ended).await);
+        assert!(!world.is_signed_in(ended).await);
         assert_eq!(world.rpc_by_session(ended, "webhooks/list", json!({})).await.status, 401);
     }
-    assert!(!works(&world, &tenant.key).await && !works(&world, &spare).await);
-    assert_eq!(sign_in(&world, &tenant.email, OLD).await.status, 401);
+    assert!(!world.key_works(&tenant.key).await && !world.key_works(&spare).await);
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 401);
 
-    let cookie = signed_in(&world, &tenant.email, NEW).await;
+    let cookie = world.signed_in(&tenant.email, NEW).await;
     let listed = world.cli_get(&cookie, "api-key/list").await.body;
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "what has ended is tidied up: {listed}");
     assert_eq!(world.cli_get(&cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(1));
     let new = world.cli(&cookie, "api-key/create", json!({"name": "new"})).await.body["key"].clone();
-    assert!(works(&world, new.as_str().expect("a key")).await);
+    assert!(world.key_works(new.as_str().expect("a key")).await);
     // Nobody else's.
     for (cookie, key) in [(&other.cookie, &other.key), (&member.cookie, &member.key)] {
-        assert!(is_signed_in(&world, cookie).await && works(&world, key).await);
+        assert!(world.is_signed_in(cookie).await && world.key_works(key).await);
     }
     assert!(is_refused(&world, token(&link)).await, "twice");
     assert_eq!(reset(&world, token(&theirs), "another long password").await.status, 200);
-    assert!(is_signed_in(&world, &cookie).await);
-    assert_eq!(sign_in(&world, &other.email, "another long password").await.status, 200);
+    assert!(world.is_signed_in(&cookie).await);
+    assert_eq!(world.sign_in(&other.email, "another long password").await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,33 +97,33 @@ async fn the_page_behind_the_link_resets_without_a_script() {
         assert_eq!(page.headers["cache-control"], "no-store");
         let policy = page.headers["content-security-policy"].to_str().expect("a policy");
         assert!(policy.starts_with("default-src 'none'") && policy.ends_with("form-action 'self'"), "{policy}");
-        let html = text(&page);
+        let html = page.page();
         let field = "<input id=\"newPassword\" name=\"newPassword\" type=\"password\" autocomplete=\"new-password\"";
         assert!(html.contains("<label for=\"newPassword\">New password</label>") && html.contains(field), "{html}");
         assert!(!html.contains("<script") && html.contains("<form method=\"post\" action=\"?\">"));
         assert_eq!(hidden_fields(html), [("token".to_owned(), token(&link).to_owned())]);
     }
-    assert!(is_signed_in(&world, &tenant.cookie).await, "opening the link changes nothing");
+    assert!(world.is_signed_in(&tenant.cookie).await, "opening the link changes nothing");
     for bad in ["", "short", &"x".repeat(129)] {
         let page = post(&[("token", token(&link)), ("newPassword", bad)]).await;
         assert_eq!(page.status, 400);
-        assert!(text(&page).contains("8 to 128 characters") && text(&page).contains("<form"));
+        assert!(page.page().contains("8 to 128 characters") && page.page().contains("<form"));
     }
     assert_eq!(post(&[("token", token(&link))]).await.status, 400);
-    assert!(is_signed_in(&world, &tenant.cookie).await);
+    assert!(world.is_signed_in(&tenant.cookie).await);
     let foreign = world.http.post(world.url("/reset-password")).header("origin", "https://evil.example.com");
     let foreign = world.send(foreign.form(&[("token", token(&link)), ("newPassword", NEW)])).await;
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
 
     let page = post(&[("token", token(&link)), ("newPassword", NEW)]).await;
     assert_eq!(page.status, 200);
-    assert!(text(&page).contains("Your password is changed") && !text(&page).contains("<form"));
-    assert!(!is_signed_in(&world, &tenant.cookie).await && !works(&world, &tenant.key).await);
-    assert_eq!(sign_in(&world, &tenant.email, NEW).await.status, 200);
+    assert!(page.page().contains("Your password is changed") && !page.page().contains("<form"));
+    assert!(!world.is_signed_in(&tenant.cookie).await && !world.key_works(&tenant.key).await);
+    assert_eq!(world.sign_in(&tenant.email, NEW).await.status, 200);
     for fields in [&[("token", token(&link)), ("newPassword", NEW)][..], &[("token", "x"), ("newPassword", NEW)]] {
         let page = post(fields).await;
         assert_eq!(page.status, 400);
-        assert!(text(&page).contains("This link does not work"));
+        assert!(page.page().contains("This link does not work"));
     }
     let methods = world.http.put(world.url("/reset-password"));
     assert_eq!(world.send(methods).await.status, 404);
@@ -203,34 +134,34 @@ async fn the_page_without_a_token_sends_the_mail_and_says_the_same_for_any_addre
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let page = world.send(world.http.get(world.url("/reset-password"))).await;
-    assert!(page.status == 200 && text(&page).contains("<input id=\"email\" name=\"email\" type=\"email\""));
-    assert!(hidden_fields(text(&page)).is_empty());
+    assert!(page.status == 200 && page.page().contains("<input id=\"email\" name=\"email\" type=\"email\""));
+    assert!(hidden_fields(page.page()).is_empty());
     let post = async |email: &str| {
         let request = world.http.post(world.url("/reset-password")).header("origin", world.stack.api());
         world.send(request.form(&[("email", email)])).await
     };
-    let before = mails(&world).await;
+    let before = world.mails().await.len();
     let (known, unknown) = (post(&tenant.email).await, post("nobody@example.com").await);
-    assert_eq!((known.status, text(&known)), (200, text(&unknown)));
-    assert!(text(&known).contains("Look into your mailbox"));
-    assert_eq!(mails(&world).await, before + 1);
+    assert_eq!((known.status, known.page()), (200, unknown.page()));
+    assert!(known.page().contains("Look into your mailbox"));
+    assert_eq!(world.mails().await.len(), before + 1);
     let link = link(&world.mail_to(&tenant.email).await);
     assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
 
     let typed = "\"><script>alert(1)</script>";
     let bad = post(typed).await;
     assert_eq!(bad.status, 400);
-    assert!(text(&bad).contains("Must be an email address") && text(&bad).contains("role=\"alert\""));
+    assert!(bad.page().contains("Must be an email address") && bad.page().contains("role=\"alert\""));
     assert!(
-        text(&bad).contains("value=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
-            && !text(&bad).contains("<script")
+        bad.page().contains("value=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
+            && !bad.page().contains("<script")
     );
     // The limits are those of the API, and counted together with it.
-    set(&world, "reset_mail", "attempts", 5).await;
+    world.set("tokens", ("kind", "reset_mail"), json!({"attempts": 5})).await;
     let limited = post("nobody@example.com").await;
     assert_eq!(limited.status, 429);
-    assert!(limited.headers.contains_key("retry-after") && text(&limited).contains("Too many attempts"));
-    assert!(text(&limited).contains("value=\"nobody@example.com\""));
+    assert!(limited.headers.contains_key("retry-after") && limited.page().contains("Too many attempts"));
+    assert!(limited.page().contains("value=\"nobody@example.com\""));
     assert_eq!(world.cli("", "request-password-reset", json!({"email": "nobody@example.com"})).await.status, 429);
 }
 
@@ -239,7 +170,7 @@ async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail(
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     world.sign_up("unverified").await;
-    let before = mails(&world).await;
+    let before = world.mails().await.len();
     let mut answers = Vec::new();
     for email in [&tenant.email, "jo@unverified.example.com", "nobody@example.com", "no address"] {
         let plain = world.cli("", "request-password-reset", json!({"email": email, "redirectTo": "/x"})).await;
@@ -251,8 +182,8 @@ async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail(
     let message = "If this address has an account, a mail with a link is on its way";
     assert_eq!((answers[0].0, &answers[0].1), (200, &json!({"status": true, "message": message})));
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
-    assert_eq!(mails(&world).await, before + 4, "two of them have an account");
-    assert_eq!(stored(&world, "password_reset").await.len(), 4);
+    assert_eq!(world.mails().await.len(), before + 4, "two of them have an account");
+    assert_eq!(world.tokens("password_reset").await.len(), 4);
     let mail = world.mail_to(&tenant.email).await;
     assert_eq!(mail["subject"], "Choose a new password");
     assert!(mail["html"].as_str().is_some_and(|html| html.contains("<a href=")), "{mail}");
@@ -283,14 +214,14 @@ async fn an_address_gets_five_mails_an_hour_and_a_client_asks_for_a_hundred() {
         assert_eq!((more.status, &more.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
         assert!(more.headers.contains_key("retry-after"));
     }
-    assert_eq!(stored(&world, "password_reset").await.len(), 5);
+    assert_eq!(world.tokens("password_reset").await.len(), 5);
     // What the stranger used up are links that work.
     assert_eq!(reset(&world, token(&link(&world.mail_to(&tenant.email).await)), NEW).await.status, 200);
-    set(&world, "reset_mail_client", "attempts", 100).await;
+    world.set("tokens", ("kind", "reset_mail_client"), json!({"attempts": 100})).await;
     let other = json!({"email": "other@example.com"});
     assert_eq!(world.cli("", "request-password-reset", other.clone()).await.status, 429);
     assert_eq!(world.rpc("", "auth/requestPasswordReset", other).await.status, 429);
-    assert_eq!(stored(&world, "reset_mail").await.len(), 2, "it does not count against the address");
+    assert_eq!(world.tokens("reset_mail").await.len(), 2, "it does not count against the address");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -315,16 +246,16 @@ async fn only_a_good_token_and_a_good_password_reset() {
     let foreign = world.http.post(world.url("/api/auth/reset-password")).header("origin", "https://evil.example.com");
     let fields = json!({"token": token(&link), "newPassword": NEW});
     assert_eq!(world.send(foreign.json(&fields)).await.status, 403);
-    assert!(is_signed_in(&world, &tenant.cookie).await && works(&world, &tenant.key).await);
+    assert!(world.is_signed_in(&tenant.cookie).await && world.key_works(&tenant.key).await);
     let tokens = format!("{:?}", world.items("tokens").await);
     assert!(tokens.contains(&tenant.email) && !tokens.contains(token(&link)), "only its hash is stored");
     // An hour later.
-    let expiry = stored(&world, "password_reset").await[0]["expires_at"].as_n().expect("a number").parse::<i64>();
+    let expiry = world.tokens("password_reset").await[0]["expires_at"].as_n().expect("a number").parse::<i64>();
     let now = common::timestamp::Timestamp::now().as_second();
     assert!((3590..=3600).contains(&(expiry.expect("seconds") - now)));
-    set(&world, "password_reset", "expires_at", now).await;
+    world.set("tokens", ("kind", "password_reset"), json!({"expires_at": now})).await;
     assert!(is_refused(&world, token(&link)).await);
-    assert_eq!(sign_in(&world, &tenant.email, OLD).await.status, 200);
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -339,7 +270,7 @@ async fn a_token_of_another_kind_is_no_token() {
     }
     let stolen = verification.replace(token(&verification), token(&link));
     assert_eq!(world.confirm(&stolen).await.status, 400);
-    assert!(!is_signed_in(&world, &format!("session_token={}", token(&link))).await);
+    assert!(!world.is_signed_in(&format!("session_token={}", token(&link))).await);
     assert_eq!(world.cli(&cookie(&account), "revoke-session", json!({"token": token(&link)})).await.status, 404);
     let sign_out = world.cli(&format!("session_token={}", token(&link)), "sign-out", json!({})).await;
     assert_eq!(sign_out.status, 200);
@@ -363,7 +294,7 @@ async fn of_resets_at_once_one_succeeds_and_ends_the_other_links() {
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.body["code"] == "INVALID_TOKEN").count(), 7, "{answers:?}");
     for (password, answer) in passwords.iter().zip(&answers) {
-        assert_eq!(sign_in(&world, &tenant.email, password).await.status == 200, answer.status == 200);
+        assert_eq!(world.sign_in(&tenant.email, password).await.status == 200, answer.status == 200);
     }
     for link in &links {
         assert!(is_refused(&world, token(link)).await);
@@ -378,27 +309,27 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let account = world.sign_up("acme").await;
     let email = "jo@acme.example.com";
     let verification = link(&world.mail_to(email).await);
-    let stranger = signed_in(&world, email, OLD).await;
+    let stranger = world.signed_in(email, OLD).await;
     let link = ask(&world, email).await;
     // This takes the stranger's sessions to another epoch each time.
     assert_eq!(world.cli(&stranger, "revoke-other-sessions", json!({})).await.status, 200);
     let changed = json!({"currentPassword": OLD, "newPassword": "a stranger's password"});
     let changed = world.cli(&stranger, "change-password", changed).await;
     let stranger = format!("session_token={}", changed.body["token"].as_str().expect("a token"));
-    assert!(is_signed_in(&world, &stranger).await);
+    assert!(world.is_signed_in(&stranger).await);
 
     assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
     for ended in [&stranger, &cookie(&account)] {
-        assert!(!is_signed_in(&world, ended).await);
+        assert!(!world.is_signed_in(ended).await);
     }
-    assert_eq!(sign_in(&world, email, "a stranger's password").await.status, 401);
-    let owner = signed_in(&world, email, NEW).await;
+    assert_eq!(world.sign_in(email, "a stranger's password").await.status, 401);
+    let owner = world.signed_in(email, NEW).await;
     let user = world.session(&owner).await.body["user"].clone();
     assert_eq!((&user["id"], &user["emailVerified"]), (&account["userId"], &json!(true)));
     assert_eq!(world.cli(&owner, "api-key/create", json!({"name": "mine"})).await.status, 200);
     // The link from the sign-up only verifies what is verified; it gives nobody a session.
     assert_eq!(world.confirm(&verification).await.status, 200);
-    assert!(!is_signed_in(&world, &stranger).await && is_signed_in(&world, &owner).await);
+    assert!(!world.is_signed_in(&stranger).await && world.is_signed_in(&owner).await);
 }
 
 /// A session or a key that begins with the old password at the same time is of the old epoch, or was before the reset.
@@ -411,15 +342,15 @@ async fn what_begins_during_the_reset_ends_with_it() {
         let issue = async || world.cli(&tenant.cookie, "api-key/create", json!({"name": "late"})).await;
         let (done, signed_in, issued) = tokio::join!(
             reset(&world, token(&link), NEW),
-            sign_in(&world, &tenant.email, OLD),
+            world.sign_in(&tenant.email, OLD),
             join_all((0..6).map(|_| issue()))
         );
         assert_eq!(done.status, 200, "{done:?}");
         if let Some(token) = signed_in.body["token"].as_str() {
-            assert!(!is_signed_in(&world, &format!("session_token={token}")).await);
+            assert!(!world.is_signed_in(&format!("session_token={token}")).await);
         }
         for key in issued.iter().filter_map(|issued| issued.body["key"].as_str()) {
-            assert!(!works(&world, key).await);
+            assert!(!world.key_works(key).await);
         }
     }
 }
@@ -449,19 +380,19 @@ async fn an_operator_moves_an_account_to_another_address() {
     };
     let taken = move_to(&other.email).await;
     assert!(taken.0 == 400 && taken.1.contains("ConditionalCheckFailed"), "{taken:?}");
-    assert!(is_signed_in(&world, &tenant.cookie).await);
+    assert!(world.is_signed_in(&tenant.cookie).await);
     let moved = move_to("new@example.com").await;
     assert_eq!(moved.0, 200, "{moved:?}");
-    assert!(!is_signed_in(&world, &tenant.cookie).await && !works(&world, &tenant.key).await);
+    assert!(!world.is_signed_in(&tenant.cookie).await && !world.key_works(&tenant.key).await);
     assert!(is_refused(&world, token(&link)).await);
     for email in [&tenant.email, "new@example.com"] {
-        assert_eq!(sign_in(&world, email, OLD).await.status == 200, email == "new@example.com");
+        assert_eq!(world.sign_in(email, OLD).await.status == 200, email == "new@example.com");
     }
-    let before = mails(&world).await;
+    let before = world.mails().await.len();
     world.rpc("", "auth/requestPasswordReset", json!({"email": tenant.email})).await.ok();
-    assert_eq!(mails(&world).await, before, "nobody has the old address");
+    assert_eq!(world.mails().await.len(), before, "nobody has the old address");
     assert_eq!(reset(&world, token(&ask(&world, "new@example.com").await), NEW).await.status, 200);
-    let user = world.session(&signed_in(&world, "new@example.com", NEW).await).await.body["user"].clone();
+    let user = world.session(&world.signed_in("new@example.com", NEW).await).await.body["user"].clone();
     assert_eq!((&user["id"], &user["emailVerified"]), (&json!(tenant.user), &json!(true)));
 }
 
@@ -477,7 +408,7 @@ async fn a_link_of_a_removed_member_leads_nowhere() {
     // Neither for whoever has the address now.
     let again = world.member(&tenant, "al@example.com", "member").await;
     assert!(is_refused(&world, token(&link)).await);
-    assert!(is_signed_in(&world, &again.cookie).await);
+    assert!(world.is_signed_in(&again.cookie).await);
 }
 
 /// Users, keys and tokens of versions before have no epoch of keys.
@@ -485,20 +416,17 @@ async fn a_link_of_a_removed_member_leads_nowhere() {
 async fn keys_of_before_go_on_and_end_with_a_reset() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    for (table, key, expression) in [
-        ("api-keys", "key_hash", "REMOVE epoch"),
-        ("users", "pk", "REMOVE key_epoch, session_epoch"),
-        ("tokens", "token_hash", "REMOVE epoch"),
+    for (table, attributes) in [
+        ("api-keys", json!({"epoch": null})),
+        ("users", json!({"key_epoch": null, "session_epoch": null})),
+        ("tokens", json!({"epoch": null})),
     ] {
-        for item in world.items(table).await {
-            let update = world.stack.dynamodb_client().update_item().table_name(table).key(key, item[key].clone());
-            update.update_expression(expression).send().await.expect("it is updated");
-        }
+        world.set_where(table, |_| true, &attributes).await;
     }
-    assert!(works(&world, &tenant.key).await && is_signed_in(&world, &tenant.cookie).await);
+    assert!(world.key_works(&tenant.key).await && world.is_signed_in(&tenant.cookie).await);
     let links = [ask(&world, &tenant.email).await, ask(&world, &tenant.email).await];
     assert_eq!(reset(&world, token(&links[0]), NEW).await.status, 200);
-    assert!(!works(&world, &tenant.key).await && !is_signed_in(&world, &tenant.cookie).await);
+    assert!(!world.key_works(&tenant.key).await && !world.is_signed_in(&tenant.cookie).await);
     assert!(is_refused(&world, token(&links[1])).await);
 }
 
@@ -509,53 +437,53 @@ async fn a_mail_that_cannot_be_sent_changes_no_answer() {
     let ask = async |email: &str| world.cli("", "request-password-reset", json!({"email": email})).await;
     let (known, unknown) = (ask("jo@acme.example.com").await, ask("nobody@example.com").await);
     assert_eq!((known.status, &known.body), (200, &unknown.body));
-    assert_eq!(stored(&world, "password_reset").await.len(), 1, "nobody has it, and it expires");
-    assert_eq!(sign_in(&world, "jo@acme.example.com", OLD).await.status, 200);
+    assert_eq!(world.tokens("password_reset").await.len(), 1, "nobody has it, and it expires");
+    assert_eq!(world.sign_in("jo@acme.example.com", OLD).await.status, 200);
 }
 
 /// Without the token there is no mail with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_cannot_be_stored_is_not_sent() {
-    let is_token = |_: &str, call: &Value| call["Item"]["kind"]["S"] == "password_reset";
-    let (world, _tables, fails) = failing(is_token).await;
+    let is_token = |call: &Call| call["Item"]["kind"]["S"] == "password_reset";
+    let (world, fails) = World::failing(is_token).await;
     let tenant = world.tenant("acme").await;
-    let before = mails(&world).await;
-    fails.store(true, Ordering::SeqCst);
+    let before = world.mails().await.len();
+    fails.on();
     assert_eq!(world.rpc("", "auth/requestPasswordReset", json!({"email": tenant.email})).await.status, 500);
-    assert_eq!(mails(&world).await, before);
-    fails.store(false, Ordering::SeqCst);
+    assert_eq!(world.mails().await.len(), before);
+    fails.off();
     assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200);
 }
 
 /// It is one transaction: a process that dies leaves everything as it was, and the link works again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_that_fails_changes_nothing() {
-    let (world, _tables, fails) = failing(|operation, _| operation == "TransactWriteItems").await;
+    let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;
     let tenant = world.tenant("acme").await;
     let link = ask(&world, &tenant.email).await;
-    fails.store(true, Ordering::SeqCst);
+    fails.on();
     assert_eq!(reset(&world, token(&link), NEW).await.status, 500);
-    assert!(is_signed_in(&world, &tenant.cookie).await && works(&world, &tenant.key).await);
-    assert_eq!(sign_in(&world, &tenant.email, OLD).await.status, 200);
-    fails.store(false, Ordering::SeqCst);
+    assert!(world.is_signed_in(&tenant.cookie).await && world.key_works(&tenant.key).await);
+    assert_eq!(world.sign_in(&tenant.email, OLD).await.status, 200);
+    fails.off();
     assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
-    assert!(!is_signed_in(&world, &tenant.cookie).await && !works(&world, &tenant.key).await);
+    assert!(!world.is_signed_in(&tenant.cookie).await && !world.key_works(&tenant.key).await);
 }
 
 /// A process that dies before it has tidied up leaves keys that do not work, and can be deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
-    let (world, _tables, fails) = failing(|_, call| call["IndexName"] == "by-organization").await;
+    let (world, fails) = World::failing(|call| call["IndexName"] == "by-organization").await;
     let tenant: Tenant = world.tenant("acme").await;
     let link = ask(&world, &tenant.email).await;
-    fails.store(true, Ordering::SeqCst);
+    fails.on();
     assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
-    assert!(!works(&world, &tenant.key).await);
-    fails.store(false, Ordering::SeqCst);
-    let cookie = signed_in(&world, &tenant.email, NEW).await;
+    assert!(!world.key_works(&tenant.key).await);
+    fails.off();
+    let cookie = world.signed_in(&tenant.email, NEW).await;
     let left = world.cli_get(&cookie, "api-key/list").await.body;
     assert_eq!(left.as_array().map(Vec::len), Some(1));
     assert_eq!(world.cli(&cookie, "api-key/delete", json!({"keyId": left[0]["id"]})).await.status, 200);
     // A later reset tidies up after an earlier one, and leaves what has been issued since alone until then.
-    assert!(!works(&world, &tenant.key).await);
+    assert!(!world.key_works(&tenant.key).await);
 }

@@ -1,20 +1,17 @@
 //! Signing in and out.
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
-use tests::{Answer, Interceptor, World, world::cookie};
+use tests::{
+    World, sample_event,
+    world::{cookie, people::PASSWORD as RIGHT, tables::Item},
+};
 
 const EMAIL: &str = "jo@acme.example.com";
-const RIGHT: &str = "correct horse battery";
 const WRONG: &str = "wrong horse battery";
-
-async fn sign_in(world: &World, email: &str, password: &str) -> Answer {
-    world.cli("", "sign-in/email", json!({"email": email, "password": password})).await
-}
 
 /// Signs in from a public IP address. Returns the status and the `Retry-After`.
 async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Option<i64>) {
-    let mut event: Value = serde_json::from_str(include_str!("../../../../events/auth-cli.json")).expect("an event");
+    let mut event = sample_event("auth-cli");
     event["rawPath"] = json!("/api/auth/sign-in/email");
     event["requestContext"]["http"]["method"] = json!("POST");
     event["requestContext"]["http"]["sourceIp"] = json!(client);
@@ -25,16 +22,6 @@ async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Opti
     let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
     let wait = answer["headers"]["retry-after"].as_str().map(|wait| wait.parse().expect("seconds"));
     (answer["statusCode"].as_u64().expect("a status"), wait)
-}
-
-/// Sets the counter of the window of this kind.
-async fn set_attempts(world: &World, kind: &str, attempts: i64) {
-    let tokens = world.items("tokens").await;
-    let mut windows = tokens.into_iter().filter(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
-    let mut window = windows.next().expect("a window");
-    window.insert("attempts".to_owned(), AttributeValue::N(attempts.to_string()));
-    let put = world.stack.dynamodb_client().put_item().table_name("tokens").set_item(Some(window));
-    put.send().await.expect("it is stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +38,7 @@ async fn all_wrong_credentials_get_the_same_answer() {
         ("jo@acme.example.com", &"x".repeat(10_000)),
         ("jo@acme.example.com", "Correct horse battery"),
     ] {
-        let answer = sign_in(&world, email, password).await;
+        let answer = world.sign_in(email, password).await;
         assert_eq!((answer.status, &answer.body["code"]), (401, &json!("INVALID_EMAIL_OR_PASSWORD")), "{email}");
         assert!(!answer.headers.contains_key("set-cookie"));
         bodies.push(answer.body);
@@ -74,16 +61,16 @@ async fn the_eleventh_attempt_in_ten_minutes_is_refused_and_sessions_stay_valid(
     let world = World::start().await;
     let live = cookie(&world.sign_up("acme").await);
     for _ in 0..10 {
-        assert_eq!(sign_in(&world, "jo@acme.example.com", "wrong horse battery").await.status, 401);
+        assert_eq!(world.sign_in("jo@acme.example.com", "wrong horse battery").await.status, 401);
     }
     for password in ["wrong horse battery", "correct horse battery"] {
-        let refused = sign_in(&world, "JO@acme.example.com", password).await;
+        let refused = world.sign_in("JO@acme.example.com", password).await;
         assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
         let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
         assert!((1..=600).contains(&wait), "{wait}");
     }
     assert_eq!(world.session(&live).await.body["user"]["email"], "jo@acme.example.com");
-    assert_eq!(sign_in(&world, "somebody@else.example.com", "wrong horse battery").await.status, 401);
+    assert_eq!(world.sign_in("somebody@else.example.com", "wrong horse battery").await.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,7 +106,7 @@ async fn distributed_guesses_are_limited_but_not_for_known_clients() {
     let world = World::start().await;
     world.sign_up("acme").await;
     assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 200);
-    set_attempts(&world, "sign_in_anywhere", 999).await;
+    world.set("tokens", ("kind", "sign_in_anywhere"), json!({"attempts": 999})).await;
     assert_eq!(sign_in_from(&world, "203.0.113.1", WRONG).await.0, 401);
     for (client, password) in [("203.0.113.1", RIGHT), ("203.0.113.2", WRONG), ("203.0.113.3", RIGHT)] {
         let (status, wait) = sign_in_from(&world, client, password).await;
@@ -138,9 +125,9 @@ async fn attempts_with_other_spellings_of_an_address_count_together() {
     let world = World::start().await;
     for number in 0..10 {
         let spelling = format!("jo@mün{}chen.example", "\u{ad}".repeat(number));
-        assert_eq!(sign_in(&world, &spelling, WRONG).await.status, 401);
+        assert_eq!(world.sign_in(&spelling, WRONG).await.status, 401);
     }
-    assert_eq!(sign_in(&world, "JO@xn--mnchen-3ya.example.", WRONG).await.status, 429);
+    assert_eq!(world.sign_in("JO@xn--mnchen-3ya.example.", WRONG).await.status, 429);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,7 +135,7 @@ async fn concurrent_attempts_stay_within_the_limit() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let attempts =
-        futures::future::join_all((0..24).map(|_| sign_in(&world, "jo@acme.example.com", "wrong horse"))).await;
+        futures::future::join_all((0..24).map(|_| world.sign_in("jo@acme.example.com", "wrong horse"))).await;
     assert!(attempts.iter().filter(|answer| answer.status == 401).count() <= 10);
     assert!(attempts.iter().all(|answer| matches!(answer.status, 401 | 429 | 503)), "{attempts:?}");
 }
@@ -159,22 +146,17 @@ async fn a_success_resets_the_count_and_a_window_ends() {
     world.sign_up("acme").await;
     for _ in 0..2 {
         for _ in 0..9 {
-            assert_eq!(sign_in(&world, "jo@acme.example.com", "wrong horse battery").await.status, 401);
+            assert_eq!(world.sign_in("jo@acme.example.com", "wrong horse battery").await.status, 401);
         }
-        assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+        assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
     }
     for _ in 0..10 {
-        sign_in(&world, "jo@acme.example.com", "wrong horse battery").await;
+        world.sign_in("jo@acme.example.com", "wrong horse battery").await;
     }
-    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 429);
-    let tokens = world.items("tokens").await;
-    let window = tokens.iter().find(|item| item["kind"].as_s().is_ok_and(|kind| kind == "sign_in")).expect("a window");
-    let mut over = window.clone();
-    let now = common::timestamp::Timestamp::now().as_second().to_string();
-    over.insert("expires_at".to_owned(), AttributeValue::N(now));
-    let dynamodb = world.stack.dynamodb_client();
-    dynamodb.put_item().table_name("tokens").set_item(Some(over)).send().await.expect("it is stored");
-    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+    assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 429);
+    let now = common::timestamp::Timestamp::now().as_second();
+    world.set("tokens", ("kind", "sign_in"), json!({"expires_at": now})).await;
+    assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
 /// Replaces the user's hash by one of the same password, made by another implementation with other parameters.
@@ -186,11 +168,8 @@ async fn store_older_hash(world: &World) -> String {
         .hash_password_into(b"correct horse battery", salt, &mut hash)
         .expect("hashed");
     let older = format!("{older}{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD_NO_PAD, hash));
-    let users = world.items("users").await;
-    let mut user = users.into_iter().find(|user| user.contains_key("password_hash")).expect("a user");
-    user.insert("password_hash".to_owned(), AttributeValue::S(older.clone()));
-    let dynamodb = world.stack.dynamodb_client();
-    dynamodb.put_item().table_name("users").set_item(Some(user)).send().await.expect("it is stored");
+    let has_one = |user: &Item| user.contains_key("password_hash");
+    assert_eq!(world.set_where("users", has_one, &json!({"password_hash": older})).await, 1);
     older
 }
 
@@ -198,34 +177,30 @@ async fn store_older_hash(world: &World) -> String {
 async fn a_hash_with_older_parameters_is_replaced_on_success() {
     let world = World::start().await;
     world.sign_up("acme").await;
-    let stored = |users: Vec<std::collections::HashMap<String, AttributeValue>>| {
-        users.iter().find_map(|user| user.get("password_hash").cloned()).expect("a hash")
-    };
+    let stored = |users: Vec<Item>| users.iter().find_map(|user| user.get("password_hash").cloned()).expect("a hash");
     let today = stored(world.items("users").await).as_s().expect("a text").clone();
     assert!(today.starts_with("$argon2id$v=19$m=64,t=1,"));
     let older = store_older_hash(&world).await;
-    assert_eq!(sign_in(&world, "jo@acme.example.com", "wrong horse battery").await.status, 401);
+    assert_eq!(world.sign_in("jo@acme.example.com", "wrong horse battery").await.status, 401);
     assert_eq!(stored(world.items("users").await).as_s().expect("a text"), &older);
-    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+    assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
     assert!(stored(world.items("users").await).as_s().expect("a text").starts_with("$argon2id$v=19$m=64,t=1,"));
-    assert_eq!(sign_in(&world, "jo@acme.example.com", "correct horse battery").await.status, 200);
+    assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
 /// The password was right, so everything but the session can wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_succeeds_even_if_its_upkeep_fails() {
-    let tables = Interceptor::start(|operation, call| {
-        let is_rehash = operation == "UpdateItem" && call["TableName"] == "users";
-        let is_forgetting = operation == "DeleteItem" && call["TableName"] == "tokens";
+    let world = World::answering(&[], |call| {
+        let is_rehash = call.operation == "UpdateItem" && call["TableName"] == "users";
+        let is_forgetting = call.operation == "DeleteItem" && call["TableName"] == "tokens";
         let refused = json!({"__type": "com.amazon.coral.service#AccessDeniedException", "message": "not here"});
         (is_rehash || is_forgetting).then_some((400, refused))
     })
     .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
     world.sign_up("acme").await;
     store_older_hash(&world).await;
-    let signed_in = sign_in(&world, EMAIL, RIGHT).await;
+    let signed_in = world.sign_in(EMAIL, RIGHT).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");
     let session = format!("session_token={}", signed_in.body["token"].as_str().expect("a token"));
     assert_eq!(world.session(&session).await.body["user"]["email"], EMAIL);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use futures::future::join_all;
 use serde_json::json;
 use tests::{
-    World,
+    World, sample_event,
     world::{cookie, link},
 };
 
@@ -61,12 +61,11 @@ async fn the_cookie_is_secure_where_the_base_url_is_https() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_base_url_the_domain_that_was_called_is_used() {
     let world = World::with(&[("BASE_URL", "")]).await;
-    let mut event: serde_json::Value =
-        serde_json::from_str(include_str!("../../../../events/auth-signup-and-create-org.json")).expect("an event");
+    let mut event = sample_event("auth-signup-and-create-org");
     event["requestContext"]["domainName"] = json!("abc.execute-api.eu-central-1.amazonaws.com");
     let response = world.stack.invoke("auth-signup-and-create-org", event).await.expect("an answer");
     assert_eq!(response["statusCode"], 200, "{response}");
-    let mails = world.send(world.http.get(format!("{}/messages", world.stack.mail()))).await.body;
+    let mails = world.mails().await;
     let text = mails[0]["text"].as_str().expect("a text part");
     assert!(text.contains("\nhttps://abc.execute-api.eu-central-1.amazonaws.com/verify-email?token="), "{text}");
 }

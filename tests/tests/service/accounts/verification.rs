@@ -17,11 +17,11 @@ async fn the_link_in_the_mail_verifies_once() {
     let link = link(&world.mail_to("jo@acme.example.com").await);
     let page = world.confirm(&link).await;
     assert_eq!(page.status, 200);
-    assert!(page.body.as_str().expect("a page").contains("Your email address is confirmed"));
+    assert!(page.page().contains("Your email address is confirmed"));
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], true);
     let again = world.confirm(&link).await;
     assert_eq!(again.status, 400);
-    assert!(again.body.as_str().expect("a page").contains("This link does not work"));
+    assert!(again.page().contains("This link does not work"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +37,7 @@ async fn opening_the_link_neither_verifies_nor_uses_it_up() {
         assert!(policy.starts_with("default-src 'none'") && policy.ends_with("form-action 'self'"), "{policy}");
         // With `no-referrer`, the browser would send `Origin: null` with the form.
         assert_eq!(page.headers["referrer-policy"], "same-origin");
-        assert!(page.body.as_str().expect("a page").contains("<button>Confirm</button>"));
+        assert!(page.page().contains("<button>Confirm</button>"));
         assert_eq!(world.send(world.http.head(&link)).await.status, 404);
     }
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
@@ -76,15 +76,8 @@ async fn a_bad_token_gets_an_error_page() {
 async fn an_expired_link_does_not_verify() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
-    let tokens = world.items("tokens").await;
-    let is_verification = |item: &&std::collections::HashMap<String, aws_sdk_dynamodb::types::AttributeValue>| {
-        item["kind"].as_s().is_ok_and(|kind| kind == "email_verification")
-    };
-    let mut expired = tokens.iter().find(is_verification).expect("one").clone();
-    let now = common::timestamp::Timestamp::now().as_second().to_string();
-    expired.insert("expires_at".to_owned(), aws_sdk_dynamodb::types::AttributeValue::N(now));
-    let dynamodb = world.stack.dynamodb_client();
-    dynamodb.put_item().table_name("tokens").set_item(Some(expired)).send().await.expect("it is stored");
+    let now = common::timestamp::Timestamp::now().as_second();
+    world.set("tokens", ("kind", "email_verification"), json!({"expires_at": now})).await;
     let page = world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
     assert_eq!(page.status, 400);
     assert_eq!(page.headers["x-request-id"].len(), 36);
@@ -152,4 +145,31 @@ async fn the_older_path_verifies_as_well() {
     assert_eq!(world.confirm(&older).await.status, 200);
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], true);
     assert_eq!(world.confirm(&link).await.status, 400, "it is the same token");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verification_mails_are_limited_and_reveal_no_accounts() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let first = link(&world.mail_to("jo@acme.example.com").await);
+    let ask = async |email: &str| world.cli("", "send-verification-email", json!({"email": email})).await;
+    for email in ["jo@acme.example.com", "nobody@example.com"] {
+        let answer = ask(email).await;
+        assert_eq!((answer.status, answer.body), (200, json!({"status": true})), "{email}");
+    }
+    let second = link(&world.mail_to("jo@acme.example.com").await);
+    assert_ne!(first, second);
+    assert_eq!(world.confirm(&second).await.status, 200);
+    let mails = async || world.mails().await.len();
+    let before = mails().await;
+    assert_eq!(ask("jo@acme.example.com").await.status, 200);
+    assert_eq!(mails().await, before, "a verified address gets no more mail");
+    for email in ["jo@acme.example.com", "nobody@example.com"] {
+        let mut answers = Vec::new();
+        for _ in 0..6 {
+            answers.push(ask(email).await.status);
+        }
+        assert_eq!(answers.last(), Some(&429), "{email}");
+    }
+    assert_eq!(ask("no address").await.status, 400);
 }

@@ -3,28 +3,17 @@
 use std::sync::Arc;
 
 use common::webhooks::delivery::{Delivery, Status};
-use serde_json::{Value, json};
-use tests::{Manner, Receiver, Rough, World, receiver::Scripted};
+use serde_json::Value;
+use tests::{Manner, Receiver, Rough, World, callback};
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
-use super::batches::records;
-
 /// A world with these retry delays, and one second for an attempt.
-async fn world(schedule: &str) -> World {
+pub(super) async fn world(schedule: &str) -> World {
     World::with(&[("RETRY_SCHEDULE", schedule), ("DELIVERY_TIMEOUT", "1")]).await
 }
 
-/// An event of a job that has a callback.
-fn to_callback(job: &str, url: &str) -> String {
-    let event = json!({
-        "event": "job.completed", "tenant_id": "t", "job_id": job, "callback_url": url, "callback_secret": "s",
-    });
-    event.to_string()
-}
-
-async fn send_to(world: &World, url: &str) {
-    world.enqueue("job-events", to_callback("j", url)).await;
-    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+pub(super) async fn send_to(world: &World, url: &str) {
+    world.deliver(callback("t", "j", url)).await;
     assert!(world.drain("job-events").await.is_empty(), "the event was acknowledged");
 }
 
@@ -44,7 +33,7 @@ async fn failure(world: &World, url: &str) -> Option<String> {
 }
 
 /// How the last attempt ended.
-fn reason(entry: &Delivery) -> String {
+pub(super) fn reason(entry: &Delivery) -> String {
     entry.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
 }
 
@@ -154,87 +143,6 @@ async fn gone_ends_it_at_once() {
     let receiver = Receiver::scripted(&[(410, &[("retry-after", "1")])]).await;
     assert_eq!(failure(&world, &receiver.url("/")).await, Some("gone".to_owned()));
     assert_eq!(receiver.received().await.len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn retry_after_is_honoured_on_429_and_503_only() {
-    let world = world("0").await;
-    let http_date = "Fri, 31 Dec 9999 23:59:59 GMT";
-    for (status, header, waits) in [
-        (429, "3600", true),
-        (503, "3600", true),
-        (429, http_date, true),
-        (429, "soon", false),
-        (429, "0", false),
-        (500, "3600", false),
-        (404, "3600", false),
-    ] {
-        let script: &[_] = match header {
-            "3600" => &[("retry-after", "3600")],
-            "soon" => &[("retry-after", "soon")],
-            "0" => &[("retry-after", "0")],
-            _ => &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")],
-        };
-        let receiver = Receiver::scripted(&[(status, script)]).await;
-        send_to(&world, &receiver.url("/")).await;
-        let taken = world.stack.poll("deliveries").await.expect("a step");
-        assert_eq!(taken, usize::from(!waits), "{status} {header}");
-        assert_eq!(receiver.received().await.len(), 1 + taken, "{status} {header}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_same_time() {
-    let world = world("5").await;
-    let busy: Scripted = (503, &[("retry-after", "3600")]);
-    let receiver = Receiver::scripted(&[busy; 20]).await;
-    let events: Vec<_> = (0..20).map(|job| to_callback(&job.to_string(), &receiver.url("/"))).collect();
-    world.stack.invoke("webhooks-deliver", records(&events)).await.expect("an answer");
-    let now = common::timestamp::Timestamp::now().as_millisecond();
-    let due = world.log("t").await.into_iter().filter_map(|entry| entry.next_attempt_at);
-    let waits: Vec<_> = due.map(|due| due.as_millisecond() - now).collect();
-    assert_eq!(waits.len(), 20);
-    let (first, last) = (waits.iter().min().expect("they wait"), waits.iter().max().expect("they wait"));
-    assert!(*first > 3_500_000 && *last < 3600 * 1200 && last - first > 60_000, "{waits:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver_asks_for() {
-    let world = world("5,5,5").await;
-    let day = 24 * 3600 * 1000;
-    let now = common::timestamp::Timestamp::now().as_millisecond();
-    let asks: [(i64, Scripted, bool); 3] = [
-        // A day, and no jitter is below nothing.
-        (2 * day + 10_000, (503, &[("retry-after", "86400")]), false),
-        (2 * day, (503, &[("retry-after", "3600")]), true),
-        (3 * day, (503, &[]), false),
-    ];
-    for (age, answer, waits) in asks {
-        let receiver = Receiver::scripted(&[answer]).await;
-        let mut batch = records(&[to_callback(&age.to_string(), &receiver.url("/"))]);
-        batch["Records"][0]["attributes"]["SentTimestamp"] = json!((now - age).to_string());
-        world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
-        let logged = world.log("t").await;
-        let entry = logged.iter().find(|entry| entry.job_id == age.to_string()).expect("a delivery");
-        let status = if waits { Status::Pending } else { Status::Failed };
-        assert_eq!((entry.status, entry.attempts), (status, 1), "{age} {answer:?}");
-        assert_eq!(reason(entry), "status_5xx");
-        assert_eq!(receiver.received().await.len(), 1);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_fails_three_times_and_then_works_is_delivered() {
-    let world = world("0,0,0").await;
-    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
-    send_to(&world, &receiver.url("/")).await;
-    for _ in 0..3 {
-        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
-    }
-    assert_eq!(receiver.received().await.len(), 4);
-    assert!(world.drain("deliveries").await.is_empty());
-    let entry = world.only_logged("t").await;
-    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,22 +2,13 @@
 
 use std::ops::Range;
 
-use aws_sdk_sqs::types::QueueAttributeName;
+use aws_sdk_dynamodb::types::AttributeValue;
 use common::timestamp::Timestamp;
-use futures::future::join_all;
-use local::Worker;
-use serde_json::json;
-use tests::{CutOff, Proxy, Receiver, World};
+use tests::{Doomed, Receiver, World, at_each_call, event};
 
-/// More calls than an event takes that is delivered to one endpoint at once and to another at the second attempt,
-/// receiving and deleting its messages included.
-const CALLS: u64 = 26;
-/// The same where the second endpoint did not answer before, so that the event is parked for it.
-const CALLS_PARKED: u64 = 39;
-
-/// Sends an event to an endpoint that takes it and to one that fails once, through a worker whose calls fail from
-/// `fails.start` to `fails.end`, and then through a healthy one. Returns what went wrong.
-async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) -> Result<bool, String> {
+/// Sends an event to an endpoint that takes it and to one that fails once, through a worker whose calls with these numbers fail,
+/// and then through a healthy one. Returns whether it came to that, and what went wrong.
+async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) -> (bool, Result<(), String>) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (good, flaky) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
@@ -27,37 +18,26 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) ->
         let (owner, id) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
         world.stored_endpoints().unanswered(&owner, id, Timestamp::now(), true).await.expect("it is noted");
     }
-    for queue in ["job-events", "deliveries"] {
-        let visibility = world.stack.sqs_client().set_queue_attributes().queue_url(&world.stack.queues()[queue]);
-        visibility.attributes(QueueAttributeName::VisibilityTimeout, "1").send().await.expect("it is set");
-    }
-    world
-        .enqueue("job-events", json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"}).to_string())
-        .await;
+    world.come_back_after(1).await;
+    world.enqueue("job-events", event(&tenant.id, "j")).await;
 
-    let cut_off = CutOff::new(fails.clone(), takes_effect);
-    let dynamodb = Proxy::cut_off(world.stack.dynamodb(), &cut_off).await;
-    let sqs = Proxy::cut_off(world.stack.sqs(), &cut_off).await;
+    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, parked: {is_parked}");
     let settings = [("RETRY_SCHEDULE", "0,0"), ("DELIVERY_TIMEOUT", "1")];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let doomed = Worker::new(dynamodb.address(), sqs.address(), &settings).expect("a worker");
-    let healthy = Worker::new(world.stack.dynamodb(), world.stack.sqs(), &settings).expect("a worker");
+    let doomed = Doomed::worker(&world, &settings, fails, takes_effect).await;
+    let healthy = world.worker(&settings);
     for _ in 0..4 {
         for queue in ["job-events", "deliveries"] {
-            if !cut_off.is_reached() {
+            if !doomed.has_died() {
                 // It may fail: that is the point.
-                doomed.poll(queue).await.ok();
+                doomed.process.poll(queue).await.ok();
             }
         }
     }
-    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, parked: {is_parked}");
     for _ in 0..12 {
         let states = world.items("deliveries").await;
         let is = |status: &str| {
-            states
-                .iter()
-                .filter(|item| item.get("status").is_some_and(|is| is.as_s().is_ok_and(|is| is == status)))
-                .count()
+            let has_it = |is: &AttributeValue| is.as_s().is_ok_and(|is| is == status);
+            states.iter().filter(|item| item.get("status").is_some_and(has_it)).count()
         };
         if is("delivered") == 2 && is("pending") == 0 {
             let (good, flaky) = (good.received().await, flaky.received().await);
@@ -68,32 +48,26 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) ->
                 );
             }
             // The endpoint that fails once may have had its success repeated, or its failure.
-            if good.len() > 2 || flaky.len() > 3 {
-                return Err(format!("{case}: {} and {} came", good.len(), flaky.len()));
-            }
-            return Ok(cut_off.is_reached());
+            let too_many = || format!("{case}: {} and {} came", good.len(), flaky.len());
+            let came = if good.len() > 2 || flaky.len() > 3 { Err(too_many()) } else { Ok(()) };
+            return (doomed.has_died(), came);
         }
         for queue in ["job-events", "deliveries"] {
-            healthy.poll(queue).await.map_err(|error| format!("{case}: {error:#}"))?;
+            if let Err(error) = healthy.poll(queue).await {
+                return (doomed.has_died(), Err(format!("{case}: {error:#}")));
+            }
         }
     }
-    Err(format!("{case}: {:?}", world.items("deliveries").await))
+    (doomed.has_died(), Err(format!("{case}: {:?}", world.items("deliveries").await)))
 }
 
-/// Every point, a few worlds at a time.
+/// Each point of its way.
 async fn live_through_all(length: u64, takes_effect: bool, is_parked: bool) {
-    let points: Vec<u64> = (1..if is_parked { CALLS_PARKED } else { CALLS }).collect();
-    let mut reached = Vec::new();
-    for points in points.chunks(13) {
-        let lives =
-            points.iter().map(|point| live_through(*point..point.saturating_add(length), takes_effect, is_parked));
-        reached.extend(join_all(lives).await);
-    }
-    let failed: Vec<_> = reached.iter().filter_map(|life| life.as_ref().err()).collect();
+    let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, is_parked);
+    let lives = at_each_call(0.., live).await;
+    let failed: Vec<_> = lives.iter().filter_map(|(_, end)| end.as_ref().err()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
-    // The last points are behind the end of the event's way.
-    assert_eq!(reached.last(), Some(&Ok(false)));
-    assert!(reached.iter().filter(|life| **life == Ok(true)).count() > 12);
+    assert!(lives.iter().filter(|(has_died, _)| *has_died).count() > 12, "{lives:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

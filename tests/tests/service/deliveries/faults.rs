@@ -3,16 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     fs::File,
-    io::{Read, Seek},
     net::Ipv4Addr,
     process::Stdio,
     time::Duration,
 };
 
-use aws_sdk_sqs::types::QueueAttributeName;
 use common::webhooks::delivery::Status;
 use serde_json::{Value, json};
-use tests::{Manner, Proxy, Receiver, Rough, Tenant, World, lambda::memory};
+use tests::{Manner, Proxy, Receiver, Rough, Tenant, World, event, lambda::memory, log};
 use tokio::{
     process::{Child, Command},
     time::Instant,
@@ -36,27 +34,15 @@ fn worker_with(descriptors: usize, world: &World, settings: &[(&str, &str)]) -> 
 /// Fills the queue with this many events of the tenant.
 async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     for job in 0..events {
-        let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string(), "result": job});
-        world.enqueue("job-events", event.to_string()).await;
+        let mut event = event(&tenant.id, job);
+        event["result"] = json!(job);
+        world.enqueue("job-events", event).await;
     }
 }
 
-/// How many messages a queue has, visible or not.
-async fn waiting(world: &World, queue: &str) -> usize {
-    let names = [
-        QueueAttributeName::ApproximateNumberOfMessages,
-        QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
-        QueueAttributeName::ApproximateNumberOfMessagesDelayed,
-    ];
-    let attributes = world.stack.sqs_client().get_queue_attributes().queue_url(&world.stack.queues()[queue]);
-    let attributes = attributes.set_attribute_names(Some(names.into())).send().await.expect("the queue answers");
-    attributes.attributes.expect("attributes").values().map(|value| value.parse::<usize>().expect("a number")).sum()
-}
-
 /// The deliveries of which the workers said that the log does not have them.
-fn unlogged(said: &mut File) -> HashSet<String> {
-    let mut text = String::new();
-    said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("UTF-8");
+fn unlogged(said: File) -> HashSet<String> {
+    let text = log::read(said);
     let lines = text.lines().filter(|line| line.contains("delivered, but not in the log"));
     // The workers append to the same file, and a kill may cut a line.
     let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -66,7 +52,7 @@ fn unlogged(said: &mut File) -> HashSet<String> {
 
 /// Sends `events` to four live endpoints and a dead one, through a worker whose calls fail and that is killed `kills`
 /// times, and waits until the queues are empty. The tables and the queues survive in this process.
-async fn survive(events: usize, kills: usize, between_kills: Duration, visibility: &str, limit: Duration) {
+async fn survive(events: usize, kills: usize, between_kills: Duration, visibility: u32, limit: Duration) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut live = Vec::new();
@@ -76,16 +62,11 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         live.push(receiver);
     }
     let dead = world.endpoint(&tenant, "http://127.0.0.1:1/", "s").await;
-    // Messages of a killed worker come back after so many seconds, instead of the template's three minutes.
-    for queue in ["job-events", "deliveries"] {
-        let url = &world.stack.queues()[queue];
-        let attributes = world.stack.sqs_client().set_queue_attributes().queue_url(url);
-        attributes.attributes(QueueAttributeName::VisibilityTimeout, visibility).send().await.expect("it is set");
-    }
+    world.come_back_after(visibility).await;
     enqueue(&world, &tenant, events).await;
 
     let (dynamodb, sqs) = (Proxy::faulty(world.stack.dynamodb()).await, Proxy::faulty(world.stack.sqs()).await);
-    let mut said = tempfile();
+    let said = log::file();
     let start = || {
         let log = said.try_clone().expect("an open file");
         worker(dynamodb.address(), sqs.address(), &[("RETRY_SCHEDULE", "0,0")], log.into())
@@ -97,7 +78,8 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         running = start();
     }
     loop {
-        let left = waiting(&world, "job-events").await + waiting(&world, "deliveries").await;
+        let left: usize =
+            [world.counts("job-events").await, world.counts("deliveries").await].as_flattened().iter().sum();
         if left == 0 {
             break;
         }
@@ -136,7 +118,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
     }
     assert_eq!(failed.len(), events, "what nobody took is failed");
     assert_eq!(delivered.difference(&taken).count(), 0, "nothing is delivered that no receiver took");
-    let unlogged = unlogged(&mut said);
+    let unlogged = unlogged(said);
     let missing: Vec<_> = taken.difference(&delivered).collect();
     assert!(missing.iter().all(|id| unlogged.contains(*id)), "{missing:?} but {unlogged:?}");
 
@@ -150,17 +132,9 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
     );
 }
 
-/// A file that is gone with its handles.
-fn tempfile() -> File {
-    let path = std::env::temp_dir().join(format!("worker-{}.log", uuid::Uuid::now_v7()));
-    let file = File::options().create_new(true).read(true).append(true).open(&path).expect("a file");
-    std::fs::remove_file(path).expect("it is removed");
-    file
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_events_survive_failing_calls_and_three_kills() {
-    survive(60, 3, Duration::from_millis(700), "5", Duration::from_secs(100)).await;
+    survive(60, 3, Duration::from_millis(700), 5, Duration::from_secs(100)).await;
 }
 
 /// The full version: `cargo test --release -p tests -- --ignored two_thousand`.
@@ -168,7 +142,7 @@ async fn sixty_events_survive_failing_calls_and_three_kills() {
 #[ignore = "takes minutes; the test above is a smaller version"]
 async fn two_thousand_events_survive_failing_calls_and_ten_kills() {
     // As in the template, messages come back only after their invocation has ended.
-    survive(2000, 10, Duration::from_secs(3), "30", Duration::from_secs(900)).await;
+    survive(2000, 10, Duration::from_secs(3), 30, Duration::from_secs(900)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,10 +213,7 @@ async fn running_out_of_descriptors_is_no_attempt_of_the_receivers() {
     let world = World::start().await;
     let receiver = Receiver::everywhere().await;
     let tenants = on_many_hosts(&world, &receiver, 1, 60).await;
-    for queue in ["job-events", "deliveries"] {
-        let visibility = world.stack.sqs_client().set_queue_attributes().queue_url(&world.stack.queues()[queue]);
-        visibility.attributes(QueueAttributeName::VisibilityTimeout, "5").send().await.expect("it is set");
-    }
+    world.come_back_after(5).await;
     // Far fewer than the 200 attempts at once ask for, and not enough for the queues either.
     let _worker = worker_with(40, &world, &[("RETRY_SCHEDULE", "")]);
     enqueue(&world, &tenants[0], 1).await;
@@ -287,9 +258,8 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
         }
         for (number, tenant) in tenants.iter().enumerate() {
             let job = format!("{round}-{number}");
-            let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job});
-            sent.insert(job, (is_rough, Instant::now()));
-            world.enqueue("job-events", event.to_string()).await;
+            sent.insert(job.clone(), (is_rough, Instant::now()));
+            world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         let deadline = Instant::now() + Duration::from_secs(60);
         while healthy.count().await < round * in_round
@@ -334,10 +304,9 @@ async fn rough_receivers_and_a_thousand_hosts_cost_nobody_an_attempt() {
 
 /// How long after the start of the step the last of the healthy receivers had the event.
 async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
-    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": round.to_string()});
-    world.enqueue("job-events", event.to_string()).await;
+    world.enqueue("job-events", event(&tenant.id, round)).await;
     let started = Instant::now();
-    world.stack.poll("job-events").await.expect("a step");
+    world.poll("job-events").await;
     let mut last = Duration::ZERO;
     for receiver in healthy {
         last = last.max(receiver.received().await.last().expect("it has the event").at - started);

@@ -6,21 +6,16 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
+use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use axum::{Router, body::Bytes, extract::State};
 use common::{
     timestamp::Timestamp,
     webhooks::{delivery::Status, event::JobEvent},
 };
 use futures::{StreamExt, stream};
-use local::Worker;
 use serde_json::{Value, json};
-use tests::{Manner, Received, Receiver, Rough, Tenant, World};
+use tests::{Manner, Received, Receiver, Rough, Tenant, World, callback, event};
 use tokio::{net::TcpListener, time::Instant};
-
-fn event(tenant: &Tenant, job: usize) -> Value {
-    json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string()})
-}
 
 /// A tenant with receivers that hang and one that does not, and another whose receiver is well.
 struct Neighbours {
@@ -52,8 +47,8 @@ impl Neighbours {
     /// the queue, by its job.
     async fn send(&self, jobs: std::ops::Range<usize>, every: usize) -> HashMap<String, Instant> {
         let events = jobs.flat_map(|job| {
-            let noisy = (job, event(&self.noisy, job).to_string());
-            [Some(noisy), (job % every == 0).then(|| (job, event(&self.quiet, job).to_string()))]
+            let noisy = (job, event(&self.noisy.id, job).to_string());
+            [Some(noisy), (job % every == 0).then(|| (job, event(&self.quiet.id, job).to_string()))]
         });
         let events: Vec<_> = events.flatten().collect();
         let batches: Vec<Vec<(usize, String)>> = events.chunks(10).map(<[_]>::to_vec).collect();
@@ -89,17 +84,12 @@ fn percentile(latencies: &[Duration], percent: usize) -> Duration {
     latencies[(latencies.len() - 1) * percent / 100]
 }
 
-/// Handles one batch of a queue, and returns how many records it had.
-async fn step(world: &World, queue: &str) -> usize {
-    world.stack.poll(queue).await.expect("a step")
-}
-
 /// Handles the deliveries queue until this holds.
 async fn until<F: Future<Output = bool>>(world: &World, holds: impl Fn() -> F) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds().await {
         assert!(Instant::now() < deadline, "it does not come");
-        step(world, "deliveries").await;
+        world.poll("deliveries").await;
     }
 }
 
@@ -110,8 +100,7 @@ async fn silent(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
     let tenant = world.tenant("acme").await;
     let receiver = Rough::start(Manner::Hangs).await;
     let id = world.endpoint(&tenant, receiver.url(), "s").await;
-    world.enqueue("job-events", event(&tenant, 1).to_string()).await;
-    step(&world, "job-events").await;
+    world.deliver(event(&tenant.id, 1)).await;
     assert_eq!(receiver.arrivals().await.len(), 1);
     (world, tenant, id, receiver)
 }
@@ -124,17 +113,16 @@ async fn send_to(world: &World, tenant: &Tenant, id: &str, url: &str) {
 async fn an_endpoint_that_does_not_answer_gets_first_attempts_from_the_deliveries_queue_until_one_succeeds() {
     let (world, tenant, id, receiver) = silent(&[("RETRY_SCHEDULE", "600")]).await;
     for job in 2..=3 {
-        world.enqueue("job-events", event(&tenant, job).to_string()).await;
+        world.enqueue("job-events", event(&tenant.id, job)).await;
     }
-    step(&world, "job-events").await;
+    world.poll("job-events").await;
     assert_eq!(receiver.arrivals().await.len(), 1, "the queue of events does not wait for it");
     let well = Receiver::start().await;
     send_to(&world, &tenant, &id, &well.url("/")).await;
     until(&world, async || well.count().await == 2).await;
     let jobs: HashSet<Value> = well.received().await.iter().map(|received| received.json()["job_id"].clone()).collect();
     assert_eq!(jobs, HashSet::from([json!("2"), json!("3")]));
-    world.enqueue("job-events", event(&tenant, 4).to_string()).await;
-    step(&world, "job-events").await;
+    world.deliver(event(&tenant.id, 4)).await;
     assert_eq!(well.count().await, 3, "one success is enough");
     let attempts: Vec<_> =
         world.log_of(&tenant.id, Status::Delivered).await.iter().map(|entry| entry.attempts).collect();
@@ -144,8 +132,7 @@ async fn an_endpoint_that_does_not_answer_gets_first_attempts_from_the_deliverie
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parked_event_is_a_key_in_the_queue_and_nothing_else() {
     let (world, tenant, ..) = silent(&[("RETRY_SCHEDULE", "")]).await;
-    world.enqueue("job-events", event(&tenant, 2).to_string()).await;
-    step(&world, "job-events").await;
+    world.deliver(event(&tenant.id, 2)).await;
     let mut messages = Vec::new();
     while messages.is_empty() {
         messages = world.drain("deliveries").await;
@@ -162,10 +149,8 @@ async fn a_refused_connection_counts_as_no_answer_and_an_error_as_an_answer() {
         let receiver = Receiver::scripted(&[(500, &[])]).await;
         let url = if is_refused { "http://127.0.0.1:1/".to_owned() } else { receiver.url("/") };
         world.endpoint(&tenant, &url, "s").await;
-        world.enqueue("job-events", event(&tenant, 1).to_string()).await;
-        step(&world, "job-events").await;
-        world.enqueue("job-events", event(&tenant, 2).to_string()).await;
-        step(&world, "job-events").await;
+        world.deliver(event(&tenant.id, 1)).await;
+        world.deliver(event(&tenant.id, 2)).await;
         assert_eq!(world.log(&tenant.id).await.len(), 1 + expected, "the second is attempted at once, or parked");
     }
 }
@@ -174,9 +159,8 @@ async fn a_refused_connection_counts_as_no_answer_and_an_error_as_an_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_processes_know_of_an_endpoint_that_does_not_answer() {
     let (world, tenant, _, receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
-    let settings = HashMap::from([("DELIVERY_TIMEOUT".to_owned(), "1".to_owned())]);
-    let other = Worker::new(world.stack.dynamodb(), world.stack.sqs(), &settings).expect("a worker");
-    world.enqueue("job-events", event(&tenant, 2).to_string()).await;
+    let other = world.worker(&[("DELIVERY_TIMEOUT", "1")]);
+    world.enqueue("job-events", event(&tenant.id, 2)).await;
     other.poll("job-events").await.expect("a step");
     assert_eq!(receiver.arrivals().await.len(), 1);
     until(&world, async || receiver.arrivals().await.len() == 2).await;
@@ -186,12 +170,10 @@ async fn all_processes_know_of_an_endpoint_that_does_not_answer() {
 async fn an_endpoint_that_hangs_again_after_it_was_activated_again_is_known_to_all_processes() {
     let (world, tenant, id, receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
-    world.enqueue("job-events", event(&tenant, 2).to_string()).await;
-    step(&world, "job-events").await;
+    world.deliver(event(&tenant.id, 2)).await;
     assert_eq!(receiver.arrivals().await.len(), 2, "it starts afresh");
-    let settings = HashMap::from([("DELIVERY_TIMEOUT".to_owned(), "1".to_owned())]);
-    let other = Worker::new(world.stack.dynamodb(), world.stack.sqs(), &settings).expect("a worker");
-    world.enqueue("job-events", event(&tenant, 3).to_string()).await;
+    let other = world.worker(&[("DELIVERY_TIMEOUT", "1")]);
+    world.enqueue("job-events", event(&tenant.id, 3)).await;
     other.poll("job-events").await.expect("a step");
     assert_eq!(receiver.arrivals().await.len(), 2, "the queue of events does not wait for it");
 }
@@ -202,11 +184,7 @@ async fn callbacks_to_an_origin_that_does_not_answer_are_parked_too() {
     let tenant = world.tenant("acme").await;
     let receiver = Rough::start(Manner::Hangs).await;
     for job in 1..=2 {
-        let mut event = event(&tenant, job);
-        event["callback_url"] = json!(format!("{}{job}", receiver.url()));
-        event["callback_secret"] = json!("canary");
-        world.enqueue("job-events", event.to_string()).await;
-        step(&world, "job-events").await;
+        world.deliver(callback(&tenant.id, job, format!("{}{job}", receiver.url()))).await;
         assert_eq!(receiver.arrivals().await.len(), 1);
     }
     until(&world, async || world.log_of(&tenant.id, Status::Failed).await.len() == 2).await;
@@ -219,11 +197,7 @@ async fn callbacks_of_one_job_are_parked_each_for_itself() {
     let tenant = world.tenant("acme").await;
     let receiver = Rough::start(Manner::Hangs).await;
     for (job, path) in [(1, "first"), (2, "second"), (2, "third")] {
-        let mut event = event(&tenant, job);
-        event["callback_url"] = json!(format!("{}{path}", receiver.url()));
-        event["callback_secret"] = json!("canary");
-        world.enqueue("job-events", event.to_string()).await;
-        step(&world, "job-events").await;
+        world.deliver(callback(&tenant.id, job, format!("{}{path}", receiver.url()))).await;
     }
     until(&world, async || world.log_of(&tenant.id, Status::Failed).await.len() == 3).await;
 }
@@ -233,9 +207,9 @@ async fn a_parked_event_ends_in_the_log_if_its_endpoint_is_gone() {
     for (route, fields) in [("delete", json!({})), ("update", json!({"active": false}))] {
         let (world, tenant, id, _receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
         for job in 2..6 {
-            world.enqueue("job-events", event(&tenant, job).to_string()).await;
+            world.enqueue("job-events", event(&tenant.id, job)).await;
         }
-        step(&world, "job-events").await;
+        world.poll("job-events").await;
         let mut fields = fields;
         fields["id"] = json!(id);
         world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
@@ -246,10 +220,9 @@ async fn a_parked_event_ends_in_the_log_if_its_endpoint_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
     let (world, tenant, id, receiver) = silent(&[("RETRY_SCHEDULE", "")]).await;
-    let settings = HashMap::from([("DELIVERY_TIMEOUT".to_owned(), "1".to_owned())]);
-    let other = Worker::new(world.stack.dynamodb(), world.stack.sqs(), &settings).expect("a worker");
+    let other = world.worker(&[("DELIVERY_TIMEOUT", "1")]);
     park(&world, &tenant, &id, 2, 1).await;
-    let first = step(&world, "deliveries");
+    let first = world.poll("deliveries");
     let second = async {
         while receiver.arrivals().await.len() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -266,17 +239,10 @@ async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
 async fn park(world: &World, tenant: &Tenant, id: &str, job: usize, minutes_ago: u64) {
     let now = Timestamp::now();
     let at = now.before(Duration::from_secs(minutes_ago * 60));
-    let event = JobEvent::parse(&event(tenant, job).to_string(), at).expect("an event");
+    let event = JobEvent::parse(&event(&tenant.id, job).to_string(), at).expect("an event");
     let (message, row) = world.delivery_log().park(&event, &[id.parse().expect("an id")], now);
     assert!(world.delivery_log().put(vec![((), row)]).await.is_empty());
-    world.enqueue("deliveries", json!({"tenant_id": tenant.id, "parked": message.parked}).to_string()).await;
-}
-
-async fn delayed(world: &World) -> String {
-    let name = QueueAttributeName::ApproximateNumberOfMessagesDelayed;
-    let queue = world.stack.sqs_client().get_queue_attributes().queue_url(&world.stack.queues()["deliveries"]);
-    let answer = queue.attribute_names(name.clone()).send().await.expect("the queue answers");
-    answer.attributes.expect("attributes")[&name].clone()
+    world.enqueue("deliveries", json!({"tenant_id": tenant.id, "parked": message.parked})).await;
 }
 
 /// A parked event cannot be seen, so it does not stay parked for long.
@@ -289,11 +255,11 @@ async fn an_event_that_is_parked_for_long_waits_in_the_log() {
         for number in 0..5 {
             park(&world, &tenant, &id, 100 * expected + number, minutes_ago).await;
         }
-        assert_eq!(step(&world, "deliveries").await, 5);
+        assert_eq!(world.poll("deliveries").await, 5);
         let waiting = world.log_of(&tenant.id, Status::Pending).await;
         assert_eq!(waiting.len(), expected);
         assert!(waiting.iter().all(|entry| entry.attempts == 0 && entry.next_attempt_at > Some(now)));
-        assert_eq!(delayed(&world).await, "1", "it comes back");
+        assert_eq!(world.counts("deliveries").await[2], 1, "it comes back");
         until(&world, async || world.log_of(&tenant.id, Status::Failed).await.len() == 6 + 5 * expected).await;
     }
 }
@@ -304,13 +270,13 @@ async fn what_has_waited_for_three_days_for_a_receiver_that_does_not_answer_is_g
     for number in 0..4 {
         park(&world, &tenant, &id, 100 + number, 1).await;
     }
-    let busy = step(&world, "deliveries");
+    let busy = world.poll("deliveries");
     let late = async {
         while receiver.arrivals().await.len() < 5 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         park(&world, &tenant, &id, 200, 3 * 24 * 60).await;
-        step(&world, "deliveries").await
+        world.poll("deliveries").await
     };
     assert_eq!(tokio::join!(busy, late), (4, 1));
     let failed = world.log_of(&tenant.id, Status::Failed).await;
@@ -383,7 +349,7 @@ async fn a_receiver_that_comes_back_gets_what_has_waited_and_is_not_flooded() {
     moody.mood().hangs = true;
     world.endpoint(&tenant, &url, "s").await;
     for job in 0..150 {
-        world.enqueue("job-events", event(&tenant, job).to_string()).await;
+        world.enqueue("job-events", event(&tenant.id, job)).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     moody.mood().hangs = false;
@@ -425,4 +391,27 @@ async fn figures_of_two_neighbours() {
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_receivers_have_their_time_and_delay_nobody() {
+    let world = World::with(&[("DELIVERY_TIMEOUT", "1")]).await;
+    let tenant = world.tenant("acme").await;
+    let hanging = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    // More than are signed at a time: none of them may hold up another.
+    for number in 0..12 {
+        let url = format!("http://{}/{number}", hanging.local_addr().expect("an address"));
+        world.endpoint(&tenant, &url, "s").await;
+    }
+    let healthy = Receiver::start().await;
+    world.endpoint(&tenant, &healthy.url("/"), "s").await;
+    world.enqueue("job-events", event(&tenant.id, "j")).await;
+    let started = tokio::time::Instant::now();
+    world.poll("job-events").await;
+    assert!(started.elapsed() >= Duration::from_secs(1), "the hanging receivers had their second");
+    assert_eq!(world.counts("deliveries").await[2], 12, "and get another attempt");
+    assert!(
+        healthy.received().await[0].at - started < Duration::from_millis(900),
+        "the healthy one did not wait for them"
+    );
 }

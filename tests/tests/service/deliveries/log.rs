@@ -1,23 +1,19 @@
 //! The delivery log is written as deliveries happen.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use common::webhooks::delivery::Status;
 use serde_json::{Value, json};
-use tests::{Manner, Receiver, Rough, Tenant, World};
-
-fn event(tenant: &Tenant, job: &str) -> Value {
-    json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job, "result": 1})
-}
+use tests::{Manner, Receiver, Rough, World, callback, event, records, world::tables::Item};
 
 /// The states of all deliveries in the log.
-async fn states(world: &World) -> Vec<HashMap<String, AttributeValue>> {
+async fn states(world: &World) -> Vec<Item> {
     let mut items = world.items("deliveries").await;
     items.retain(|item| item.contains_key("status"));
     items
 }
 
-fn text<'a>(item: &'a HashMap<String, AttributeValue>, name: &str) -> &'a str {
+fn text<'a>(item: &'a Item, name: &str) -> &'a str {
     item.get(name).and_then(|value| value.as_s().ok()).map_or("", String::as_str)
 }
 
@@ -28,9 +24,9 @@ async fn an_entry_appears_at_once_even_while_others_of_its_batch_hang() {
     let (hanging, healthy) = (Rough::start(Manner::Hangs).await, Receiver::start().await);
     world.endpoint(&tenant, hanging.url(), "s").await;
     let id = world.endpoint(&tenant, &healthy.url("/"), "s").await;
-    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
+    world.enqueue("job-events", event(&tenant.id, "j")).await;
     let polled = async {
-        world.stack.poll("job-events").await.expect("a step");
+        world.poll("job-events").await;
     };
     let seen = async {
         healthy.wait_for(1).await;
@@ -59,12 +55,85 @@ async fn a_log_that_cannot_be_written_repeats_no_delivery() {
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     let table = world.stack.dynamodb_client().delete_table().table_name("deliveries");
     table.send().await.expect("it is deleted");
-    world.enqueue("job-events", event(&tenant, "j").to_string()).await;
-    world.stack.poll("job-events").await.expect("a step");
+    world.deliver(event(&tenant.id, "j")).await;
     assert_eq!(receiver.count().await, 1);
-    let messages = world.stack.sqs_client().get_queue_attributes().queue_url(&world.stack.queues()["job-events"]);
-    let in_flight = aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessagesNotVisible;
-    let attributes = messages.attribute_names(in_flight.clone()).send().await.expect("the queue answers");
-    assert_eq!(attributes.attributes.expect("attributes")[&in_flight], "0", "its record is acknowledged");
+    assert_eq!(world.counts("job-events").await, [0, 0, 0], "its record is acknowledged");
     assert!(tests::log::collected().contains("LogWriteFailed"), "and that is counted");
+}
+
+/// Text of so many bytes that no compression makes smaller.
+fn noise(length: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(7);
+    std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_event_that_its_queue_takes_fits_into_the_log() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let url = receiver.url("/");
+    let url = format!("{url}{}", "u".repeat(2048 - url.len()));
+    let head = format!(
+        r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","callback_url":"{url}","callback_secret":"{}","error":""#,
+        "s".repeat(256),
+    );
+    let event = format!("{head}{}\"}}", noise(256_000 - head.len() - 2));
+    assert_eq!(event.len(), 256_000);
+    world.enqueue("job-events", event).await;
+    world.poll("job-events").await;
+    world.poll("deliveries").await;
+    world.poll("deliveries").await;
+    let entry = world.only_logged("t").await;
+    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 3));
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 3);
+    assert!(received.iter().all(|attempt| attempt.body == received[0].body && attempt.path.len() > 2000));
+    // What is delivered and as large as this is not kept.
+    let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &entry.id).await.expect("it is read");
+    assert!(found.expect("an entry").1.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_delivery_that_the_log_cannot_hold_stays_in_its_queue() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    // Larger than the queue takes, and than an item of DynamoDB may be.
+    let mut event = callback("t", "j", receiver.url("/"));
+    event["result"] = json!(noise(420_000));
+    let batch = records([event]);
+    let response = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
+    let again = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(again, json!({"batchItemFailures": []}));
+    let received = receiver.received().await;
+    assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
+    assert_eq!(world.only_logged("t").await.status, Status::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_with_more_deliveries_than_a_partition_takes_gets_more_partitions() {
+    // The first partition of the endpoint takes nothing: all that would go there is left out of each batch.
+    let world = World::answering(&[], |call| {
+        let writes = call["RequestItems"]["deliveries"].as_array().filter(|_| call.operation == "BatchWriteItem")?;
+        let is_first = |write: &&Value| {
+            write["PutRequest"]["Item"]["destination"]["S"].as_str().is_some_and(|place| place.ends_with(".0"))
+        };
+        let first: Vec<_> = writes.iter().filter(is_first).collect();
+        (first.len() == writes.len()).then(|| (200, json!({"UnprocessedItems": {"deliveries": first}})))
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let events = |from: usize| records((from..from + 20).map(|job| event(&tenant.id, job)));
+    let answer = world.stack.invoke("webhooks-deliver", events(0)).await.expect("an answer");
+    assert_eq!(answer, json!({"batchItemFailures": []}), "what arrived is not sent again");
+    let logged = world.log(&tenant.id).await;
+    let spread: HashSet<u8> = logged.iter().map(|entry| entry.id.shard).collect();
+    assert!(spread.len() > 1 && logged.len() == 20, "{spread:?}");
+    assert_eq!(receiver.count().await, 20);
+    // From now on, they are spread before they are written.
+    let answer = world.stack.invoke("webhooks-deliver", events(20)).await.expect("an answer");
+    assert_eq!(answer, json!({"batchItemFailures": []}));
+    assert_eq!(world.log(&tenant.id).await.len(), logged.len() + 20);
 }

@@ -4,20 +4,12 @@ use std::time::Duration;
 
 use common::webhooks::delivery::{SHARDS, Status};
 use serde_json::json;
-use tests::{Interceptor, World};
+use tests::{World, proxy::Units};
 
 use super::{Book, DAY, Draft, SECOND, ids, newest_first, pages, recover::run};
 
-/// A world whose calls to the tables are counted.
-async fn counted() -> (World, Interceptor) {
-    let interceptor = Interceptor::start(|_, _| None).await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", interceptor.address())]).await;
-    interceptor.stand_before(world.stack.dynamodb());
-    (world, interceptor)
-}
-
 async fn three_failures_among(deliveries: u32) {
-    let (world, interceptor) = counted().await;
+    let world = World::metered().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
@@ -32,19 +24,19 @@ async fn three_failures_among(deliveries: u32) {
         json!({"status": "failed", "event": "job.completed"}),
         json!({"status": "failed", "webhook_endpoint_id": endpoint}),
     ] {
-        let _before = interceptor.counted();
+        let _before = world.units();
         assert_eq!(pages(&world, &tenant, fields.clone()).await, [newest_first(&failed)]);
-        let (_, items) = interceptor.counted();
+        let items = world.units().items;
         assert!(items < 50, "{fields} read {items}");
     }
     let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
     world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
     assert_eq!(run(&book).await.len(), 3);
-    let (_, items) = interceptor.counted();
+    let items = world.units().items;
     assert!(items < 50, "recover read {items}");
     // It does count: what is delivered has to be read to be listed.
     world.rpc(&tenant.key, "deliveries/list", json!({"limit": 100})).await.ok();
-    assert!(interceptor.counted().1 > 100);
+    assert!(world.units().items > 100);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,7 +53,7 @@ async fn three_failures_among_200_000_deliveries_are_found_without_the_others() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
-    let (world, interceptor) = counted().await;
+    let world = World::metered().await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
     let mut entries = Vec::new();
@@ -70,11 +62,11 @@ async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
         let drafts = [number % 10, number % 10 + 20].map(|back| Draft::to(&endpoint, book.ago(SECOND * back), back));
         entries.extend(book.write(&tenant, drafts).await);
     }
-    let _before = interceptor.counted();
+    let _before = world.units();
     let first = world.rpc(&tenant.key, "deliveries/list", json!({})).await;
     assert_eq!(ids(first.ok()), newest_first(&entries)[..20]);
     // The key and its user; the endpoints, and the deleted ones; each endpoint, and each shard of the callbacks.
-    let (calls, items) = interceptor.counted();
+    let Units { calls, items, .. } = world.units();
     assert_eq!(calls, 2 + 2 + 100 + usize::from(SHARDS));
     assert!(items <= 2 + 100 + 200, "{items}");
 }

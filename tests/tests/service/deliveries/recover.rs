@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
     webhooks::{
@@ -12,7 +11,7 @@ use common::{
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World};
+use tests::{Receiver, Tenant, World, event, world::tables::item};
 
 use super::{Book, DAY, Draft, HOUR, SECOND, id, pages, read};
 
@@ -252,23 +251,14 @@ async fn an_operator_can_store_a_recovery() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j"});
-    world.enqueue("job-events", event.to_string()).await;
-    world.stack.poll("job-events").await.expect("a step");
+    world.deliver(event(&tenant.id, "j")).await;
     let now = Timestamp::now().as_second();
     let recovery = uuid::Uuid::new_v4().to_string();
-    let text = |value: &str| AttributeValue::S(value.to_owned());
-    let second = |value: i64| AttributeValue::N(format!("{value}000"));
-    let put = world.stack.dynamodb_client().put_item().table_name("deliveries");
-    let put = put
-        .item("destination", text(&format!("recovery/{}", tenant.id)))
-        .item("delivery", text(&recovery))
-        .item("open", text("recovery"))
-        .item("endpoint", text(&endpoint))
-        .item("since", second(now - 60))
-        .item("until", second(now + 60))
-        .item("expires_at", AttributeValue::N((now + 2_592_000).to_string()));
-    put.send().await.expect("it is stored");
+    let stored = json!({
+        "destination": format!("recovery/{}", tenant.id), "delivery": recovery, "open": "recovery", "endpoint": endpoint,
+        "since": (now - 60) * 1000, "until": (now + 60) * 1000, "expires_at": now + 2_592_000,
+    });
+    world.put("deliveries", item(&stored)).await;
     let mut minute = tests::sample_event("deliveries-wake");
     minute["time"] = json!(Timestamp::now());
     world.stack.invoke("deliveries-wake", minute).await.expect("it sweeps");

@@ -2,7 +2,7 @@
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World};
+use tests::{Receiver, Tenant, World, event};
 
 use super::{Book, CANARIES, HOUR, ids, read};
 
@@ -19,14 +19,14 @@ async fn a_delivery_that_failed_is_resent_twice_in_one_chain() {
     for slug in ["stored", "callback"] {
         let (tenant, receiver) = (world.tenant(slug).await, Receiver::scripted(&[(503, &[])]).await);
         let (url, secret) = (receiver.url(&format!("/hook?token={}", CANARIES[0])), CANARIES[1]);
-        let mut event = json!({"event": "job.failed", "tenant_id": tenant.id, "job_id": "j"});
+        let mut event = event(&tenant.id, "j");
+        event["event"] = json!("job.failed");
         if slug == "stored" {
             world.endpoint(&tenant, &url, secret).await;
         } else {
             (event["callback_url"], event["callback_secret"]) = (json!(url), json!(secret));
         }
-        world.enqueue("job-events", event.to_string()).await;
-        world.stack.poll("job-events").await.expect("a step");
+        world.deliver(event).await;
         let failed = only(&world, &tenant).await;
         assert_eq!(failed["delivery"]["status"], "pending");
         assert_eq!(failed["attempts"][0]["outcome"], "status_5xx");
@@ -36,7 +36,7 @@ async fn a_delivery_that_failed_is_resent_twice_in_one_chain() {
             let fields = json!({"delivery_id": failed["delivery"]["delivery_id"]});
             world.rpc(&tenant.key, "deliveries/resend", fields).await.ok();
         }
-        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 2, "both messages");
+        assert_eq!(world.poll("deliveries").await, 2, "both messages");
         let received = receiver.received().await;
         // Two that are handled at the same moment may both post, but only one of them counts and goes on.
         assert!((2..=3).contains(&received.len()), "{}", received.len());
@@ -62,16 +62,15 @@ async fn a_recovery_is_carried_out_by_the_schedule() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    world
-        .enqueue("job-events", json!({"event": "job.failed", "tenant_id": tenant.id, "job_id": "j"}).to_string())
-        .await;
-    world.stack.poll("job-events").await.expect("a step");
+    let mut event = event(&tenant.id, "j");
+    event["event"] = json!("job.failed");
+    world.deliver(event).await;
     assert_eq!(only(&world, &tenant).await["delivery"]["status"], json!(Status::Failed));
 
     let since = Book::of(&world).ago(HOUR);
     let fields = json!({"webhook_endpoint_id": endpoint, "since": since});
     let id = world.rpc(&tenant.key, "deliveries/recover", fields).await.ok()["recovery_id"].clone();
-    world.stack.invoke("deliveries-wake", json!({"time": Timestamp::now()})).await.expect("it is swept");
+    world.sweep(Timestamp::now()).await;
     assert_eq!(only(&world, &tenant).await["delivery"]["status"], json!(Status::Pending));
     let stats = read(&world, &tenant, "stats", json!({"since": since})).await;
     let recovery = &stats.ok()["recoveries"][0];

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     aws::clients::Aws,
     config::Env,
@@ -12,8 +11,8 @@ use common::{
         endpoints::{Consequence, Endpoints, Health},
     },
 };
-use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World};
+use serde_json::json;
+use tests::{Receiver, Tenant, World, callback, event};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60 * 1000;
 
@@ -24,37 +23,11 @@ pub(crate) async fn impatient() -> (World, Tenant) {
     (world, tenant)
 }
 
-pub(crate) fn event(tenant: &Tenant, job: &str) -> String {
-    json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job}).to_string()
-}
-
-/// Delivers an event to the endpoints of a tenant.
-pub(crate) async fn deliver(world: &World, tenant: &Tenant, job: &str) {
-    world.enqueue("job-events", event(tenant, job)).await;
-    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
-}
-
-/// The list entry of the only endpoint.
-pub(crate) async fn listed(world: &World, tenant: &Tenant) -> Value {
-    let answer = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
-    let endpoints = answer.ok()["webhook_endpoints"].as_array().expect("a list");
-    assert_eq!(endpoints.len(), 1);
-    endpoints[0].clone()
-}
-
 /// Changes when the endpoint started failing.
 pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, milliseconds: i64) {
     let since = Timestamp::now().as_millisecond() - milliseconds;
-    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
-    update
-        .key("tenant_id", AttributeValue::S(tenant.id.clone()))
-        .key("webhook_endpoint_id", AttributeValue::S(endpoint.to_owned()))
-        .update_expression("SET failing_since = :since")
-        .condition_expression("attribute_exists(failing_since)")
-        .expression_attribute_values(":since", AttributeValue::N(since.to_string()))
-        .send()
-        .await
-        .expect("it is failing");
+    assert!(world.only_endpoint(tenant).await["failing_since"].is_string());
+    world.set("webhook-endpoints", ("webhook_endpoint_id", endpoint), json!({"failing_since": since})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,25 +36,25 @@ async fn the_first_delivery_that_is_given_up_starts_it_and_a_success_ends_it() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    deliver(&world, &tenant, "1").await;
-    assert_eq!(listed(&world, &tenant).await.get("failing_since"), None, "there will be another attempt");
-    while world.stack.poll("deliveries").await.expect("a step") == 0 {}
+    world.deliver(event(&tenant.id, "1")).await;
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "there will be another attempt");
+    while world.poll("deliveries").await == 0 {}
     let given_up = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
-    let failing = listed(&world, &tenant).await;
+    let failing = world.only_endpoint(&tenant).await;
     assert_eq!(failing["failing_since"], json!(given_up.at));
     assert_eq!((&failing["active"], failing.get("disabled_at")), (&json!(true), None));
     assert_eq!(failing["updated_at"], failing["created_at"], "the tenant has not changed it");
 
     // Another one changes nothing.
-    deliver(&world, &tenant, "2").await;
-    while world.stack.poll("deliveries").await.expect("a step") == 0 {}
-    assert_eq!(listed(&world, &tenant).await, failing);
+    world.deliver(event(&tenant.id, "2")).await;
+    while world.poll("deliveries").await == 0 {}
+    assert_eq!(world.only_endpoint(&tenant).await, failing);
     // A delivery that succeeds only at its second attempt is a success, too.
-    deliver(&world, &tenant, "3").await;
-    assert_eq!(listed(&world, &tenant).await, failing);
-    while world.stack.poll("deliveries").await.expect("a step") == 0 {}
+    world.deliver(event(&tenant.id, "3")).await;
+    assert_eq!(world.only_endpoint(&tenant).await, failing);
+    while world.poll("deliveries").await == 0 {}
     assert_eq!(receiver.count().await, 6);
-    assert_eq!(listed(&world, &tenant).await.get("failing_since"), None);
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,10 +62,10 @@ async fn a_success_at_once_ends_it_too() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    deliver(&world, &tenant, "1").await;
-    assert!(listed(&world, &tenant).await["failing_since"].is_string());
-    deliver(&world, &tenant, "2").await;
-    assert_eq!(listed(&world, &tenant).await.get("failing_since"), None);
+    world.deliver(event(&tenant.id, "1")).await;
+    assert!(world.only_endpoint(&tenant).await["failing_since"].is_string());
+    world.deliver(event(&tenant.id, "2")).await;
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,31 +73,31 @@ async fn after_five_days_of_failing_it_is_made_inactive_and_active_is_a_fresh_st
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    deliver(&world, &tenant, "1").await;
+    world.deliver(event(&tenant.id, "1")).await;
     failing_for(&world, &tenant, &id, 5 * DAY - 60_000).await;
-    deliver(&world, &tenant, "2").await;
-    assert_eq!(listed(&world, &tenant).await["active"], true);
+    world.deliver(event(&tenant.id, "2")).await;
+    assert_eq!(world.only_endpoint(&tenant).await["active"], true);
     failing_for(&world, &tenant, &id, 5 * DAY).await;
-    deliver(&world, &tenant, "3").await;
-    let disabled = listed(&world, &tenant).await;
+    world.deliver(event(&tenant.id, "3")).await;
+    let disabled = world.only_endpoint(&tenant).await;
     assert_eq!((&disabled["active"], &disabled["disabled_reason"]), (&json!(false), &json!("failing")));
     assert!(disabled["disabled_at"].is_string() && disabled["failing_since"].is_string(), "{disabled}");
-    deliver(&world, &tenant, "4").await;
+    world.deliver(event(&tenant.id, "4")).await;
     assert_eq!(receiver.count().await, 3, "it gets no more events");
 
     // What is not `active: true` starts nothing.
     for change in [json!({"id": id, "description": "ours"}), json!({"id": id, "active": false})] {
         world.rpc(&tenant.key, "webhooks/update", change).await.ok();
-        assert_eq!(listed(&world, &tenant).await["disabled_at"], disabled["disabled_at"]);
+        assert_eq!(world.only_endpoint(&tenant).await["disabled_at"], disabled["disabled_at"]);
     }
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
-    let afresh = listed(&world, &tenant).await;
+    let afresh = world.only_endpoint(&tenant).await;
     assert_eq!(afresh["active"], true);
     for member in ["failing_since", "disabled_at", "disabled_reason"] {
         assert_eq!(afresh.get(member), None, "{member}");
     }
-    deliver(&world, &tenant, "5").await;
-    let failing = listed(&world, &tenant).await;
+    world.deliver(event(&tenant.id, "5")).await;
+    let failing = world.only_endpoint(&tenant).await;
     assert_eq!((receiver.count().await, &failing["active"]), (4, &json!(true)));
     assert!(failing["failing_since"].is_string());
 }
@@ -135,10 +108,10 @@ async fn an_endpoint_may_be_allowed_to_fail_forever() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    deliver(&world, &tenant, "1").await;
+    world.deliver(event(&tenant.id, "1")).await;
     failing_for(&world, &tenant, &id, 1000 * DAY).await;
-    deliver(&world, &tenant, "2").await;
-    assert_eq!(listed(&world, &tenant).await["active"], true);
+    world.deliver(event(&tenant.id, "2")).await;
+    assert_eq!(world.only_endpoint(&tenant).await["active"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,12 +120,12 @@ async fn gone_disables_at_once() {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    deliver(&world, &tenant, "1").await;
-    let disabled = listed(&world, &tenant).await;
+    world.deliver(event(&tenant.id, "1")).await;
+    let disabled = world.only_endpoint(&tenant).await;
     assert_eq!((&disabled["active"], &disabled["disabled_reason"]), (&json!(false), &json!("gone")));
     assert_eq!(disabled["failing_since"], json!(world.only_logged(&tenant.id).await.last_attempt.expect("one").at));
     assert!(disabled["disabled_at"].is_string());
-    deliver(&world, &tenant, "2").await;
+    world.deliver(event(&tenant.id, "2")).await;
     assert_eq!(receiver.count().await, 1);
 }
 
@@ -161,12 +134,9 @@ async fn a_callback_that_fails_is_no_endpoints_fault() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": "j",
-        "callback_url": receiver.url("/"), "callback_secret": "s"});
-    world.enqueue("job-events", event.to_string()).await;
-    assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
+    world.deliver(callback(&tenant.id, "j", receiver.url("/"))).await;
     assert_eq!(receiver.count().await, 1);
-    let endpoint = listed(&world, &tenant).await;
+    let endpoint = world.only_endpoint(&tenant).await;
     assert_eq!((&endpoint["active"], endpoint.get("failing_since")), (&json!(true), None));
 }
 
@@ -196,7 +166,7 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     for late in [&first, &gone] {
         assert_eq!(given_up(late).await, None);
     }
-    let healthy = listed(&world, &tenant).await;
+    let healthy = world.only_endpoint(&tenant).await;
     assert_eq!((&healthy["active"], healthy.get("failing_since")), (&json!(true), None));
 
     assert_eq!(given_up(&failed(ago(20), 500)).await, Some(Consequence::Failing));

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::delivery::Trigger};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
-use tests::{Received, Receiver, Tenant, World};
+use tests::{Received, Receiver, Tenant, World, event};
 use tokio::time::Instant;
-
-use crate::deliveries::audience::{event, verify};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -24,25 +21,15 @@ async fn rotate(world: &World, tenant: &Tenant, id: &str, secret: &str) {
     update(world, tenant, id, json!({"signing_secret": secret})).await;
 }
 
-/// The only endpoint, as it is listed.
-async fn listed(world: &World, tenant: &Tenant) -> Value {
-    world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok()["webhook_endpoints"][0].clone()
-}
-
 /// Lets the overlap be over.
-async fn expire(world: &World, tenant: &Tenant, id: &str) {
-    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
-    let update = update.key("tenant_id", AttributeValue::S(tenant.id.clone()));
-    let update = update.key("webhook_endpoint_id", AttributeValue::S(id.to_owned()));
-    let update = update.update_expression("SET previous_secret_expires_at = :now");
-    let now = AttributeValue::N(Timestamp::now().as_millisecond().to_string());
-    update.expression_attribute_values(":now", now).send().await.expect("it is over");
+async fn expire(world: &World, id: &str) {
+    let over = json!({"previous_secret_expires_at": Timestamp::now().as_millisecond()});
+    world.set("webhook-endpoints", ("webhook_endpoint_id", id), over).await;
 }
 
 /// What arrives for another event.
 async fn deliver(world: &World, tenant: &Tenant, receiver: &Receiver) -> Received {
-    world.enqueue("job-events", event(tenant, "j").to_string()).await;
-    world.stack.poll("job-events").await.expect("a step");
+    world.deliver(event(&tenant.id, "j")).await;
     receiver.received().await.pop().expect("a delivery")
 }
 
@@ -73,27 +60,27 @@ async fn both_sign_for(world: World, overlap: Duration) {
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
     let id = world.endpoint(&tenant, &receiver.url("/"), SECRETS[0]).await;
-    assert_eq!(listed(&world, &tenant).await.get("previous_secret_expires_at"), None);
+    assert_eq!(world.only_endpoint(&tenant).await.get("previous_secret_expires_at"), None);
     let start = Timestamp::now();
     rotate(&world, &tenant, &id, SECRETS[1]).await;
-    let expires_at = listed(&world, &tenant).await["previous_secret_expires_at"].clone();
+    let expires_at = world.only_endpoint(&tenant).await["previous_secret_expires_at"].clone();
     let expires_at: Timestamp = expires_at.as_str().expect("a time").parse().expect("a time");
     assert!((start.after(overlap)..=Timestamp::now().after(overlap)).contains(&expires_at), "{expires_at}");
 
     let both = deliver(&world, &tenant, &receiver).await;
     assert_eq!(signatures(&both).len(), 2);
     // The new one signs the body alone.
-    verify(&both, SECRETS[1]);
+    both.verify(SECRETS[1]);
     assert!(is_signed_with(&both, SECRETS[0]));
     let mut first_only = both.clone();
     first_only.headers.insert("webhook-signature", signatures(&both)[0].parse().expect("a header value"));
-    verify(&first_only, SECRETS[1]);
+    first_only.verify(SECRETS[1]);
 
-    expire(&world, &tenant, &id).await;
-    assert_eq!(listed(&world, &tenant).await.get("previous_secret_expires_at"), None);
+    expire(&world, &id).await;
+    assert_eq!(world.only_endpoint(&tenant).await.get("previous_secret_expires_at"), None);
     let one = deliver(&world, &tenant, &receiver).await;
     assert_eq!(signatures(&one).len(), 1);
-    verify(&one, SECRETS[1]);
+    one.verify(SECRETS[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,10 +91,10 @@ async fn an_attempt_that_was_due_before_the_rotation_and_a_resend_are_signed_wit
     let id = world.endpoint(&tenant, &receiver.url("/"), SECRETS[0]).await;
     assert_eq!(signatures(&deliver(&world, &tenant, &receiver).await).len(), 1);
     rotate(&world, &tenant, &id, SECRETS[1]).await;
-    world.stack.poll("deliveries").await.expect("a step");
+    world.poll("deliveries").await;
     let delivery = world.only_logged(&tenant.id).await.id;
     world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery})).await.ok();
-    world.stack.poll("deliveries").await.expect("a step");
+    world.poll("deliveries").await;
     let received = receiver.received().await;
     assert_eq!(received.len(), 3);
     for attempt in &received[1..] {
@@ -153,13 +140,13 @@ async fn the_same_secret_again_is_no_rotation() {
     let id = world.endpoint(&tenant, "https://example.com", SECRETS[0]).await;
     let same = |secret: &str| json!({"signing_secret": secret, "url": receiver.url("/"), "description": "moved"});
     update(&world, &tenant, &id, same(SECRETS[0])).await;
-    let endpoint = listed(&world, &tenant).await;
+    let endpoint = world.only_endpoint(&tenant).await;
     assert_eq!((&endpoint["description"], endpoint.get("previous_secret_expires_at")), (&json!("moved"), None));
     rotate(&world, &tenant, &id, SECRETS[1]).await;
-    let rotated = listed(&world, &tenant).await;
+    let rotated = world.only_endpoint(&tenant).await;
     tokio::time::sleep(Duration::from_millis(2)).await;
     update(&world, &tenant, &id, same(SECRETS[1])).await;
-    let again = listed(&world, &tenant).await;
+    let again = world.only_endpoint(&tenant).await;
     assert_eq!(again["previous_secret_expires_at"], rotated["previous_secret_expires_at"]);
     assert!(again["updated_at"].as_str() > rotated["updated_at"].as_str());
     let delivery = deliver(&world, &tenant, &receiver).await;
@@ -175,10 +162,10 @@ async fn without_an_overlap_the_previous_secret_is_forgotten_at_once() {
     let receiver = Receiver::start().await;
     let id = world.endpoint(&tenant, &receiver.url("/"), SECRETS[0]).await;
     rotate(&world, &tenant, &id, SECRETS[1]).await;
-    assert_eq!(listed(&world, &tenant).await.get("previous_secret_expires_at"), None);
+    assert_eq!(world.only_endpoint(&tenant).await.get("previous_secret_expires_at"), None);
     let delivery = deliver(&world, &tenant, &receiver).await;
     assert_eq!(signatures(&delivery).len(), 1);
-    verify(&delivery, SECRETS[1]);
+    delivery.verify(SECRETS[1]);
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
@@ -211,12 +198,12 @@ async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_d
     let mut known_since = vec![Instant::now()];
     let events = async {
         for job in 0..980 {
-            world.enqueue("job-events", event(&tenant, &job.to_string()).to_string()).await;
+            world.enqueue("job-events", event(&tenant.id, job)).await;
         }
     };
     let deliver = async |queue| {
         while receiver.count().await < 1000 {
-            world.stack.poll(queue).await.expect("a step");
+            world.poll(queue).await;
         }
     };
     let rotations = async {
@@ -233,7 +220,7 @@ async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_d
     };
     tokio::join!(events, deliver("job-events"), deliver("deliveries"), rotations);
     for queue in ["job-events", "deliveries"] {
-        while world.stack.poll(queue).await.expect("a step") > 0 {}
+        world.poll_all(queue).await;
     }
 
     let received = receiver.received().await;

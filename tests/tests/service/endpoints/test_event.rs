@@ -1,13 +1,12 @@
 //! Testing an endpoint: `POST /v1/webhooks/test`, from the request to the receiver and the log.
 
-use std::{collections::BTreeSet, ops::Range, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
-use tests::{CutOff, Interceptor, Proxy, Receiver, Tenant, World};
+use tests::{Receiver, Tenant, World, event};
 
 async fn test(world: &World, tenant: &Tenant, endpoint: &str) -> String {
     let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
@@ -31,7 +30,7 @@ async fn a_test_event_goes_through_the_whole_path() {
     let pending = get(&world, &tenant, &delivery).await;
     assert_eq!((&pending["delivery"]["status"], &pending["delivery"]["attempts"]), (&json!("pending"), &json!(0)));
 
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!(world.poll("deliveries").await, 1);
 
     let received = receiver.received().await;
     let nine = r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#;
@@ -66,16 +65,16 @@ async fn every_test_is_a_delivery_of_its_own() {
     for _ in 0..3 {
         test(&world, &tenant, &endpoint).await;
     }
-    while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+    world.poll_all("deliveries").await;
     let received = receiver.received().await;
     let ids: BTreeSet<_> = received.iter().map(|one| one.header("webhook-id").to_owned()).collect();
     assert_eq!((received.len(), ids.len()), (3, 3));
     // The messages come again, as after a crash: nothing is posted twice.
     for entry in world.log(&tenant.id).await {
         let message = json!({"tenant_id": tenant.id, "delivery_id": entry.id, "attempt": 1});
-        world.enqueue("deliveries", message.to_string()).await;
+        world.enqueue("deliveries", message).await;
     }
-    while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+    world.poll_all("deliveries").await;
     assert_eq!(receiver.count().await, 3);
 }
 
@@ -86,10 +85,9 @@ async fn an_inactive_endpoint_gets_tests_and_nothing_else() {
     let receiver = Receiver::start().await;
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": false})).await.ok();
-    world.enqueue("job-events", crate::deliveries::audience::event(&tenant, "job").to_string()).await;
-    world.stack.poll("job-events").await.expect("a step");
+    world.deliver(event(&tenant.id, "job")).await;
     test(&world, &tenant, &endpoint).await;
-    world.stack.poll("deliveries").await.expect("a step");
+    world.poll("deliveries").await;
     let received = receiver.received().await;
     assert_eq!(received.iter().map(|one| one.header("x-event-type")).collect::<Vec<_>>(), ["webhook.test"]);
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
@@ -104,7 +102,7 @@ async fn a_test_goes_out_whatever_the_filter_of_the_endpoint_is() {
     for event in ["job.completed", "job.failed"] {
         world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "events": [event]})).await.ok();
         test(&world, &tenant, &endpoint).await;
-        world.stack.poll("deliveries").await.expect("a step");
+        world.poll("deliveries").await;
     }
     let received = receiver.received().await;
     assert_eq!(received.iter().map(|one| one.header("x-event-type")).collect::<Vec<_>>(), ["webhook.test"; 2]);
@@ -118,7 +116,7 @@ async fn a_test_that_fails_is_not_repeated_and_a_resend_of_it_is_one_attempt() {
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     let delivery = test(&world, &tenant, &endpoint).await;
     for (attempts, code, trigger) in [(1, 500, "test"), (2, 503, "resend")] {
-        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        assert_eq!(world.poll("deliveries").await, 1);
         let logged = get(&world, &tenant, &delivery).await;
         let entry = &logged["delivery"];
         assert_eq!((&entry["status"], &entry["attempts"]), (&json!("failed"), &json!(attempts)));
@@ -127,7 +125,7 @@ async fn a_test_that_fails_is_not_repeated_and_a_resend_of_it_is_one_attempt() {
         assert!(world.drain("deliveries").await.is_empty());
         world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery})).await.ok();
     }
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!(world.poll("deliveries").await, 1);
     assert_eq!(get(&world, &tenant, &delivery).await["delivery"]["status"], "delivered");
 }
 
@@ -151,8 +149,7 @@ async fn of_many_tests_at_once_ten_are_made() {
     let other = world.endpoint(&tenant, "https://example.com/", "s").await;
     test(&world, &tenant, &other).await;
     // The endpoint has not been changed, as far as its tenant can see.
-    let listed = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
-    let listed = &listed.ok()["webhook_endpoints"][0];
+    let listed = &world.endpoints(&tenant).await[0];
     assert_eq!(listed["updated_at"], listed["created_at"]);
     assert_eq!(listed.get("tested_at"), None);
 }
@@ -181,16 +178,10 @@ async fn a_test_goes_only_where_other_deliveries_go() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
     // As if the deployment had allowed this range when the endpoint was stored.
-    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
-    let update = update
-        .key("tenant_id", AttributeValue::S(tenant.id.clone()))
-        .key("webhook_endpoint_id", AttributeValue::S(endpoint.clone()))
-        .update_expression("SET #url = :url")
-        .expression_attribute_names("#url", "url")
-        .expression_attribute_values(":url", AttributeValue::S("http://169.254.169.254/".to_owned()));
-    update.send().await.expect("it is changed");
+    let moved = json!({"url": "http://169.254.169.254/"});
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), moved).await;
     test(&world, &tenant, &endpoint).await;
-    world.stack.poll("deliveries").await.expect("a step");
+    world.poll("deliveries").await;
     let entry = world.only_logged(&tenant.id).await;
     assert_eq!((entry.status, &*entry.last_attempt.expect("an attempt").outcome), (Status::Failed, "blocked"));
 }
@@ -203,7 +194,7 @@ async fn a_test_whose_endpoint_is_deleted_meanwhile_ends() {
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     test(&world, &tenant, &endpoint).await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
-    world.stack.poll("deliveries").await.expect("a step");
+    world.poll("deliveries").await;
     assert_eq!((world.only_logged(&tenant.id).await.status, receiver.count().await), (Status::Ended, 0));
 }
 
@@ -216,30 +207,15 @@ async fn a_test_stands_even_if_its_message_cannot_be_sent() {
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Pending);
 }
 
-/// A world in which the calls with these numbers to the tables fail.
-pub(crate) async fn failing(fails: Range<u64>, takes_effect: bool) -> (World, Interceptor, Proxy) {
-    let tables = Interceptor::start(|_, _| None).await;
-    let proxy = Proxy::cut_off(tables.address(), &CutOff::new(fails, takes_effect)).await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", proxy.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
-    (world, tables, proxy)
-}
-
 /// A call fails three times, which is as often as it is tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_of_its_writes() {
-    let start = async |fails: Range<u64>, takes_effect| {
-        let (world, tables, proxy) = failing(fails, takes_effect).await;
+    let lives = (0..5).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
+        let (world, cut_off) = World::cut_off().await;
         let tenant = world.tenant("acme").await;
         let receiver = Receiver::start().await;
         let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-        (world, tables, proxy, tenant, receiver, endpoint)
-    };
-    let (_world, _tables, proxy, ..) = start(u64::MAX..u64::MAX, false).await;
-    let before = proxy.calls();
-    let lives = (0..5).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
-        let fails = before + call..before + call + 3;
-        let (world, _tables, _proxy, tenant, receiver, endpoint) = start(fails, takes_effect).await;
+        cut_off.fail(call..call + 3, takes_effect);
         let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
         world.drain("deliveries").await;
         // Until no call fails any more.
@@ -248,9 +224,8 @@ async fn a_process_may_die_at_any_of_its_writes() {
         let times = items.iter().find_map(|item| item.get("tested_at")?.as_l().ok()).map_or(0, Vec::len);
         let begun = world.log(&tenant.id).await.len();
         // Its message is lost: what was begun is made once the sweep has found it.
-        let later = Timestamp::now().after(Duration::from_secs(17 * 60));
-        world.stack.invoke("deliveries-wake", json!({"time": later})).await.expect("a sweep");
-        while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+        world.sweep(Timestamp::now().after(Duration::from_secs(17 * 60))).await;
+        world.poll_all("deliveries").await;
         (answer.status, begun, times, receiver.count().await)
     });
     let mut expected = [(500, 0, 0, 0); 10];

@@ -1,7 +1,7 @@
 //! No secret reaches the log: every kind of secret goes through every interface, and none may show up there.
 
 use serde_json::json;
-use tests::{Receiver, World, world::link};
+use tests::{Receiver, World, event, world::link};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_canary_reaches_the_log() {
@@ -73,20 +73,19 @@ async fn no_canary_reaches_the_log() {
     assert_eq!(world.rpc_once(&key, "webhooks/create", &format!("{once} {once}"), json!({})).await.status, 400);
     let tenant = account["organizationId"].as_str().expect("an id");
     let result = "canary-result-66f0";
-    let event = json!({"event": "job.completed", "tenant_id": tenant, "job_id": "j", "result": result});
+    let mut event = event(tenant, "j");
+    event["result"] = json!(result);
     let mut to_callback = event.clone();
     to_callback["callback_url"] = json!(receiver.url(&format!("/callback?token={query}")));
     to_callback["callback_secret"] = json!(callback_secret);
     let mut malformed = to_callback.clone();
     malformed["callback_url"] = json!(format!("not a url {query}"));
     for message in [event, to_callback, malformed] {
-        world.enqueue("job-events", message.to_string()).await;
+        world.enqueue("job-events", message).await;
     }
-    world
-        .enqueue("deliveries", json!({"tenant_id": callback_secret, "callback_secret": callback_secret}).to_string())
-        .await;
-    world.stack.poll("job-events").await.expect("a step");
-    world.stack.poll("deliveries").await.expect("a step");
+    world.enqueue("deliveries", json!({"tenant_id": callback_secret, "callback_secret": callback_secret})).await;
+    world.poll("job-events").await;
+    world.poll("deliveries").await;
     assert_eq!(receiver.wait_for(6).await.len(), 6);
 
     let log = tests::log::collected();

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, fs};
 use fastrand::Rng;
 use futures::{StreamExt, future::join_all, stream};
 use serde_json::{Value, json};
-use tests::{Lambda, Tenant, World};
+use tests::{Lambda, Tenant, World, log};
 
-use super::{ROUTES, log_file, query, read, route, run, spoil, text};
+use super::{ROUTES, query, route, run, spoil, text};
 use crate::functions::binaries::build;
 
 /// The function that a case is for.
@@ -75,7 +75,7 @@ fn every_event_gets_an_answer_from_the_local_runner() {
 #[test]
 fn every_event_gets_an_answer_from_the_binaries() {
     run(async |seeds| {
-        let (directory, log) = (build().await, log_file());
+        let (directory, log) = (build().await, log::file());
         let world = World::start().await;
         let tenant = world.tenant("acme").await;
         let functions: BTreeSet<_> = ROUTES.into_iter().map(|(function, ..)| function).collect();
@@ -90,7 +90,7 @@ fn every_event_gets_an_answer_from_the_binaries() {
             }
         });
         join_all(each).await;
-        let said = read(log);
+        let said = log::read(log);
         assert!(!said.contains("panicked"), "{said}");
     });
 }

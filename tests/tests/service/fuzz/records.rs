@@ -2,9 +2,9 @@
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use tests::{Lambda, Receiver, World};
+use tests::{Lambda, Receiver, World, log};
 
-use super::{log_file, read, run, spoil, text};
+use super::{run, spoil, text};
 use crate::functions::binaries::build;
 
 const NAME: &str = "webhooks-deliver";
@@ -90,7 +90,7 @@ fn every_batch_gets_an_answer_from_the_local_runner() {
 #[test]
 fn every_batch_gets_an_answer_from_the_binary() {
     run(async |seeds| {
-        let (directory, log) = (build().await, log_file());
+        let (directory, log) = (build().await, log::file());
         let (world, receiver) = (World::start().await, Receiver::start().await);
         let environment = world.stack.environment(NAME).expect("a function");
         let mut lambda = Lambda::start_logged(&directory.join(NAME), environment, &log).await;
@@ -99,7 +99,7 @@ fn every_batch_gets_an_answer_from_the_binary() {
             check(seed, &event, &lambda.invoke(event.to_string()).await);
         }
         assert_eq!(lambda.invoke(sample(&receiver).to_string()).await, r#"{"batchItemFailures":[]}"#);
-        let said = read(log);
+        let said = log::read(log);
         assert!(!said.contains("panicked"), "{said}");
     });
 }

@@ -182,3 +182,44 @@ async fn every_bad_session_gets_the_same_answer() {
         assert_eq!(answer.body, bodies[0].body);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_tenants_endpoint_is_not_found() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let id = world.endpoint(&theirs, "https://example.com/1", "s").await;
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for route in ["webhooks/update", "webhooks/delete"] {
+        for fields in [json!({"active": false}), json!({})] {
+            let mut bodies = Vec::new();
+            for id in [&id, &unknown, "#count"] {
+                let mut fields = fields.clone();
+                fields["id"] = json!(id);
+                bodies.push(world.rpc(&ours.key, route, fields).await);
+            }
+            assert_eq!(bodies[0].error(), (404, "NOT_FOUND", ""));
+            assert_eq!(bodies[0].body, bodies[1].body);
+            assert_eq!(bodies[2].issues(), [("id", "invalid_format")]);
+        }
+    }
+    assert!(world.endpoints(&ours).await.is_empty());
+    assert_eq!(world.endpoints(&theirs).await[0]["active"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_key_gets_the_same_answer() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let unknown = format!("ak_{}", "a".repeat(43));
+    let shorter = &tenant.key[..45];
+    let mut bodies = Vec::new();
+    for route in ["create", "list", "update", "delete"] {
+        for key in ["", "x", &unknown, shorter, &tenant.cookie] {
+            let answer = world.rpc(key, &format!("webhooks/{route}"), json!({})).await;
+            assert_eq!(answer.error(), (401, "UNAUTHORIZED", ""), "{key}");
+            bodies.push(answer.body);
+        }
+    }
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1);
+}

@@ -1,12 +1,9 @@
 //! Calls with an `idempotency-key`: done once, however often they are made.
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World};
-
-use crate::endpoints::test_event::failing;
+use tests::{Receiver, Tenant, World, world::tables::Item};
 
 const ROUTES: [&str; 4] = ["webhooks/create", "webhooks/test", "deliveries/resend", "deliveries/recover"];
 const DAY: i64 = 24 * 60 * 60;
@@ -24,7 +21,7 @@ impl Place {
         let endpoint = world.endpoint(tenant, &receiver.url("/"), "s").await;
         let tested = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
         let delivery = tested.ok()["delivery_id"].as_str().expect("an id").to_owned();
-        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        assert_eq!(world.poll("deliveries").await, 1);
         Self { endpoint, delivery, receiver }
     }
 
@@ -39,15 +36,12 @@ impl Place {
 
     /// How often a route has done something since, counted where it does it. Messages that are there are handled.
     async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
-        while world.stack.poll("deliveries").await.expect("a step") > 0 {}
+        world.poll_all("deliveries").await;
         match route {
-            "webhooks/create" => {
-                let listed = world.rpc(&tenant.key, "webhooks/list", json!({})).await;
-                listed.ok()["webhook_endpoints"].as_array().expect("a list").len() - 1
-            }
+            "webhooks/create" => world.endpoints(tenant).await.len() - 1,
             "deliveries/recover" => {
                 // Until it has begun, another call would join it.
-                world.stack.invoke("deliveries-wake", json!({"time": Timestamp::now()})).await.expect("a sweep");
+                world.sweep(Timestamp::now()).await;
                 let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
                 stats.ok()["recoveries"].as_array().expect("a list").len()
             }
@@ -57,7 +51,7 @@ impl Place {
 }
 
 /// The records of calls that are remembered.
-async fn remembered(world: &World) -> Vec<std::collections::HashMap<String, AttributeValue>> {
+async fn remembered(world: &World) -> Vec<Item> {
     let mut items = world.items("webhook-endpoints").await;
     items.retain(|item| item["webhook_endpoint_id"].as_s().expect("a text").starts_with("#once#"));
     items
@@ -218,13 +212,8 @@ async fn a_call_is_remembered_for_a_day() {
     let now = Timestamp::now().as_second();
     assert!((now + DAY - 60..=now + DAY + 1).contains(&until), "{until}");
     // It is over, and TTL has not deleted it yet.
-    let update = world.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
-    let update = update
-        .key("tenant_id", record["tenant_id"].clone())
-        .key("webhook_endpoint_id", record["webhook_endpoint_id"].clone())
-        .update_expression("SET delete_at = :now")
-        .expression_attribute_values(":now", AttributeValue::N(now.to_string()));
-    update.send().await.expect("it is changed");
+    let id = record["webhook_endpoint_id"].as_s().expect("a text");
+    world.set("webhook-endpoints", ("webhook_endpoint_id", id), json!({"delete_at": now})).await;
     let second = create().await.ok().clone();
     assert_ne!(second, first);
     assert_eq!(create().await.ok(), &second);
@@ -234,20 +223,14 @@ async fn a_call_is_remembered_for_a_day() {
 /// The transaction that does the call, and the read after it, fail as often as they are tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
-    let start = async |fails, takes_effect| {
-        let (world, tables, proxy) = failing(fails, takes_effect).await;
-        let tenant = world.tenant("acme").await;
-        let place = Place::new(&world, &tenant).await;
-        (world, tables, proxy, tenant, place)
-    };
-    let (_world, _tables, proxy, ..) = start(u64::MAX..u64::MAX, false).await;
-    let before = proxy.calls();
     // The key and its user, the record, and what else each reads and writes first.
     let transactions = ROUTES.into_iter().zip([3, 5, 5, 6]);
     let lives = transactions.flat_map(|(route, call)| [(route, call, false), (route, call, true)]);
     join_all(lives.map(async |(route, call, takes_effect)| {
-        let fails = before + call..before + call + 6;
-        let (world, _tables, _proxy, tenant, place) = start(fails, takes_effect).await;
+        let (world, cut_off) = World::cut_off().await;
+        let tenant = world.tenant("acme").await;
+        let place = Place::new(&world, &tenant).await;
+        cut_off.fail(call..call + 6, takes_effect);
         let call = async || world.rpc_once(&tenant.key, route, "k", place.fields(route)).await;
         let lost = call().await;
         assert!(lost.status >= 500, "{route}: {}", lost.body);
@@ -259,8 +242,7 @@ async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
         if takes_effect && matches!(route, "webhooks/test" | "deliveries/resend") {
             // It was not sent, so the sweep does it.
             assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 1, "{route}");
-            let later = Timestamp::now().after(std::time::Duration::from_secs(17 * 60));
-            world.stack.invoke("deliveries-wake", json!({"time": later})).await.expect("a sweep");
+            world.sweep(Timestamp::now().after(std::time::Duration::from_secs(17 * 60))).await;
         }
         assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}, it takes effect: {takes_effect}");
     }))

@@ -10,7 +10,7 @@ use std::{
 use aws_sdk_sqs::{
     Client,
     types::{
-        DeleteMessageBatchRequestEntry, Message, MessageAttributeValue, MessageSystemAttributeName, QueueAttributeName,
+        DeleteMessageBatchRequestEntry, Message, MessageAttributeValue, MessageSystemAttributeName,
         SendMessageBatchRequestEntry,
     },
 };
@@ -18,7 +18,7 @@ use common::{aws::clients::Aws, config::Env};
 use futures::{StreamExt, stream};
 use local::{Data, Options, Stack};
 use serde_json::{Value, json};
-use tests::Receiver;
+use tests::{Receiver, callback, world::queues::counts};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
@@ -79,18 +79,6 @@ fn attribute(message: &Message, name: &MessageSystemAttributeName) -> i64 {
 
 fn bodies(messages: &[Message]) -> BTreeSet<&str> {
     messages.iter().filter_map(Message::body).collect()
-}
-
-/// How many messages a queue has: visible, being handled, delayed.
-async fn counts(client: &Client, queue_url: &str) -> [usize; 3] {
-    let names = [
-        QueueAttributeName::ApproximateNumberOfMessages,
-        QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
-        QueueAttributeName::ApproximateNumberOfMessagesDelayed,
-    ];
-    let attributes = client.get_queue_attributes().queue_url(queue_url).set_attribute_names(Some(names.to_vec()));
-    let attributes = attributes.send().await.expect("the queue answers").attributes.expect("attributes");
-    names.map(|name| attributes[&name].parse().expect("a number"))
 }
 
 async fn counts_of(stack: &Stack, queue: &str) -> [usize; 3] {
@@ -294,7 +282,7 @@ async fn an_event_that_was_delivered_but_not_deleted_is_not_delivered_again() {
     let directory = Directory::new();
     let receiver = Receiver::start().await;
     let before = directory.start().await;
-    send(&before, "job-events", &event("j", &receiver).to_string()).await;
+    send(&before, "job-events", &callback("tenant-1", "j", receiver.url("/")).to_string()).await;
     let message = messages(&before, "job-events").await.remove(0);
     let attributes = message.attributes.iter().flatten().map(|(name, value)| (name.to_string(), json!(value)));
     let record = json!({
@@ -325,14 +313,6 @@ async fn one_process_at_a_time_has_the_queues() {
     first.stop().await;
     let second = Stack::start(options()).await.expect("the service starts");
     assert_eq!(bodies(&messages(&second, "job-events").await), ["one"].into());
-}
-
-/// A job event for the job's own callback.
-fn event(job: &str, receiver: &Receiver) -> Value {
-    json!({
-        "event": "job.completed", "tenant_id": "tenant-1", "job_id": job, "callback_url": receiver.url("/"),
-        "callback_secret": "s",
-    })
 }
 
 /// The whole service in a process of its own, with its addresses. It is killed when this is dropped.
@@ -422,7 +402,7 @@ async fn survive(events: usize, kills: usize, limit: Duration) {
         loop {
             *sends.lock().await.entry(job.clone()).or_insert(0) += 1;
             let (client, url) = service.borrow().clone();
-            let body = event(&job, &receiver).to_string();
+            let body = callback("tenant-1", &job, receiver.url("/")).to_string();
             if client.send_message().queue_url(url).message_body(body).send().await.is_ok() {
                 break;
             }

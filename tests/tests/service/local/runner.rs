@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use ::local::{Data, Limits, Options, Stack};
 use serde_json::{Value, json};
-use tests::{Receiver, World};
+use tests::{Receiver, World, callback};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -42,10 +42,7 @@ async fn what_waited_when_the_runner_was_killed_is_delivered_after_a_restart() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     let before = start(directory.clone()).await;
-    let event = json!({
-        "event": "job.completed", "tenant_id": "tenant-1", "job_id": "j", "callback_url": receiver.url("/"),
-        "callback_secret": "s",
-    });
+    let event = callback("tenant-1", "j", receiver.url("/"));
     let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]);
     send.message_body(event.to_string()).send().await.expect("it is sent");
     before.poll("job-events").await.expect("a step");

@@ -16,10 +16,6 @@ async fn set_active(world: &World, who: &Tenant, fields: Value) -> Answer {
     world.cli(&who.cookie, "organization/set-active", fields).await
 }
 
-fn refused(answer: &Answer) -> (u16, &str) {
-    (answer.status, answer.body["code"].as_str().unwrap_or_default())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_full_organization_has_its_members_and_for_owners_its_invitations() {
     let world = World::start().await;
@@ -64,7 +60,7 @@ async fn the_full_organization_has_its_members_and_for_owners_its_invitations() 
         format!("organizationId={}&organizationSlug={}", other.id, jo.slug),
     ] {
         let answer = get(&world, &jo, &format!("get-full-organization?{query}")).await;
-        assert_eq!(refused(&answer), (404, "NOT_FOUND"), "{query}");
+        assert_eq!(answer.refused(), (404, "NOT_FOUND"), "{query}");
         assert_eq!(answer.body["message"], "Organization not found");
     }
 }
@@ -96,10 +92,10 @@ async fn the_active_role_is_the_callers_or_that_of_another_member() {
     assert_eq!(role(&jo, &own).await.body, json!({"role": "member"}));
     for query in [format!("?userId={}", other.user), format!("?userId={}", uuid::Uuid::now_v7())] {
         let answer = role(&jo, &query).await;
-        assert_eq!((refused(&answer), &answer.body["message"]), ((404, "NOT_FOUND"), &json!("Member not found")));
+        assert_eq!((answer.refused(), &answer.body["message"]), ((404, "NOT_FOUND"), &json!("Member not found")));
     }
     for query in [format!("?organizationId={}", other.id), "?organizationSlug=other".to_owned()] {
-        assert_eq!(refused(&role(&jo, &query).await), (404, "NOT_FOUND"), "{query}");
+        assert_eq!(role(&jo, &query).await.refused(), (404, "NOT_FOUND"), "{query}");
     }
     assert_eq!(role(&jo, "?userId=x").await.status, 400);
 }
@@ -127,26 +123,26 @@ async fn only_ones_own_organization_can_be_made_active_and_it_always_is() {
         json!({"organizationId": jo.id, "organizationSlug": other.slug}),
     ] {
         let answer = set_active(&world, &jo, fields.clone()).await;
-        assert_eq!(refused(&answer), (403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION"), "{fields}");
+        assert_eq!(answer.refused(), (403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION"), "{fields}");
         assert_eq!(answer.body["message"], "You are not a member of this organization");
     }
     // None active there cannot be, so nobody is told that it is so.
     for fields in [json!({"organizationId": null}), json!({"organizationId": 7}), json!({"organizationSlug": "A"})] {
-        assert_eq!(refused(&set_active(&world, &jo, fields.clone()).await), (400, "BAD_REQUEST"), "{fields}");
+        assert_eq!(set_active(&world, &jo, fields.clone()).await.refused(), (400, "BAD_REQUEST"), "{fields}");
     }
     assert_eq!(get(&world, &jo, "get-full-organization").await.body["id"], json!(jo.id));
     let foreign = world.http.post(world.url("/api/auth/organization/set-active")).header("cookie", &jo.cookie);
     let foreign = world.send(foreign.header("origin", "https://evil.example.com").json(&json!({}))).await;
-    assert_eq!(refused(&foreign), (403, "INVALID_ORIGIN"));
+    assert_eq!(foreign.refused(), (403, "INVALID_ORIGIN"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_without_a_credential_has_an_active_organization() {
     let world = World::start().await;
     for route in ["get-full-organization", "get-active-member", "get-active-member-role"] {
-        assert_eq!(refused(&world.cli_get("", &format!("organization/{route}")).await), (401, "UNAUTHORIZED"));
+        assert_eq!(world.cli_get("", &format!("organization/{route}")).await.refused(), (401, "UNAUTHORIZED"));
     }
-    assert_eq!(refused(&world.cli("", "organization/set-active", json!({})).await), (401, "UNAUTHORIZED"));
+    assert_eq!(world.cli("", "organization/set-active", json!({})).await.refused(), (401, "UNAUTHORIZED"));
 }
 
 /// Sessions are neither cached in cookies nor made longer by a call, so what clients ask for here always holds.
@@ -157,4 +153,17 @@ async fn a_client_may_ask_for_a_session_that_is_neither_cached_nor_refreshed() {
     let session = world.session(&jo.cookie).await.body;
     let asked = world.cli_get(&jo.cookie, "get-session?disableCookieCache=true&disableRefresh=true").await;
     assert_eq!((asked.status, asked.body), (200, session));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_lists_their_one_organization() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let listed = world.cli_get(&tenant.cookie, "organization/list").await;
+    let created = &listed.body[0]["createdAt"];
+    let organization = json!({"id": tenant.id, "name": "Doe & Co", "slug": "acme", "createdAt": created});
+    assert_eq!(listed.body, json!([organization]));
+    let by_key = world.http.get(world.url("/api/auth/organization/list")).header("x-api-key", &tenant.key);
+    assert_eq!(world.send(by_key).await.body, listed.body);
+    assert_eq!(world.cli_get("", "organization/list").await.status, 401);
 }

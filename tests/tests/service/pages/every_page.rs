@@ -1,7 +1,7 @@
 //! What all pages have in common.
 
 use serde_json::json;
-use tests::{Answer, World, world::BROWSER};
+use tests::{World, world::BROWSER};
 
 /// The address of each page, as far as it is there for anybody.
 const PAGES: [&str; 9] = [
@@ -15,10 +15,6 @@ const PAGES: [&str; 9] = [
     "/invite",
     "/api/auth/verify-email",
 ];
-
-fn html(page: &Answer) -> &str {
-    page.body.as_str().expect("a page")
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
@@ -38,7 +34,7 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
         let strict = ["default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"];
         assert_eq!(rules, strict);
         for active in ["<script", "<link", "<img", " src=", " style=", "javascript:", "http:", "https:"] {
-            assert!(!html(&page).contains(active), "{path}: {active}");
+            assert!(!page.page().contains(active), "{path}: {active}");
         }
     }
 }
@@ -67,7 +63,7 @@ async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
     use sha2::{Digest, Sha256};
     let world = World::start().await;
     let page = world.send(world.http.get(world.url("/reset-password"))).await;
-    let (_, style) = html(&page).split_once("<style>").expect("a style");
+    let (_, style) = page.page().split_once("<style>").expect("a style");
     let (style, rest) = style.split_once("</style>").expect("an end");
     assert!(style.contains("prefers-color-scheme: dark") && !rest.contains("<style"));
     let policy = page.headers["content-security-policy"].to_str().expect("a policy");
@@ -80,7 +76,7 @@ async fn a_page_has_one_heading_and_every_field_has_a_label() {
     let world = World::start().await;
     for path in PAGES {
         let page = world.open(&world.url(path)).await;
-        let html = html(&page);
+        let html = page.page();
         assert!(html.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{html}");
         assert!(html.contains("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"));
         assert_eq!(html.matches("<h1>").count(), 1, "{path}");
@@ -105,13 +101,13 @@ async fn browsers_get_a_page_for_any_refusal_and_programs_get_json() {
         for (refused, status, code) in [(&foreign, 403, "INVALID_ORIGIN"), (&large, 413, "PAYLOAD_TOO_LARGE")] {
             assert_eq!(refused.status, status);
             if is_page {
-                assert!(html(refused).contains("<h1><span aria-hidden=\"true\">! </span>This did not work</h1>"));
+                assert!(refused.page().contains("<h1><span aria-hidden=\"true\">! </span>This did not work</h1>"));
                 assert!(refused.headers.contains_key("content-security-policy"));
             } else {
                 assert_eq!(refused.body["code"], json!(code));
             }
         }
-        let named = if is_page { html(&foreign).to_owned() } else { foreign.body.to_string() };
+        let named = if is_page { foreign.page().to_owned() } else { foreign.body.to_string() };
         assert!(named.contains(world.stack.api()), "the expected origin is named: {named}");
     }
 }

@@ -12,7 +12,7 @@ async fn people_get_a_page_whose_links_work() {
     let world = World::start().await;
     let page = open(&world, "text/html,application/xhtml+xml,*/*;q=0.8").await;
     assert_eq!(page.status, 200);
-    let html = page.body.as_str().expect("a page");
+    let html = page.page();
     assert!(html.contains("<h1>This service is up</h1>"), "{html}");
     let links: Vec<_> = html.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(links, ["/signin", "/signin?mode=signup", "/openapi.json"]);
@@ -39,7 +39,7 @@ async fn the_documentation_is_where_the_deployment_says_if_it_does() {
         let world = World::with(&[("DOCS_URL", setting)]).await;
         assert_eq!(open(&world, "application/json").await.body.get("docs").and_then(Value::as_str), docs);
         let page = open(&world, "text/html").await;
-        let html = page.body.as_str().expect("a page");
+        let html = page.page();
         assert_eq!(html.contains("href=\"https://docs.example.com/a?b=c&amp;d\""), docs.is_some(), "{html}");
         assert!(!html.contains("/openapi.json"), "a deployment does not have it: {html}");
     }

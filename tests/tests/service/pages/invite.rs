@@ -8,10 +8,6 @@ use tests::{
 
 const PASSWORD: &str = "another long password";
 
-fn html(page: &Answer) -> &str {
-    page.body.as_str().expect("a page")
-}
-
 /// Invites Al, and returns the link in the mail.
 async fn invite(world: &World, by: &Tenant) -> String {
     let fields = json!({"email": "al@example.com", "role": "member", "organizationId": by.id});
@@ -22,7 +18,7 @@ async fn invite(world: &World, by: &Tenant) -> String {
 /// Fills in the form behind the link as a browser does.
 async fn accept(world: &World, link: &str, name: &str, password: &str) -> Answer {
     let page = world.send(world.http.get(link)).await;
-    let mut fields = hidden_fields(html(&page));
+    let mut fields = hidden_fields(page.page());
     fields.extend([("name".to_owned(), name.to_owned()), ("password".to_owned(), password.to_owned())]);
     world.send(world.http.post(world.url("/invite")).header("origin", world.stack.api()).form(&fields)).await
 }
@@ -38,16 +34,16 @@ async fn an_invitation_is_accepted_on_the_page_and_the_browser_is_signed_in() {
         let page = world.send(world.http.get(link)).await;
         assert_eq!(page.status, 200);
         for says in ["<dd>Doe &amp; Co</dd>", "<dd>al@example.com</dd>"] {
-            assert!(html(&page).contains(says), "{says}");
+            assert!(page.page().contains(says), "{says}");
         }
         // Clients come and go, and so do their commands.
-        assert!(!html(&page).contains("<code") && !html(&page).contains("command"), "{page:?}");
+        assert!(!page.page().contains("<code") && !page.page().contains("command"), "{page:?}");
     }
     assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");
 
     let joined = accept(&world, &link, "Al", PASSWORD).await;
     assert_eq!(joined.status, 200);
-    assert!(html(&joined).contains("confirm your email address") && html(&joined).contains("al@example.com"));
+    assert!(joined.page().contains("confirm your email address") && joined.page().contains("al@example.com"));
     let cookie = joined.headers["set-cookie"].to_str().expect("a cookie").split(';').next().unwrap_or_default();
     let session = world.session(cookie).await.body;
     assert_eq!((&session["user"]["name"], &session["user"]["emailVerified"]), (&json!("Al"), &json!(false)));
@@ -58,7 +54,7 @@ async fn an_invitation_is_accepted_on_the_page_and_the_browser_is_signed_in() {
 
     for again in [world.send(world.http.get(&link)).await, accept(&world, &link, "Al", PASSWORD).await] {
         assert_eq!(again.status, 400);
-        assert!(html(&again).contains("This invitation does not work") && !again.headers.contains_key("set-cookie"));
+        assert!(again.page().contains("This invitation does not work") && !again.headers.contains_key("set-cookie"));
     }
 }
 
@@ -69,7 +65,7 @@ async fn mistakes_get_the_form_again_with_the_name_and_without_the_password() {
     let link = invite(&world, &tenant).await;
     let again = accept(&world, &link, "<script>alert(1)</script>\u{7}", "short").await;
     assert_eq!(again.status, 400);
-    let says = html(&again);
+    let says = again.page();
     assert!(
         says.contains("value=\"&lt;script&gt;alert(1)&lt;/script&gt;\u{7}\"") && !says.contains("<script"),
         "{says}"
@@ -87,7 +83,7 @@ async fn mistakes_get_the_form_again_with_the_name_and_without_the_password() {
     world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();
     let taken = accept(&world, &link, "Al", PASSWORD).await;
     assert_eq!(taken.status, 409);
-    assert!(html(&taken).contains("An account with this email already exists.") && !html(&taken).contains(PASSWORD));
+    assert!(taken.page().contains("An account with this email already exists.") && !taken.page().contains(PASSWORD));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +96,7 @@ async fn the_names_of_an_organization_stay_text() {
     let invitation = world.invitation(id, "al@example.com", common::timestamp::Timestamp::now().as_second() + 60).await;
     let link = world.url(&format!("/invite?tenantSlug=acme&invitationId={invitation}"));
     let page = world.send(world.http.get(link)).await;
-    assert!(html(&page).contains("<dd>&lt;script&gt;alert(1)&lt;/script&gt;</dd>") && !html(&page).contains("<script"));
+    assert!(page.page().contains("<dd>&lt;script&gt;alert(1)&lt;/script&gt;</dd>") && !page.page().contains("<script"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,8 +127,8 @@ async fn a_link_that_leads_to_no_pending_invitation_gets_a_page_that_says_so() {
             world.send(world.http.post(world.url("/invite")).form(&fields)).await,
         ] {
             assert_eq!(answer.status, 400, "{query}");
-            assert!(html(&answer).contains("This invitation does not work") && !html(&answer).contains("<form"));
-            assert!(!html(&answer).contains("al@example.com") && !answer.headers.contains_key("set-cookie"));
+            assert!(answer.page().contains("This invitation does not work") && !answer.page().contains("<form"));
+            assert!(!answer.page().contains("al@example.com") && !answer.headers.contains_key("set-cookie"));
         }
     }
     assert_eq!(world.send(world.http.get(&link)).await.status, 200, "and that one still does");

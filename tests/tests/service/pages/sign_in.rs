@@ -1,6 +1,5 @@
 //! The page `/signin`, with what a browser without scripts sends.
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 use tests::{
     Answer, World,
@@ -12,21 +11,17 @@ const RIGHT: &str = "correct horse battery";
 const WRONG: &str = "wrong horse battery";
 const SCRIPT: &str = "\"><script>alert(1)</script>";
 
-fn html(page: &Answer) -> &str {
-    page.body.as_str().expect("a page")
-}
-
 /// The text of a page that shows no markup of a stranger.
 fn harmless(page: &Answer) -> &str {
-    assert!(!html(page).contains("<script"), "{page:?}");
-    html(page)
+    assert!(!page.page().contains("<script"), "{page:?}");
+    page.page()
 }
 
 /// The hidden fields of the form with this button, and what a person fills in.
 fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, String)> {
-    let form = html(page).split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
+    let form = page.page().split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
     let form = form.filter(|form| form.contains(&format!(">{button}</button>"))).collect::<Vec<_>>();
-    assert_eq!(form.len(), 1, "{button} in {}", html(page));
+    assert_eq!(form.len(), 1, "{button} in {}", page.page());
     let mut fields = hidden_fields(form[0]);
     for (name, value) in typed {
         assert!(form[0].contains(&format!(" name=\"{name}\"")), "{name} in {}", form[0]);
@@ -60,10 +55,6 @@ fn set(answer: &Answer) -> String {
     cookie.split(';').next().unwrap_or_default().to_owned()
 }
 
-async fn is_signed_in(world: &World, cookie: &str) -> bool {
-    world.session(cookie).await.body != Value::Null
-}
-
 /// A request of a client that calls itself something: the query of the page, and what the client polls with.
 async fn ask(world: &World, agent: &str) -> (String, Value) {
     let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
@@ -84,21 +75,21 @@ async fn somebody_signs_in_sees_as_whom_and_signs_out() {
     let tenant = world.tenant("acme").await;
     let page = get(&world, "", "").await;
     assert_eq!(page.status, 200);
-    assert!(html(&page).contains("<a href=\"/reset-password\">") && html(&page).contains("<a href=\"?mode=signup\">"));
+    assert!(page.page().contains("<a href=\"/reset-password\">") && page.page().contains("<a href=\"?mode=signup\">"));
     let signed_in = sign_in(&world, "", " JO@acme.example.com", RIGHT).await;
     assert_eq!((signed_in.status, &signed_in.headers["location"]), (303, &"?".parse().expect("a header")));
     let cookie = set(&signed_in);
-    assert!(is_signed_in(&world, &cookie).await && cookie != tenant.cookie);
+    assert!(world.is_signed_in(&cookie).await && cookie != tenant.cookie);
 
     let page = get(&world, &cookie, "").await;
-    assert!(html(&page).contains("You are signed in") && html(&page).contains("<dd>jo@acme.example.com</dd>"));
-    assert!(!html(&page).contains("is not confirmed yet"));
+    assert!(page.page().contains("You are signed in") && page.page().contains("<dd>jo@acme.example.com</dd>"));
+    assert!(!page.page().contains("is not confirmed yet"));
     let out = post(&world, &cookie, &filled(&page, "Sign out", &[])).await;
     assert_eq!(out.status, 303);
     assert!(out.headers["set-cookie"].to_str().expect("a cookie").starts_with("session_token=; Path=/;"));
-    assert!(!is_signed_in(&world, &cookie).await && is_signed_in(&world, &tenant.cookie).await);
+    assert!(!world.is_signed_in(&cookie).await && world.is_signed_in(&tenant.cookie).await);
     for ended in ["", &cookie, "session_token=x"] {
-        assert!(html(&get(&world, ended, "").await).contains("<h1>Sign in</h1>"));
+        assert!(get(&world, ended, "").await.page().contains("<h1>Sign in</h1>"));
     }
 }
 
@@ -116,9 +107,9 @@ async fn wrong_credentials_get_the_form_again_and_it_says_the_same_for_any_addre
         let escaped = email.replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
         let kept = format!(" value=\"{escaped}\"");
         assert!(harmless(&page).contains(&kept), "{page:?}");
-        assert!(password.is_empty() || !html(&page).contains(password));
-        assert!(html(&page).contains("<p class=\"error\" role=\"alert\">Invalid email or password.</p>"));
-        pages.push(html(&page).replace(&kept, ""));
+        assert!(password.is_empty() || !page.page().contains(password));
+        assert!(page.page().contains("<p class=\"error\" role=\"alert\">Invalid email or password.</p>"));
+        pages.push(page.page().replace(&kept, ""));
     }
     pages.dedup();
     assert_eq!(pages.len(), 1);
@@ -142,7 +133,7 @@ async fn attempts_on_the_page_and_by_the_api_count_together() {
     }
     let refused = sign_in(&world, "", EMAIL, RIGHT).await;
     assert_eq!(refused.status, 429);
-    assert!(html(&refused).contains("Too many attempts") && html(&refused).contains(&format!("value=\"{EMAIL}\"")));
+    assert!(refused.page().contains("Too many attempts") && refused.page().contains(&format!("value=\"{EMAIL}\"")));
     let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
     assert!((1..=600).contains(&wait), "{wait}");
     let credentials = json!({"email": EMAIL, "password": RIGHT});
@@ -167,7 +158,7 @@ async fn a_mode_that_means_nothing_does_not_stay_in_the_address() {
     world.sign_up("acme").await;
     let mode = "x".repeat(4000);
     let page = get(&world, "", &format!("?mode={mode}")).await;
-    assert!(html(&page).contains("<h1>Sign in</h1>") && !html(&page).contains(&mode));
+    assert!(page.page().contains("<h1>Sign in</h1>") && !page.page().contains(&mode));
     let mut fields = filled(&page, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
     fields.push(("mode".to_owned(), mode));
     let signed_in = post(&world, "", &fields).await;
@@ -178,20 +169,20 @@ async fn a_mode_that_means_nothing_does_not_stay_in_the_address() {
 async fn somebody_signs_up_and_confirms_their_email() {
     let world = World::start().await;
     let page = get(&world, "", "?mode=signup").await;
-    assert!(html(&page).contains("<h1>Sign up</h1>") && html(&page).contains("<a href=\"?mode=signin\">"));
+    assert!(page.page().contains("<h1>Sign up</h1>") && page.page().contains("<a href=\"?mode=signin\">"));
     let mut typed = founder("acme", EMAIL);
     typed.push(("debugNotificationEmail", ""));
     let signed_up = post(&world, "", &filled(&page, "Sign up", &typed)).await;
     assert_eq!((signed_up.status, &signed_up.headers["location"]), (303, &"?mode=signup".parse().expect("a header")));
     let cookie = set(&signed_up);
     let page = get(&world, &cookie, "?mode=signup").await;
-    assert!(html(&page).contains("You are signed in") && html(&page).contains("is not confirmed yet"));
+    assert!(page.page().contains("You are signed in") && page.page().contains("is not confirmed yet"));
     assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
-    assert!(!html(&get(&world, &cookie, "").await).contains("is not confirmed yet"));
+    assert!(!get(&world, &cookie, "").await.page().contains("is not confirmed yet"));
     assert_eq!(world.cli_get(&cookie, "organization/list").await.body[0]["slug"], "acme");
     let organizations = world.items("organizations").await;
     let notified = organizations.iter().find_map(|item| item.get("debug_notification_email")).expect("an address");
-    assert_eq!(notified, &AttributeValue::S(EMAIL.to_owned()), "their own, as they named no other");
+    assert_eq!(notified.as_s().expect("a text"), EMAIL, "their own, as they named no other");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -236,8 +227,8 @@ async fn a_sign_up_with_mistakes_gets_the_form_again_with_what_was_typed() {
     ] {
         let refused = post(&world, "", &filled(&page, "Sign up", &founder(slug, email))).await;
         assert_eq!(refused.status, status);
-        assert!(html(&refused).contains(says) && html(&refused).contains(&format!("value=\"{slug}\"")), "{refused:?}");
-        assert!(!html(&refused).contains(RIGHT) && !refused.headers.contains_key("set-cookie"));
+        assert!(refused.page().contains(says) && refused.page().contains(&format!("value=\"{slug}\"")), "{refused:?}");
+        assert!(!refused.page().contains(RIGHT) && !refused.headers.contains_key("set-cookie"));
     }
     assert_eq!(world.items("users").await.len(), 2, "a user, and the guard of their email");
 }
@@ -266,7 +257,7 @@ async fn a_form_of_another_site_does_nothing() {
             assert!(!refused.headers.contains_key("set-cookie"));
         }
     }
-    assert!(is_signed_in(&world, &tenant.cookie).await);
+    assert!(world.is_signed_in(&tenant.cookie).await);
     assert_eq!(poll(&world, &login).await, "pending");
 }
 
@@ -276,7 +267,7 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     world.tenant("acme").await;
     let (query, login) = ask(&world, &format!("evil/1 {SCRIPT}")).await;
     let page = get(&world, "", &query).await;
-    assert!(html(&page).contains("<h1>Sign in</h1>") && html(&page).contains("A command-line client asks"));
+    assert!(page.page().contains("<h1>Sign in</h1>") && page.page().contains("A command-line client asks"));
     assert_eq!(sign_in(&world, &query, EMAIL, WRONG).await.status, 401);
     let signed_in = sign_in(&world, &query, EMAIL, RIGHT).await;
     assert_eq!(signed_in.status, 303);
@@ -298,27 +289,27 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
 
     let approve = filled(&page, "Approve", SURE);
     let unsure = post(&world, &cookie, &filled(&page, "Approve", &[])).await;
-    assert!(html(&unsure).contains("I have started this myself, just now"), "a click alone shows the page again");
+    assert!(unsure.page().contains("I have started this myself, just now"), "a click alone shows the page again");
     for value in ["", "no", "on"] {
         let untrue = post(&world, &cookie, &filled(&page, "Approve", &[("sure", value)])).await;
-        assert!(html(&untrue).contains("I have started this myself, just now"), "{value}: no box sends this");
+        assert!(untrue.page().contains("I have started this myself, just now"), "{value}: no box sends this");
     }
     assert_eq!(poll(&world, &login).await, "pending");
     let without_session = post(&world, "", &approve).await;
-    assert!(html(&without_session).contains("<h1>Sign in</h1>"));
+    assert!(without_session.page().contains("<h1>Sign in</h1>"));
     let by_key = world.http.post(world.url("/signin")).header("x-api-key", "ak_x").form(&approve);
-    assert!(html(&world.send(by_key).await).contains("<h1>Sign in</h1>"));
+    assert!(world.send(by_key).await.page().contains("<h1>Sign in</h1>"));
     assert_eq!(poll(&world, &login).await, "pending");
 
     for _ in 0..2 {
         let approved = post(&world, &cookie, &approve).await;
         assert_eq!(approved.status, 200);
-        assert!(html(&approved).contains("go back to your terminal") && !html(&approved).contains("<form"));
+        assert!(approved.page().contains("go back to your terminal") && !approved.page().contains("<form"));
     }
     assert_eq!(poll(&world, &login).await, "approved");
     for gone in [get(&world, &cookie, &query).await, post(&world, &cookie, &approve).await] {
         assert_eq!(gone.status, 404, "it was fetched");
-        assert!(html(&gone).contains("This request has expired"));
+        assert!(gone.page().contains("This request has expired"));
     }
 }
 
@@ -330,7 +321,7 @@ async fn the_page_approves_as_the_account_that_it_has_shown() {
     let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve", SURE);
     // Somebody signs in to another account, in another window.
     let page = post(&world, &other.cookie, &approve).await;
-    assert!(html(&page).contains("wants to sign in as <strong>jo@other.example.com</strong>"));
+    assert!(page.page().contains("wants to sign in as <strong>jo@other.example.com</strong>"));
     assert_eq!(poll(&world, &login).await, "pending");
     let out = post(&world, &other.cookie, &filled(&page, "Sign out", &[])).await;
     assert_eq!(out.headers["location"].to_str().expect("a text"), query, "to go on with another account");
@@ -348,7 +339,7 @@ async fn somebody_who_signs_up_for_a_client_confirms_their_email_before_it_goes_
     let page = get(&world, &cookie, &query).await;
     let approved = post(&world, &cookie, &filled(&page, "Approve", SURE)).await;
     assert_eq!(approved.status, 200);
-    assert!(html(&approved).contains("Confirm your email address first"));
+    assert!(approved.page().contains("Confirm your email address first"));
     assert_eq!(poll(&world, &login).await, "pending");
     assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
     assert_eq!(poll(&world, &login).await, "approved");
@@ -362,22 +353,14 @@ async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
     let other = ask(&world, "another client").await.0;
     let (id, secret) = (query.split(['=', '&']).nth(3).expect("an id"), other.rsplit('=').next().expect("a secret"));
     let now = common::timestamp::Timestamp::now().as_second();
-    for mut item in world.items("tokens").await {
-        if item["kind"].as_s().is_ok_and(|kind| kind == "cli_login")
-            && item["request_id"].as_s().is_ok_and(|of| of == id)
-        {
-            item.insert("expires_at".to_owned(), AttributeValue::N(now.to_string()));
-            let put = world.stack.dynamodb_client().put_item().table_name("tokens").set_item(Some(item));
-            put.send().await.expect("it is stored");
-        }
-    }
+    world.set("tokens", ("request_id", id), json!({"expires_at": now})).await;
     let of_another = format!("?cliLoginId={id}&cliLoginSecret={secret}");
     let bad = ["?cliLoginId=x&cliLoginSecret=%3Cscript%3E", "?cliLoginId=", "?cliLoginSecret=", &of_another, &query];
     for query in bad {
         for cookie in ["", &cookie] {
             let page = get(&world, cookie, query).await;
             assert_eq!(page.status, 404, "{query}");
-            assert!(harmless(&page).contains("This request has expired") && !html(&page).contains("<form"));
+            assert!(harmless(&page).contains("This request has expired") && !page.page().contains("<form"));
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Answer, Interceptor, Tenant, World};
+use tests::{Answer, Switch, Tenant, World, world::faults::failure};
 
 /// Signs in as the owner of an organization, and returns the cookie.
 async fn sign_in(world: &World, tenant: &Tenant) -> String {
@@ -16,10 +16,6 @@ async fn sign_in(world: &World, tenant: &Tenant) -> String {
     let answer = world.send(request).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     format!("session_token={}", answer.body["token"].as_str().expect("a token"))
-}
-
-async fn is_signed_in(world: &World, cookie: &str) -> bool {
-    world.session(cookie).await.body != Value::Null
 }
 
 async fn listed(world: &World, cookie: &str) -> Vec<Value> {
@@ -66,25 +62,23 @@ async fn a_user_sees_their_own_sessions_and_no_secret() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_day_of_the_last_call_is_written_once_a_day_and_never_fails_a_call() {
-    let (writes, fails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-    let (written, failing) = (Arc::clone(&writes), Arc::clone(&fails));
-    let tables = Interceptor::start(move |operation, call| {
-        let is_note = operation == "UpdateItem" && call["UpdateExpression"] == "SET seen_on = :today";
+    let (writes, fails) = (Arc::new(AtomicUsize::new(0)), Switch::default());
+    let (written, failing) = (Arc::clone(&writes), fails.clone());
+    let world = World::answering(&[], move |call| {
+        let is_note = call.operation == "UpdateItem" && call["UpdateExpression"] == "SET seen_on = :today";
         written.fetch_add(usize::from(is_note), Ordering::SeqCst);
-        (is_note && failing.load(Ordering::SeqCst)).then(|| (500, json!({"__type": "InternalServerError"})))
+        (is_note && failing.is_on()).then(failure)
     })
     .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
     let tenant = world.tenant("acme").await;
     assert_eq!(writes.load(Ordering::SeqCst), 0, "a new session was seen today");
     world.forget_uses().await;
-    fails.store(true, Ordering::SeqCst);
+    fails.on();
     assert_eq!(listed(&world, &tenant.cookie).await[0]["updatedAt"], "2026-01-31T00:00:00.000Z");
-    fails.store(false, Ordering::SeqCst);
+    fails.off();
     writes.store(0, Ordering::SeqCst);
     for _ in 0..5 {
-        assert!(is_signed_in(&world, &tenant.cookie).await);
+        assert!(world.is_signed_in(&tenant.cookie).await);
     }
     assert_eq!(writes.load(Ordering::SeqCst), 1);
     assert_eq!(listed(&world, &tenant.cookie).await[0]["updatedAt"], today());
@@ -92,7 +86,7 @@ async fn the_day_of_the_last_call_is_written_once_a_day_and_never_fails_a_call()
     world.forget_uses().await;
     let (_, ended) = tokio::join!(world.session(&tenant.cookie), world.cli(&tenant.cookie, "sign-out", json!({})));
     assert_eq!(ended.status, 200);
-    assert!(!is_signed_in(&world, &tenant.cookie).await);
+    assert!(!world.is_signed_in(&tenant.cookie).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,15 +101,15 @@ async fn a_revoked_session_ends_at_once() {
     }
     let secret = json!(two.trim_start_matches("session_token="));
     assert_eq!(revoke(&world, &other.cookie, &secret).await.status, 404);
-    assert!(is_signed_in(&world, &one).await && is_signed_in(&world, &two).await);
+    assert!(world.is_signed_in(&one).await && world.is_signed_in(&two).await);
     let revoked = revoke(&world, &tenant.cookie, &id).await;
     assert_eq!((revoked.status, &revoked.body), (200, &json!({"status": true})));
-    assert!(!is_signed_in(&world, &one).await);
+    assert!(!world.is_signed_in(&one).await);
     assert_eq!(world.rpc_by_session(&one, "webhooks/list", json!({})).await.status, 401);
     assert_eq!(revoke(&world, &tenant.cookie, &id).await.status, 404, "twice");
     // A client that has the secret may send that.
     assert_eq!(revoke(&world, &tenant.cookie, &secret).await.status, 200);
-    assert!(!is_signed_in(&world, &two).await);
+    assert!(!world.is_signed_in(&two).await);
     assert_eq!(listed(&world, &tenant.cookie).await.len(), 1);
     for bad in [json!("x"), json!(7), Value::Null] {
         assert_eq!(revoke(&world, &tenant.cookie, &bad).await.status, 400, "{bad}");
@@ -146,10 +140,10 @@ async fn all_other_sessions_end_at_once_and_keys_stay() {
         cookies.push(sign_in(&world, &tenant).await);
     }
     assert_eq!(revoke_others(&world, &tenant.cookie).await.body, json!({"status": true}));
-    assert!(is_signed_in(&world, &tenant.cookie).await);
-    assert!(is_signed_in(&world, &other.cookie).await);
+    assert!(world.is_signed_in(&tenant.cookie).await);
+    assert!(world.is_signed_in(&other.cookie).await);
     for cookie in &cookies {
-        assert!(!is_signed_in(&world, cookie).await);
+        assert!(!world.is_signed_in(cookie).await);
         assert_eq!(world.rpc_by_session(cookie, "webhooks/list", json!({})).await.status, 401);
     }
     assert_eq!(listed(&world, &tenant.cookie).await.len(), 1);
@@ -158,7 +152,7 @@ async fn all_other_sessions_end_at_once_and_keys_stay() {
     assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
     let new = sign_in(&world, &tenant).await;
     assert_eq!(revoke_others(&world, &new).await.status, 200);
-    assert!(is_signed_in(&world, &new).await && !is_signed_in(&world, &tenant.cookie).await);
+    assert!(world.is_signed_in(&new).await && !world.is_signed_in(&tenant.cookie).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +166,7 @@ async fn of_sessions_that_end_each_other_at_once_one_stays() {
     let answers = join_all(cookies.iter().map(|cookie| revoke_others(&world, cookie))).await;
     for (cookie, answer) in cookies.iter().zip(&answers) {
         assert!(matches!(answer.status, 200 | 401), "{answer:?}");
-        assert_eq!(is_signed_in(&world, cookie).await, answer.status == 200);
+        assert_eq!(world.is_signed_in(cookie).await, answer.status == 200);
     }
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
 }
@@ -198,23 +192,15 @@ async fn only_a_session_sees_and_ends_sessions() {
 /// It is one transaction, so a process that dies leaves all sessions, or only the one.
 #[tokio::test(flavor = "multi_thread")]
 async fn ending_the_others_happens_as_a_whole_or_not_at_all() {
-    let fails = Arc::new(AtomicBool::new(false));
-    let failing = Arc::clone(&fails);
-    let tables = Interceptor::start(move |operation, _| {
-        let is_it = operation == "TransactWriteItems" && failing.load(Ordering::SeqCst);
-        is_it.then(|| (500, json!({"__type": "InternalServerError"})))
-    })
-    .await;
-    let world = World::with(&[("AWS_ENDPOINT_URL_DYNAMODB", tables.address())]).await;
-    tables.stand_before(world.stack.dynamodb());
+    let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;
     let tenant = world.tenant("acme").await;
     let other = sign_in(&world, &tenant).await;
-    fails.store(true, Ordering::SeqCst);
+    fails.on();
     assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 500);
-    assert!(is_signed_in(&world, &tenant.cookie).await && is_signed_in(&world, &other).await);
-    fails.store(false, Ordering::SeqCst);
+    assert!(world.is_signed_in(&tenant.cookie).await && world.is_signed_in(&other).await);
+    fails.off();
     assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
-    assert!(is_signed_in(&world, &tenant.cookie).await && !is_signed_in(&world, &other).await);
+    assert!(world.is_signed_in(&tenant.cookie).await && !world.is_signed_in(&other).await);
 }
 
 /// Sessions and users of versions before have neither an epoch nor a day.
@@ -223,17 +209,15 @@ async fn sessions_of_before_go_on_and_can_be_ended() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let other = sign_in(&world, &tenant).await;
-    for (table, key, expression) in
-        [("tokens", "token_hash", "REMOVE epoch, seen_on, address"), ("users", "pk", "REMOVE session_epoch")]
-    {
-        for item in world.items(table).await {
-            let update = world.stack.dynamodb_client().update_item().table_name(table).key(key, item[key].clone());
-            update.update_expression(expression).send().await.expect("it is updated");
-        }
+    for (table, attributes) in [
+        ("tokens", json!({"epoch": null, "seen_on": null, "address": null})),
+        ("users", json!({"session_epoch": null})),
+    ] {
+        world.set_where(table, |_| true, &attributes).await;
     }
     let sessions = listed(&world, &tenant.cookie).await;
     assert_eq!(sessions.len(), 2);
     assert_eq!((&sessions[0]["updatedAt"], &sessions[0]["ipAddress"]), (&today(), &Value::Null));
     assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
-    assert!(is_signed_in(&world, &tenant.cookie).await && !is_signed_in(&world, &other).await);
+    assert!(world.is_signed_in(&tenant.cookie).await && !world.is_signed_in(&other).await);
 }

@@ -1,20 +1,18 @@
 //! Least privilege, checked in the template and in the calls that the functions make.
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use axum::{Router, body::Body, extract::Request, response::Response};
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
-use tests::{Receiver, World, world::link};
-use tokio::net::TcpListener;
+use tests::{
+    Call, Proxy, Receiver, Switch, World, event,
+    world::{link, tables::Item},
+};
 
 use super::{ALL, LEAST, functions, last, queues, resources, template, text, texts, variables};
 
@@ -126,17 +124,25 @@ fn every_role_has_the_shared_policies() {
 /// roles permit, and needs every permission.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_is_permitted_and_every_permission_is_used() {
-    let calls = Calls::start().await;
-    let address = calls.address.clone();
+    let (made, throttles) = (Arc::<Mutex<BTreeSet<String>>>::default(), Switch::default());
+    let (calls, is_throttled) = (Arc::clone(&made), throttles.clone());
+    let record = move |call: &Call| {
+        let needed = permissions(&call.operation, &call.body).into_iter();
+        let mut calls = calls.lock().expect("no panic");
+        calls.extend(needed.map(|permission| format!("{} {permission}", call.function)));
+        let is_refused = call.operation == "BatchWriteItem" && is_throttled.is_on() && is_to_first_partition(call);
+        is_refused.then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
+    };
+    let (tables, queues) = (Proxy::answering(record.clone()).await, Proxy::answering(record).await);
     let world = World::with(&[
-        ("AWS_ENDPOINT_URL_DYNAMODB", &address),
-        ("AWS_ENDPOINT_URL_SQS", &address),
+        ("AWS_ENDPOINT_URL_DYNAMODB", tables.address()),
+        ("AWS_ENDPOINT_URL_SQS", queues.address()),
         ("RETRY_SCHEDULE", "0"),
         ("KEPT_PAYLOAD_BYTES", "0"),
     ])
     .await;
-    calls.shared.behind.set([world.stack.dynamodb().to_owned(), world.stack.sqs().to_owned()]).expect("set once");
-    everything_happens_once(&world, &calls).await;
+    let _before = (tables.before(world.stack.dynamodb()), queues.before(world.stack.sqs()));
+    everything_happens_once(&world, &throttles).await;
 
     let template = template(&LEAST);
     let mut permitted = BTreeSet::new();
@@ -151,13 +157,13 @@ async fn every_call_is_permitted_and_every_permission_is_used() {
             }
         }
     }
-    let made = calls.shared.made.lock().expect("no panic").clone();
+    let made = made.lock().expect("no panic").clone();
     let refused: Vec<_> = made.difference(&permitted).collect();
     let unused: Vec<_> = permitted.difference(&made).collect();
     assert!(refused.is_empty() && unused.is_empty(), "refused: {refused:#?}\nnever used: {unused:#?}");
 }
 
-async fn everything_happens_once(world: &World, calls: &Calls) {
+async fn everything_happens_once(world: &World, throttles: &Switch) {
     let tenant = world.tenant("acme").await;
     let sign_in = json!({"email": tenant.email, "password": World::sign_up_fields("acme")["password"]});
     assert_eq!(world.cli("", "sign-in/email", sign_in).await.status, 200);
@@ -172,9 +178,8 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     let page = world.send(world.http.get(link(&world.mail_to("new@example.com").await))).await;
     assert_eq!(page.status, 200);
     let invited = world.items("invitations").await;
-    let pending = |item: &&HashMap<String, AttributeValue>| {
-        item.get("status").is_some_and(|status| status == &AttributeValue::S("pending".to_owned()))
-    };
+    let pending =
+        |item: &&Item| item.get("status").is_some_and(|status| status == &AttributeValue::S("pending".to_owned()));
     let pending = invited.iter().find(pending);
     let id = pending.expect("a pending invitation")["invitation_id"].as_s().expect("a text");
     let accepting = json!({"invitationId": id, "tenantSlug": "acme", "name": "New", "password": "correct horse"});
@@ -190,23 +195,20 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     everybody_is_looked_up(world, &tenant).await;
     // One delivery arrives in the end, and is too large to be kept, and one is given up.
     for (job, status) in [("late", Status::Delivered), ("failed", Status::Failed)] {
-        let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job});
-        world.enqueue("job-events", event.to_string()).await;
-        assert_eq!(world.stack.poll("job-events").await.expect("a step"), 1);
-        assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+        world.deliver(event(&tenant.id, job)).await;
+        assert_eq!(world.poll("deliveries").await, 1);
         let logged = world.log_of(&tenant.id, status).await;
         assert_eq!(logged.iter().map(|entry| entry.job_id.as_str()).collect::<Vec<_>>(), [job]);
     }
     the_log_is_read(world, &tenant, &id).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
-    assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
+    assert_eq!(world.poll("deliveries").await, 1);
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
-    calls.shared.is_throttled.store(true, Ordering::Relaxed);
+    throttles.on();
     for job in 0..10 {
-        let event = json!({"event": "job.completed", "tenant_id": tenant.id, "job_id": job.to_string()});
-        world.enqueue("job-events", event.to_string()).await;
+        world.enqueue("job-events", event(&tenant.id, job)).await;
     }
-    while world.stack.poll("job-events").await.expect("a step") > 0 {}
+    world.poll_all("job-events").await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
 
     let role = json!({"memberId": account["userId"], "role": "owner"});
@@ -228,7 +230,7 @@ async fn everything_happens_once(world: &World, calls: &Calls) {
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
     assert_eq!(world.cli(&tenant.cookie, "sign-out", json!({})).await.status, 200);
-    calls.shared.is_throttled.store(false, Ordering::Relaxed);
+    throttles.off();
     the_organization_is_deleted(world, &tenant).await;
 }
 
@@ -309,73 +311,16 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     let since = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z"});
     read("recover", since.clone()).await;
     world.rpc_once(&tenant.key, "deliveries/recover", "once", since).await.ok();
-    let now = Timestamp::now();
-    world.stack.invoke("deliveries-wake", json!({"time": now})).await.expect("it is swept");
+    world.sweep(Timestamp::now()).await;
     read("resend", json!({"delivery_id": id})).await;
     world.rpc_once(&tenant.key, "deliveries/resend", "once", json!({"delivery_id": id})).await.ok();
     // What is pending is found through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
-    world.stack.poll("deliveries").await.expect("a step");
-}
-
-/// A proxy between the functions and the tables and queues that records who calls what. The local runner gives every
-/// function an access key with its own name.
-struct Calls {
-    address: String,
-    shared: Arc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    /// The addresses of the tables and of the queues.
-    behind: OnceLock<[String; 2]>,
-    /// Whether nothing can be written to the first partition of an endpoint's deliveries.
-    is_throttled: AtomicBool,
-    /// Function, action and resource of every call.
-    made: Mutex<BTreeSet<String>>,
-    http: reqwest::Client,
-}
-
-impl Calls {
-    async fn start() -> Self {
-        let shared = Arc::new(Shared::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = format!("http://{}", listener.local_addr().expect("an address"));
-        let recorder = Arc::clone(&shared);
-        let app = Router::new().fallback(move |request| async move { recorder.forward(request).await });
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { address, shared }
-    }
-}
-
-impl Shared {
-    async fn forward(&self, request: Request) -> Response {
-        let (parts, body) = request.into_parts();
-        let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
-        let header = |name: &str| parts.headers[name].to_str().expect("a text");
-        let (_, credential) = header("authorization").split_once("Credential=").expect("a signed call");
-        let function = credential.split('/').next().unwrap_or_default();
-        let (service, operation) = header("x-amz-target").split_once('.').expect("a service and an operation");
-        let call: Value = serde_json::from_slice(&body).expect("JSON");
-        for permission in permissions(operation, &call) {
-            self.made.lock().expect("no panic").insert(format!("{function} {permission}"));
-        }
-        if operation == "BatchWriteItem" && self.is_throttled.load(Ordering::Relaxed) && is_to_first_partition(&call) {
-            let answer = json!({"UnprocessedItems": call["RequestItems"]});
-            return Response::new(Body::from(answer.to_string()));
-        }
-        let [tables, queues] = self.behind.get().expect("set");
-        let url = format!("{}{}", if service == "AmazonSQS" { queues } else { tables }, parts.uri);
-        let sent = self.http.request(parts.method, url).headers(parts.headers).body(body).send().await;
-        let answer = sent.expect("an answer");
-        let mut response = Response::builder().status(answer.status());
-        *response.headers_mut().expect("headers") = answer.headers().clone();
-        response.body(Body::from(answer.bytes().await.expect("a whole answer"))).expect("a response")
-    }
+    world.poll("deliveries").await;
 }
 
 /// Whether all writes of a batch go to the first partition of a destination.
-fn is_to_first_partition(call: &Value) -> bool {
+fn is_to_first_partition(call: &Call) -> bool {
     let mut writes = call["RequestItems"]["deliveries"].as_array().into_iter().flatten();
     writes.all(|write| text(&write["PutRequest"]["Item"]["destination"]["S"]).ends_with(".0"))
 }

@@ -1,0 +1,93 @@
+//! Worlds whose tables do what the embedded ones never do.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use serde_json::{Value, json};
+
+use super::World;
+use crate::{Call, CutOff, Proxy, proxy::Units};
+
+/// Off at first.
+#[derive(Clone, Default)]
+pub struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    /// Switches it on.
+    pub fn on(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Switches it off.
+    pub fn off(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether it is on.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// The answer of a service that fails.
+#[must_use]
+pub fn failure() -> (u16, Value) {
+    (500, json!({"__type": "InternalServerError"}))
+}
+
+impl World {
+    async fn behind(proxy: Proxy, settings: &[(&str, &str)]) -> Self {
+        let settings = [settings, &[("AWS_ENDPOINT_URL_DYNAMODB", proxy.address())]].concat();
+        let world = Self::with(&settings).await;
+        let proxy = Some(proxy.before(world.stack.dynamodb()));
+        Self { proxy, ..world }
+    }
+
+    /// Starts the service with these settings. `answer` is asked about every call of its tables, and passes it on with `None`.
+    pub async fn answering(
+        settings: &[(&str, &str)],
+        answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static,
+    ) -> Self {
+        Self::behind(Proxy::answering(answer).await, settings).await
+    }
+
+    /// Starts the service. While the switch is on, those calls of its tables fail for which `fails` holds.
+    pub async fn failing(fails: impl Fn(&Call) -> bool + Send + Sync + 'static) -> (Self, Switch) {
+        let switch = Switch::default();
+        let fails_now = switch.clone();
+        let answer = move |call: &Call| (fails_now.is_on() && fails(call)).then(failure);
+        (Self::answering(&[], answer).await, switch)
+    }
+
+    /// Starts the service with tables whose calls the test has fail one by one.
+    pub async fn cut_off() -> (Self, Arc<CutOff>) {
+        let cut_off = Arc::default();
+        (Self::behind(Proxy::cut_off(&cut_off).await, &[]).await, cut_off)
+    }
+
+    /// Starts the service. The indexes of this table always have exactly the items that the test says, however outdated.
+    pub async fn lagging(table: &'static str) -> (Self, Arc<Mutex<Vec<Value>>>) {
+        let index = Arc::<Mutex<Vec<Value>>>::default();
+        let lagging = Arc::clone(&index);
+        let answer = move |call: &Call| {
+            let is_index = call.operation == "Query" && call["TableName"] == table && call["IndexName"].is_string();
+            let items = lagging.lock().expect("no panic");
+            is_index.then(|| (200, json!({"Items": *items, "Count": items.len(), "ScannedCount": items.len()})))
+        };
+        (Self::answering(&[], answer).await, index)
+    }
+
+    /// Starts the service with tables whose use is measured.
+    pub async fn metered() -> Self {
+        Self::behind(Proxy::metering().await, &[]).await
+    }
+
+    /// What its tables were used for since this was last asked.
+    #[must_use]
+    pub fn units(&self) -> Units {
+        self.proxy.as_ref().expect("a metered world").units()
+    }
+}

@@ -1,0 +1,92 @@
+//! The delivery log and the endpoints, as the functions store them.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::{
+    aws::clients::Aws,
+    config::Env,
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, Status},
+        endpoints::Endpoints,
+        log::{Log, search::Filter},
+    },
+};
+use serde_json::{Value, json};
+
+use super::{World, tables::Item};
+
+impl World {
+    /// The delivery log.
+    #[must_use]
+    pub fn delivery_log(&self) -> Log {
+        let env = self.delivering();
+        Log::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
+    }
+
+    /// The endpoints of all tenants.
+    #[must_use]
+    pub fn stored_endpoints(&self) -> Endpoints {
+        let env = self.delivering();
+        Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
+    }
+
+    /// The settings of the delivery function, but with nothing before the tables.
+    fn delivering(&self) -> Env {
+        let mut settings = self.stack.environment("webhooks-deliver").expect("a function of the template").clone();
+        settings.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), self.stack.dynamodb().to_owned());
+        Env::new(move |name| settings.get(name).cloned())
+    }
+
+    /// What the log says of a tenant's deliveries, newest first.
+    pub async fn log(&self, tenant: &str) -> Vec<Delivery> {
+        self.search(tenant, Filter::default()).await
+    }
+
+    /// The same, of those with this status.
+    pub async fn log_of(&self, tenant: &str, status: Status) -> Vec<Delivery> {
+        self.search(tenant, Filter { status: Some(status), ..Filter::default() }).await
+    }
+
+    /// The only delivery of a tenant in the log.
+    pub async fn only_logged(&self, tenant: &str) -> Delivery {
+        let mut entries = self.log(tenant).await;
+        assert_eq!(entries.len(), 1, "{entries:?}");
+        entries.remove(0)
+    }
+
+    async fn search(&self, tenant: &str, filter: Filter) -> Vec<Delivery> {
+        let tenant = tenant.parse::<TenantId>().expect("a tenant");
+        let shards = self.stored_endpoints().shards(&tenant, None).await.expect("the endpoints are read");
+        let (log, now, mut found, mut cursor) = (self.delivery_log(), Timestamp::now(), Vec::new(), None);
+        loop {
+            let page = log.search(&tenant, &shards, &filter, cursor.as_ref(), 1000, now).await;
+            let page = page.expect("the log is read");
+            found.extend(page.deliveries);
+            cursor = page.next;
+            if cursor.is_none() {
+                return found;
+            }
+        }
+    }
+
+    /// Changes when the next attempt of a pending delivery is due.
+    pub async fn make_due(&self, tenant: &str, entry: &Delivery, at: Timestamp) {
+        let id = entry.id.to_string();
+        let (moment, place) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
+        let destination = AttributeValue::S(format!("{tenant}/{place}"));
+        let is_it = |item: &Item| {
+            item["destination"] == destination
+                && item["delivery"].as_s().is_ok_and(|delivery| delivery == moment)
+                && item.contains_key("next_attempt_at")
+        };
+        let due = json!({"next_attempt_at": at.as_millisecond()});
+        assert_eq!(self.set_where("deliveries", is_it, &due).await, 1, "it is pending");
+    }
+}
+
+/// The message that says that the next attempt of a delivery is due.
+#[must_use]
+pub fn due_message(tenant: &str, entry: &Delivery) -> Value {
+    json!({"tenant_id": tenant, "delivery_id": entry.id, "attempt": entry.attempts + 1})
+}

@@ -1,0 +1,96 @@
+//! The queues.
+
+use aws_sdk_sqs::{Client, types::QueueAttributeName};
+use common::timestamp::Timestamp;
+use local::Worker;
+use serde_json::{Value, json};
+
+use super::World;
+
+/// How many messages a queue has: visible, being handled, delayed.
+pub async fn counts(client: &Client, url: &str) -> [usize; 3] {
+    let names = [
+        QueueAttributeName::ApproximateNumberOfMessages,
+        QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+    ];
+    let attributes = client.get_queue_attributes().queue_url(url).set_attribute_names(Some(names.to_vec()));
+    let attributes = attributes.send().await.expect("the queue answers").attributes.expect("attributes");
+    names.map(|name| attributes[&name].parse().expect("a number"))
+}
+
+impl World {
+    /// Sends a message to a queue.
+    pub async fn enqueue(&self, queue: &str, body: impl ToString) {
+        let url = self.stack.queues().get(queue).expect("a queue of that name");
+        self.stack
+            .sqs_client()
+            .send_message()
+            .queue_url(url)
+            .message_body(body.to_string())
+            .send()
+            .await
+            .expect("it is sent");
+    }
+
+    /// Handles a batch of a queue, and returns how many records it had.
+    pub async fn poll(&self, queue: &str) -> usize {
+        self.stack.poll(queue).await.expect("a step")
+    }
+
+    /// Handles a queue until it is empty.
+    pub async fn poll_all(&self, queue: &str) {
+        while self.poll(queue).await > 0 {}
+    }
+
+    /// An event comes, and is handled.
+    pub async fn deliver(&self, event: impl ToString) {
+        self.enqueue("job-events", event).await;
+        assert_eq!(self.poll("job-events").await, 1);
+    }
+
+    /// Runs the sweep of the minute of this time.
+    pub async fn sweep(&self, at: Timestamp) {
+        self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
+    }
+
+    /// Lets messages that are not acknowledged come back after so many seconds, instead of the template's three minutes.
+    pub async fn come_back_after(&self, seconds: u32) {
+        for queue in ["job-events", "deliveries"] {
+            let set = self.stack.sqs_client().set_queue_attributes().queue_url(&self.stack.queues()[queue]);
+            let set = set.attributes(QueueAttributeName::VisibilityTimeout, seconds.to_string());
+            set.send().await.expect("it is set");
+        }
+    }
+
+    /// How many messages a queue has: visible, being handled, delayed.
+    pub async fn counts(&self, queue: &str) -> [usize; 3] {
+        counts(&self.stack.sqs_client(), &self.stack.queues()[queue]).await
+    }
+
+    /// Another process that handles the queues.
+    #[must_use]
+    pub fn worker(&self, settings: &[(&str, &str)]) -> Worker {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Worker::new(self.stack.dynamodb(), self.stack.sqs(), &settings.collect()).expect("a worker")
+    }
+
+    /// Removes and returns all messages of a queue that are visible now.
+    pub async fn drain(&self, queue: &str) -> Vec<Value> {
+        let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue of that name"));
+        let mut messages = Vec::new();
+        loop {
+            let batch = sqs.receive_message().queue_url(url).max_number_of_messages(10).send().await;
+            let batch = batch.expect("the queue answers").messages.unwrap_or_default();
+            if batch.is_empty() {
+                return messages;
+            }
+            for message in batch {
+                let body = message.body().expect("a body");
+                messages.push(serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned())));
+                let handle = message.receipt_handle().expect("a receipt handle");
+                sqs.delete_message().queue_url(url).receipt_handle(handle).send().await.expect("it is deleted");
+            }
+        }
+    }
+}

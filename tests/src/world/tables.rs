@@ -1,0 +1,75 @@
+//! The tables, behind the back of the functions.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::{Value, json};
+
+use super::World;
+
+/// An item of a table.
+pub type Item = HashMap<String, AttributeValue>;
+
+/// An item with these attributes, which are texts or numbers.
+#[must_use]
+pub fn item(attributes: &Value) -> Item {
+    let attributes = attributes.as_object().expect("attributes").iter();
+    attributes.map(|(name, value)| (name.clone(), attribute(value))).collect()
+}
+
+fn attribute(value: &Value) -> AttributeValue {
+    match value {
+        Value::Number(number) => AttributeValue::N(number.to_string()),
+        value => AttributeValue::S(value.as_str().expect("a text").to_owned()),
+    }
+}
+
+impl World {
+    /// All items of a table.
+    pub async fn items(&self, table: &str) -> Vec<Item> {
+        let pages = self.stack.dynamodb_client().scan().table_name(table).into_paginator().items().send();
+        pages.collect::<Result<_, _>>().await.expect("the table is read")
+    }
+
+    /// The tokens of a kind.
+    pub async fn tokens(&self, kind: &str) -> Vec<Item> {
+        let mut tokens = self.items("tokens").await;
+        tokens.retain(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
+        tokens
+    }
+
+    /// Stores an item, in the place of the one that has its key.
+    pub async fn put(&self, table: &str, item: Item) {
+        let put = self.stack.dynamodb_client().put_item().table_name(table).set_item(Some(item));
+        put.send().await.expect("it is stored");
+    }
+
+    /// Sets attributes of those items that have this text in this attribute; `null` removes one.
+    pub async fn set(&self, table: &str, (name, text): (&str, &str), attributes: Value) {
+        let is_one = |item: &Item| item.get(name).is_some_and(|found| found.as_s().is_ok_and(|found| found == text));
+        assert!(self.set_where(table, is_one, &attributes).await > 0, "no item of {table} has the {name} {text}");
+    }
+
+    /// The same, of those items for which `is_one` holds. Returns how many.
+    pub async fn set_where(&self, table: &str, is_one: impl Fn(&Item) -> bool, attributes: &Value) -> usize {
+        let items: Vec<_> = self.items(table).await.into_iter().filter(is_one).collect();
+        let changed = items.len();
+        for mut item in items {
+            for (name, value) in attributes.as_object().expect("attributes") {
+                match value {
+                    Value::Null => item.remove(name),
+                    value => item.insert(name.clone(), attribute(value)),
+                };
+            }
+            self.put(table, item).await;
+        }
+        changed
+    }
+
+    /// Lets all sessions and keys have been used last long ago.
+    pub async fn forget_uses(&self) {
+        for (table, is_one, day) in [("tokens", "session_id", "seen_on"), ("api-keys", "key_id", "last_request")] {
+            self.set_where(table, |item| item.contains_key(is_one), &json!({day: "2026-01-31T00:00:00.000Z"})).await;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a deleted organization leaves behind is purged.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
+use common::{config::Env, timestamp::Timestamp};
+use local::Handler;
+use serde_json::json;
+use tests::{Doomed, Receiver, Switch, World, at_each_call, context, event, world::tables::item};
+
+use super::deletion::{delete, furnish, left_of, purge};
+
+/// The process dies at this call of the purge. Returns whether it came to that.
+async fn purge_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let jo = world.tenant("acme").await;
+    furnish(&world, &jo, &receiver).await;
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    let doomed = Doomed::function(&world, "accounts-purge", call..u64::MAX, takes_effect).await;
+    let time = Timestamp::now().after(Duration::from_secs(180));
+    doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new(), "{call}");
+    (doomed.has_died(), ())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_may_die_at_any_call_and_the_next_goes_on() {
+    for takes_effect in [false, true] {
+        let lives = at_each_call((0..).step_by(3), |call| purge_and_die(call, takes_effect)).await;
+        assert!(lives.len() > 20, "{lives:?}");
+    }
+}
+
+/// More deliveries than are deleted at once, each with a payload.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_log_is_deleted_as_far_as_there_is_time() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let rows = (0..600).flat_map(|number| {
+        let (place, moment) = (format!("{}/callback.{}", jo.id, number % 2), format!("{number:013}.{number:032x}"));
+        [(place.clone(), moment.clone()), (format!("{place}/{moment}"), "payload".to_owned())]
+    });
+    let rows = rows.map(|(destination, delivery)| {
+        let put =
+            PutRequest::builder().set_item(Some(item(&json!({"destination": destination, "delivery": delivery}))));
+        WriteRequest::builder().put_request(put.build().expect("a put")).build()
+    });
+    for rows in rows.collect::<Vec<_>>().chunks(25) {
+        let write = world.stack.dynamodb_client().batch_write_item().request_items("deliveries", rows.to_vec());
+        write.send().await.expect("they are written");
+    }
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    let settings = world.stack.environment("accounts-purge").expect("a function").clone();
+    let env = Env::new(move |name| settings.get(name).cloned());
+    let hurried = Handler::start("accounts-purge", &env).expect("settings");
+    let tick = json!({"time": Timestamp::now().after(Duration::from_secs(180))});
+    // What is left of ten seconds is for calls under way.
+    hurried.clone().call(tick.clone(), context(9)).await.expect("there is no time");
+    assert!(left_of(&world, &jo.id).await.len() > 1200);
+    hurried.call(tick, context(60)).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+    assert_eq!(world.rpc(&other.key, "webhooks/list", json!({})).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
+    let broken = Arc::new(OnceLock::<String>::new());
+    let whose = Arc::clone(&broken);
+    let (world, fails) = World::failing(move |call| {
+        let is_its = |broken: &String| call["ExpressionAttributeValues"].to_string().contains(broken);
+        call.operation == "Query" && call["TableName"] == "webhook-endpoints" && whose.get().is_some_and(is_its)
+    })
+    .await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for who in [&jo, &other] {
+        world.endpoint(who, "http://127.0.0.1:9/", "s").await;
+    }
+    broken.set(jo.id.clone()).expect("set once");
+    fails.on();
+    // The endpoints cannot be deleted at once: the answer is the same.
+    for who in [&jo, &other] {
+        assert_eq!(delete(&world, who).await.status, 200);
+    }
+    assert!(purge(&world, 3).await.is_err(), "an alarm counts it");
+    assert_eq!(left_of(&world, &other.id).await, BTreeSet::new());
+    assert!(!left_of(&world, &jo.id).await.is_empty());
+    fails.off();
+    purge(&world, 3).await.expect("a pass");
+    // An attempt may be under way, for the endpoint that this pass has found.
+    assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
+    assert!(!left_of(&world, &jo.id).await.is_empty());
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_that_is_throttled_is_no_failure_and_goes_on_later() {
+    let throttled = Switch::default();
+    let is_throttled = throttled.clone();
+    let world = World::answering(&[], move |call| {
+        let is_deletion = call["RequestItems"]["deliveries"][0]["DeleteRequest"].is_object();
+        (call.operation == "BatchWriteItem" && is_deletion && is_throttled.is_on())
+            .then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
+    })
+    .await;
+    throttled.on();
+    let jo = world.tenant("acme").await;
+    world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
+    world.deliver(event(&jo.id, "1")).await;
+    assert_eq!(delete(&world, &jo).await.status, 200);
+    purge(&world, 3).await.expect("it is no failure");
+    assert!(!left_of(&world, &jo.id).await.is_empty());
+    throttled.off();
+    purge(&world, 3).await.expect("a pass");
+    assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
+}
+
+/// A sweep has a recovery in hand while that is deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_that_was_deleted_is_not_written_again() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    furnish(&world, &jo, &Receiver::start().await).await;
+    let log = world.delivery_log();
+    let mut open = log.open_recoveries().await.expect("they are listed");
+    let [(tenant, recovery)] = &mut open[..] else { unreachable!("{open:?}") };
+    log.forget_recoveries(tenant).await.expect("they are deleted");
+    let now = Timestamp::now();
+    assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").is_empty() && recovery.done);
+    log.save_recovery(tenant, recovery).await.expect("there is nothing to save");
+    assert!(log.recoveries(tenant, None).await.expect("they are listed").is_empty());
+}

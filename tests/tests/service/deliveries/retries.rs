@@ -1,0 +1,208 @@
+//! When there is another attempt, and when there is none.
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::delivery::{Status, Trigger},
+};
+use serde_json::json;
+use tests::{Receiver, World, callback, event, receiver::Scripted, records, world::log::due_message};
+
+use super::attempts::{reason, send_to, world};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_attempt_is_repeated_from_the_deliveries_queue_until_it_succeeds() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0,0")]).await;
+    let tenant = world.tenant("acme").await;
+    let failing = Receiver::scripted(&[(500, &[]), (302, &[("location", "/elsewhere")])]).await;
+    let healthy = Receiver::start().await;
+    world.endpoint(&tenant, &failing.url("/"), "s").await;
+    world.endpoint(&tenant, &healthy.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    assert_eq!(world.poll("deliveries").await, 1);
+    assert_eq!(world.poll("deliveries").await, 1);
+    assert_eq!(world.poll("deliveries").await, 0);
+    let received = failing.received().await;
+    assert_eq!(received.len(), 3);
+    for attempt in &received {
+        assert_eq!(attempt.path, "/");
+        assert_eq!(attempt.header("webhook-id"), received[0].header("webhook-id"));
+        assert_eq!(attempt.header("x-event-time"), received[0].header("x-event-time"));
+        assert_eq!(attempt.body, received[0].body);
+        attempt.verify("s");
+    }
+    assert_eq!(healthy.received().await.len(), 1);
+    let mut logged = world.log(&tenant.id).await;
+    logged.sort_by_key(|entry| entry.attempts);
+    let logged: Vec<_> = logged.iter().map(|entry| (entry.status, entry.attempts)).collect();
+    assert_eq!(logged, [(Status::Delivered, 1), (Status::Delivered, 3)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_last_attempt_the_delivery_is_failed_in_the_log_and_can_be_sent_again() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (503, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    world.poll("deliveries").await;
+    assert_eq!(world.poll("deliveries").await, 0);
+    let failed = world.only_logged(&tenant.id).await;
+    assert_eq!((failed.status, failed.attempts), (Status::Failed, 2));
+    let last = failed.last_attempt.as_ref().expect("an attempt");
+    assert_eq!((&*last.outcome, last.status_code), ("status_5xx", Some(503)));
+    assert_eq!(failed.webhook_endpoint_id.expect("an endpoint").to_string(), id);
+    assert_eq!(failed.job_id, "j");
+
+    let (log, owner, now) = (world.delivery_log(), tenant.id.parse().expect("an id"), Timestamp::now());
+    let again = log.resend(&owner, &failed.id, Trigger::Resend, now, None, now).await.expect("it is resent");
+    world.enqueue("deliveries", due_message(&tenant.id, &again)).await;
+    world.poll("deliveries").await;
+    let received = receiver.received().await;
+    assert_eq!(received.len(), 3);
+    assert_eq!(received[2].header("webhook-id"), received[0].header("webhook-id"));
+    let delivered = world.only_logged(&tenant.id).await;
+    assert_eq!((delivered.status, delivered.attempts), (Status::Delivered, 3));
+    assert!(world.drain("deliveries-dead").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_uses_the_url_and_secret_that_the_endpoint_has_then() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/old"), "old").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let change = json!({"id": id, "url": receiver.url("/new"), "signing_secret": "new"});
+    world.rpc(&tenant.key, "webhooks/update", change).await.ok();
+    world.poll("deliveries").await;
+    let received = receiver.received().await;
+    assert_eq!(received[1].path, "/new");
+    received[1].verify("new");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_has_a_key_and_no_body_url_or_secret() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
+    let mut event = callback("t", "j", receiver.url("/canary"));
+    (event["result"], event["callback_secret"]) = (json!("canary"), json!("canary"));
+    world.deliver(event).await;
+    for attempt in [2, 3] {
+        let messages = world.drain("deliveries").await;
+        let entry = world.only_logged("t").await;
+        assert_eq!(
+            messages,
+            [json!({"tenant_id": "t", "delivery_id": entry.id.to_string(), "attempt": attempt})],
+            "nothing else is in a message"
+        );
+        world.enqueue("deliveries", &messages[0]).await;
+        world.poll("deliveries").await;
+    }
+    assert_eq!(world.only_logged("t").await.status, Status::Failed);
+    assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
+    let world = World::with(&[("RETRY_SCHEDULE", "600")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    assert_eq!(world.poll("deliveries").await, 0);
+    assert_eq!(world.counts("deliveries").await[2], 1);
+    let entry = world.only_logged(&tenant.id).await;
+    let message = due_message(&tenant.id, &entry).to_string();
+    world.enqueue("deliveries", message.clone()).await;
+    assert_eq!(world.poll("deliveries").await, 1);
+    assert_eq!((receiver.count().await, world.counts("deliveries").await[2]), (1, 2));
+    world.make_due(&tenant.id, &entry, Timestamp::now()).await;
+    // The second of two is stale.
+    for _ in 0..2 {
+        world.enqueue("deliveries", message.clone()).await;
+        assert_eq!(world.poll("deliveries").await, 1);
+    }
+    assert_eq!(receiver.count().await, 2);
+    assert!(world.drain("deliveries").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_three_times_and_then_works_is_delivered() {
+    let world = world("0,0,0").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
+    send_to(&world, &receiver.url("/")).await;
+    for _ in 0..3 {
+        assert_eq!(world.poll("deliveries").await, 1);
+    }
+    assert_eq!(receiver.received().await.len(), 4);
+    assert!(world.drain("deliveries").await.is_empty());
+    let entry = world.only_logged("t").await;
+    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retry_after_is_honoured_on_429_and_503_only() {
+    let world = world("0").await;
+    let http_date = "Fri, 31 Dec 9999 23:59:59 GMT";
+    for (status, header, waits) in [
+        (429, "3600", true),
+        (503, "3600", true),
+        (429, http_date, true),
+        (429, "soon", false),
+        (429, "0", false),
+        (500, "3600", false),
+        (404, "3600", false),
+    ] {
+        let script: &[_] = match header {
+            "3600" => &[("retry-after", "3600")],
+            "soon" => &[("retry-after", "soon")],
+            "0" => &[("retry-after", "0")],
+            _ => &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")],
+        };
+        let receiver = Receiver::scripted(&[(status, script)]).await;
+        send_to(&world, &receiver.url("/")).await;
+        let taken = world.poll("deliveries").await;
+        assert_eq!(taken, usize::from(!waits), "{status} {header}");
+        assert_eq!(receiver.received().await.len(), 1 + taken, "{status} {header}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_same_time() {
+    let world = world("5").await;
+    let busy: Scripted = (503, &[("retry-after", "3600")]);
+    let receiver = Receiver::scripted(&[busy; 20]).await;
+    let events = (0..20).map(|job| callback("t", job, receiver.url("/")));
+    world.stack.invoke("webhooks-deliver", records(events)).await.expect("an answer");
+    let now = common::timestamp::Timestamp::now().as_millisecond();
+    let due = world.log("t").await.into_iter().filter_map(|entry| entry.next_attempt_at);
+    let waits: Vec<_> = due.map(|due| due.as_millisecond() - now).collect();
+    assert_eq!(waits.len(), 20);
+    let (first, last) = (waits.iter().min().expect("they wait"), waits.iter().max().expect("they wait"));
+    assert!(*first > 3_500_000 && *last < 3600 * 1200 && last - first > 60_000, "{waits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver_asks_for() {
+    let world = world("5,5,5").await;
+    let day = 24 * 3600 * 1000;
+    let now = common::timestamp::Timestamp::now().as_millisecond();
+    let asks: [(i64, Scripted, bool); 3] = [
+        // A day, and no jitter is below nothing.
+        (2 * day + 10_000, (503, &[("retry-after", "86400")]), false),
+        (2 * day, (503, &[("retry-after", "3600")]), true),
+        (3 * day, (503, &[]), false),
+    ];
+    for (age, answer, waits) in asks {
+        let receiver = Receiver::scripted(&[answer]).await;
+        let mut batch = records([callback("t", age, receiver.url("/"))]);
+        batch["Records"][0]["attributes"]["SentTimestamp"] = json!((now - age).to_string());
+        world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+        let logged = world.log("t").await;
+        let entry = logged.iter().find(|entry| entry.job_id == age.to_string()).expect("a delivery");
+        let status = if waits { Status::Pending } else { Status::Failed };
+        assert_eq!((entry.status, entry.attempts), (status, 1), "{age} {answer:?}");
+        assert_eq!(reason(entry), "status_5xx");
+        assert_eq!(receiver.received().await.len(), 1);
+    }
+}

@@ -1,0 +1,4 @@
+//! Events of jobs, as their producers send them.
+
+mod audience;
+mod messages;

@@ -1,0 +1,112 @@
+//! A process dies, and still there is a mail: nearly always one.
+
+use serde_json::json;
+use tests::{Doomed, at_each_call, context, event};
+
+use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, subjects, sweep};
+use crate::endpoints::failing::{DAY, failing_for, impatient};
+
+/// The process that gives up a delivery dies at this call: the endpoint is failing, or disabled, all the same, and that
+/// is told once. Returns whether it came to that.
+async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: bool) -> (bool, ()) {
+    let case = format!("{status}, schedule {schedule:?}, call {call}, takes effect: {takes_effect}");
+    let (world, tenant, _receiver) = about_to_fail(status, schedule).await;
+    let settings = [("RETRY_SCHEDULE", schedule)];
+    let healthy = world.worker(&settings);
+    let mut queue = "job-events";
+    if !schedule.is_empty() {
+        // The first attempt is not the last.
+        assert_eq!(healthy.poll(queue).await.expect("a step"), 1);
+        queue = "deliveries";
+    }
+    let doomed = Doomed::worker(&world, &settings, call..u64::MAX, takes_effect).await;
+    // It may fail: that is the point.
+    while matches!(doomed.process.poll(queue).await, Ok(0)) && !doomed.has_died() {}
+    let has_died = doomed.has_died();
+    for _ in 0..3 {
+        healthy.poll(queue).await.expect("a step");
+    }
+    for minute in 0..2 {
+        sweep(&world, later(minute * MINUTE)).await;
+    }
+    let endpoint = world.only_endpoint(&tenant).await;
+    assert!(endpoint["failing_since"].is_string(), "{case}: {endpoint}");
+    assert_eq!(endpoint["active"], json!(status != 410), "{case}: {endpoint}");
+    assert_eq!(subjects(&world).await, [if status == 410 { DISABLED } else { FAILING }], "{case}");
+    (has_died, ())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_gives_up_a_delivery_may_die_at_any_call() {
+    for takes_effect in [false, true] {
+        let mut deaths = 0;
+        for (status, schedule) in [(500, ""), (410, ""), (500, "0")] {
+            let lives = at_each_call(0.., |call| deliver_and_die(status, schedule, call, takes_effect)).await;
+            deaths += lives.iter().filter(|(has_died, ())| *has_died).count();
+        }
+        assert!(deaths >= 16, "{deaths}");
+    }
+}
+
+/// A sweep dies at this call. Returns whether it came to that, and how many mails there are after the next sweeps.
+async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
+    let (world, tenant, _receiver) = about_to_fail(500, "").await;
+    // No minutes are left to pass over: what remains of the sweep is the notices.
+    let time = later(10 * MINUTE);
+    sweep(&world, time).await;
+    world.poll("job-events").await;
+    let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
+    // It may fail: that is the point.
+    doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
+    assert!(world.only_endpoint(&tenant).await["failing_since"].is_string());
+    for minute in 15..20 {
+        sweep(&world, later(minute * MINUTE)).await;
+    }
+    (doomed.has_died(), mails(&world).await.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
+    for takes_effect in [false, true] {
+        let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
+        assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 8, "{lives:?}");
+        assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
+        // The mail service has taken the mail, and nobody could say so.
+        assert_eq!(lives.iter().filter(|(_, mails)| *mails == 2).count(), 1, "{lives:?}");
+    }
+}
+
+/// A thousand failures and more, some events twice, while ten processes die.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_failures_cost_two_mails() {
+    let (world, tenant) = impatient().await;
+    let receiver = broken().await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.come_back_after(1).await;
+    let mut minute = 0;
+    for (round, events) in [1000, 100].into_iter().enumerate() {
+        for job in 0..events + 100 {
+            world.enqueue("job-events", event(&tenant.id, format!("{round}.{}", job % events))).await;
+        }
+        for point in 2..7 {
+            let doomed = Doomed::worker(&world, &[("RETRY_SCHEDULE", "")], point..u64::MAX, point % 2 == 0).await;
+            doomed.process.poll("job-events").await.ok();
+        }
+        let mut idle = 0;
+        while idle < 2 {
+            idle = if world.poll("job-events").await == 0 { idle + 1 } else { 0 };
+            if idle == 0 && minute % 50 == 0 {
+                sweep(&world, later(minute * MINUTE / 50)).await;
+            }
+            minute += 1;
+        }
+        sweep(&world, later(minute * MINUTE / 50)).await;
+        if round == 0 {
+            assert_eq!(subjects(&world).await, [FAILING]);
+            assert!(world.log(&tenant.id).await.len() >= 1000);
+            failing_for(&world, &tenant, &id, 5 * DAY).await;
+        }
+    }
+    assert_eq!(subjects(&world).await, [FAILING, DISABLED]);
+    assert_eq!(world.only_endpoint(&tenant).await["active"], false);
+}
