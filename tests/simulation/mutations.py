@@ -484,10 +484,10 @@ MUTATIONS = [
         "a receiver closes the connection in the middle of its answer",
     ),
     Mutation(
-        "the numbers of one place in the log overwrite those of another",
+        "the numbers of one shard overwrite those of another",
         WEBHOOKS + "log/count.rs",
-        "sum.total += one.total;",
-        "sum.total = one.total;",
+        "sum.total += part.total;",
+        "sum.total = part.total;",
         "a tenant has deliveries to two endpoints",
     ),
     Mutation(

@@ -19,11 +19,11 @@ use crate::{
     telemetry::metrics,
 };
 
-/// More than two reads, a write and the mail take.
+/// Longer than two reads, a write and a mail take.
 const ANSWER_AFTER: Duration = Duration::from_millis(500);
 
-/// Does `work`, which sends a mail if an address has an account. It ends no earlier where there is nothing to send, so that
-/// its time does not reveal who has one.
+/// Does `work`, which sends a mail if an address has an account. It ends no earlier if there is nothing to send, so that
+/// its time does not reveal who has an account.
 ///
 /// # Errors
 /// The work fails.
@@ -64,8 +64,7 @@ impl Mailer {
         Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
     }
 
-    /// Sends `mail` to one address. What the mail is about is already stored, so a failure is only logged and counted,
-    /// and the recipient can ask for another mail.
+    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can ask for another mail.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail).await {
             tracing::error!(%about, ?error, "a mail was not sent");
@@ -121,7 +120,7 @@ impl Mail {
                                     @if number > 0 { br; }
                                     (line)
                                 },
-                                // Its text is the address itself, so that everybody can see where it leads.
+                                // The text is the address itself, so that everybody can see where the link leads.
                                 Part::Link(url) => a href=(url) { (url) },
                             }
                         }
@@ -147,8 +146,8 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
         &[
             text("Hello,"),
             Part::Text(format!(
-                "{inviter} invites you to join the organization {name}. Within 7 days you can accept with a new account \
-                 by opening this link:"
+                "{inviter} invites you to join the organization {name}. To accept with a new account, open this link \
+                 within 7 days:"
             )),
             Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
             Part::Text(format!("Organization slug: {slug}\nInvitation id: {id}")),
@@ -157,22 +156,22 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
     )
 }
 
-/// The mail with the link that verifies an address. It has no name in it: anybody can sign up with any address, and would
-/// be writing to its owner.
+/// The mail with the link that verifies an address. It contains no name: anybody can sign up with somebody else's address,
+/// and would be writing to them.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Confirm your email address",
         &[
             text("Hello,"),
-            text("please confirm your email address by opening this link. It works once, within 24 hours:"),
+            text("Please confirm your email address by opening this link. It works once, within 24 hours:"),
             Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
             text("If you did not create an account, you can ignore this mail."),
         ],
     )
 }
 
-/// The mail with the link that resets a password. It has no name in it, for the same reason.
+/// The mail with the link that resets a password. It contains no name, for the same reason.
 #[must_use]
 pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
@@ -180,11 +179,11 @@ pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
         &[
             text("Hello,"),
             text(
-                "somebody asked for a new password for your account. If it was you, open this link and choose one. It works \
-                 once, within an hour:",
+                "Somebody asked to reset the password of your account. If it was you, open this link and choose a new \
+                 password. The link works once, within an hour:",
             ),
             Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
-            text("If it was not you, you can ignore this mail: nothing has changed."),
+            text("If it was not you, you can ignore this mail. Your password has not changed."),
         ],
     )
 }

@@ -1,4 +1,4 @@
-//! Sending everything again that an endpoint did not take.
+//! Sending the failed deliveries of an endpoint again.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Input {
     }
 }
 
-/// The recovery that does it: a new one, or one that was waiting.
+/// The recovery: a new one, or one that was waiting.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

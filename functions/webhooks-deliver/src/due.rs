@@ -1,4 +1,4 @@
-//! What is due: attempts, and events that were parked.
+//! Attempts that are due, and events that were parked.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::{
     stores::Stores,
 };
 
-/// SQS may hand over a message slightly before its delay is over. Up to this much is not worth sending it again.
+/// SQS may hand over a message slightly early. Up to this much, the message is not sent again.
 const EARLY: Duration = Duration::from_secs(1);
 /// How long an event stays parked as a whole. After that, each of its deliveries waits by itself, and can be seen in the
 /// log.
@@ -45,7 +45,7 @@ pub(crate) async fn attempt(
         return Ok(());
     };
     if record.is_repeated && delivery.failed_with(due.attempt) {
-        // This record made the last attempt, and may have come back before what follows for the endpoint was noted.
+        // This record made the last attempt, and may have come back before the consequence for the endpoint was noted.
         let receiver = match delivery.webhook_endpoint_id {
             Some(id) => endpoints.find_active(&due.tenant, id).await?,
             None => None,
@@ -58,12 +58,12 @@ pub(crate) async fn attempt(
     }
     let is_stale = DueAttempt::next(&due.tenant, &delivery) != due;
     if is_stale && !(record.is_repeated && due.attempt == delivery.attempts) {
-        // The delivery has got past this attempt: another message was for the same one.
+        // The delivery has got past this attempt: there was another message for it.
         return Ok(());
     }
     if is_stale || delivery.next_attempt_at.is_some_and(|at| at.since(now) > EARLY) {
         // Either this record made the attempt and came back before the next message was sent, or it is early, since
-        // the attempt was put off. What waits for longer than a message can is woken from the log.
+        // the attempt was put off. A longer wait than a message can have is woken from the log.
         let message = DueAttempt::soon(&due.tenant, &delivery, now);
         return Ok(queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
     }
@@ -132,7 +132,7 @@ async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> 
     let delivery = &outgoing.delivery;
     // Somebody waits for the result of a test.
     let is_test = delivery.trigger == Trigger::Test;
-    let is_last = now.as_millisecond() >= delivery.give_up_at.get();
+    let is_last = now.as_millisecond() >= delivery.fails_at.get();
     let silence = sender.silence(&outgoing, now).filter(|silence| silence.hangs && !is_test);
     let slot = match outgoing.slot.take() {
         Some(slot) => Ok(slot),
@@ -141,7 +141,7 @@ async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> 
     };
     match slot {
         Ok(slot) => sender.attempt(outgoing, slot, batch).await,
-        // It is too old to wait for longer.
+        // The delivery is too old to wait any longer.
         Err(NoSlot::Full) if is_last => outgoing.ended(AttemptResult::Expired),
         Err(NoSlot::Full) => {
             let until = put_off(silence.map(|silence| silence.since), now);

@@ -5,8 +5,8 @@
 //! batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all goes
 //! well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
 //!
-//! The queue of events is everybody's, so nothing in it waits for a receiver that does not answer: for such receivers, the
-//! event is parked, and their first attempts come from the deliveries queue too.
+//! All tenants share the queue of events, so nothing in it waits for a receiver that does not answer: for such receivers,
+//! the event is parked, and their first attempts come from the deliveries queue, too.
 //!
 //! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
 //! loses none.
@@ -130,7 +130,7 @@ impl Deliver {
         let batch = Batch::new(Instant::now() + spare, finished);
         let records = &event.payload.records;
         let attempts = async {
-            // The ledger is done once this is dropped.
+            // The ledger ends once this is dropped.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
@@ -166,7 +166,7 @@ impl App {
         let Some((record, content)) = Record::read(index, record, &stores.queue, under_way)? else { return Ok(()) };
         match content {
             Content::Event(event) => events::handle(&record, event, stores, sender, ledger, batch).await,
-            // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
+            // Boxed, like other rare paths: the future of every record has the size of the largest path.
             Content::Attempt(due) => Box::pin(due::attempt(&record, due, stores, sender, ledger, batch)).await,
             Content::Parked(due) => Box::pin(due::event(&record, due, stores, sender, ledger, batch)).await,
         }

@@ -36,7 +36,7 @@ struct Counts {
 }
 
 impl Tally {
-    /// Logs and counts an attempt that ended `now`.
+    /// Logs and counts an attempt that ended at `now`.
     pub(crate) fn attempt(
         &self,
         tenant: &TenantId,
@@ -136,7 +136,7 @@ pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error)
     tracing::error!(%tenant, %endpoint, ?error, "the delivery log of an endpoint could not be spread");
 }
 
-/// Logs that an endpoint's record does not say what attempts have shown.
+/// Logs that what attempts have shown could not be written to an endpoint's record.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     tracing::warn!(%tenant, %endpoint, ?error, "the health of an endpoint could not be noted");
 }

@@ -57,23 +57,23 @@ impl Cursor {
     /// Parses a cursor from a request.
     ///
     /// # Errors
-    /// It is not one of ours.
+    /// The text is not a cursor of ours.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let id: Result<DeliveryId, NotAnId> = format!("{}.0.{text}", DestinationId::Callback).parse();
         id.map(|id| Self(id.moment())).map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
     }
 }
 
-/// How many items one page reads at most, over all shards, where a filter leaves some of them out.
+/// The most items that a page reads, over all shards, if a filter leaves some of them out.
 const FILTERED: usize = 4000;
 /// The same for items that are read one by one, because the index has only their keys.
 const FILTERED_KEYS: usize = 1000;
 /// Sorts after every key.
 const END: &str = "~";
-/// What is read of a delivery to list it: not its payload.
+/// The attributes that a list shows of a delivery: not its payload.
 const LISTED: [&str; 6] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last"];
 
-/// The keys of a shard's deliveries that are read; both ends are included.
+/// The keys to read of a shard, both ends included.
 #[derive(Clone, Debug)]
 pub(super) struct KeyRange {
     pub(super) from: String,
@@ -91,7 +91,7 @@ impl Log {
     /// The newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once.
     ///
     /// # Errors
-    /// A read failed, or an delivery cannot be read.
+    /// A read failed, or a delivery cannot be read.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -104,7 +104,7 @@ impl Log {
         let range = self.range(filter, cursor, now);
         let page = match filter.status {
             None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
-            // What is not delivered is in the index, so the rest need not be read.
+            // The index has all other deliveries, so the delivered ones need not be read.
             Some(status) => self.search_index(tenant, shards, filter, status, &range, limit).await?,
         };
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
@@ -157,7 +157,7 @@ impl Log {
         Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
 
-    /// The keys of the deliveries that `filter` wants to be created between two times, and before `cursor`.
+    /// The keys of the deliveries that were created in the time of `filter`, and come after `cursor` in a list.
     pub(super) fn range(&self, filter: &Filter, cursor: Option<&Cursor>, now: Timestamp) -> KeyRange {
         let moment = |time: Timestamp| Millis::new(time.as_millisecond());
         let since = filter.since.map_or(Millis::new(0), moment).max(self.oldest(now));
@@ -209,24 +209,24 @@ impl Filter {
     }
 }
 
-/// How many items of each shard to read, to find more than `limit`: so it is known whether there are more. A filter
-/// may need to see more of them, up to `filtered` over all shards.
+/// How many items of each shard to read: one more than `limit`, to know whether there are more. With a filter, up to
+/// `filtered` over all shards.
 fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
     let share = filtered.unwrap_or_default() / shards.len().max(1);
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges what was read of several shards, newest first, as far as all of them were read, and `most` at most.
+/// Merges the stretches of several shards, newest first, as far as all shards were read, and `most` at most.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
     // Behind this point, some shard has not been read yet.
-    let end = read.iter().filter_map(|one| one.end.clone()).max();
-    let found = read.into_iter().flat_map(|one| one.found).map(|one| (moment(&one), one));
+    let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
+    let found = read.into_iter().flat_map(|stretch| stretch.found).map(|found| (moment(&found), found));
     let mut found: Vec<_> = found.filter(|(at, _)| end.as_ref().is_none_or(|end| at >= end)).collect();
     found.sort_by(|(one, _), (other, _)| other.cmp(one));
     let is_longer = found.len() > most;
     found.truncate(most);
     let end = if is_longer { found.last().map(|(at, _)| at.clone()) } else { end };
-    Stretch { found: found.into_iter().map(|(_, one)| one).collect(), end }
+    Stretch { found: found.into_iter().map(|(_, found)| found).collect(), end }
 }
 
 /// Reads only what the list of deliveries shows. Some names are words that DynamoDB reserves.
@@ -237,7 +237,7 @@ fn listed(query: QueryFluentBuilder) -> QueryFluentBuilder {
     LISTED.iter().fold(query, |query, name| query.expression_attribute_names(format!("#{name}"), *name))
 }
 
-/// Lets DynamoDB leave out what the filter does not want, of a query that names all attributes.
+/// Has DynamoDB apply a filter to a query that names all attributes.
 fn filtered(mut query: QueryFluentBuilder, filter: &Filter) -> QueryFluentBuilder {
     let wanted = [
         ("status", filter.status.map(text)),
