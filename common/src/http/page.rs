@@ -7,7 +7,7 @@ use lambda_http::http::{HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};
 
-use super::{Failure, Response, status::error_message};
+use super::{HttpError, Response, status::error_message};
 use crate::error::Error;
 
 /// A page. Its status is 200, unless it says that something was refused.
@@ -15,7 +15,7 @@ pub struct Page {
     title: &'static str,
     content: Markup,
     is_done: bool,
-    pub(super) refused: Option<Failure>,
+    pub(super) refused: Option<HttpError>,
     redirects_to: Option<String>,
 }
 
@@ -49,11 +49,11 @@ impl Page {
         Self { is_done: true, ..self }
     }
 
-    /// Gives the page the status of `error`, if there is one, and marks it as a failure. The content has to say what the
+    /// Gives the page the status of `error`, if there is one, and marks it as refused. The content has to say what the
     /// error means.
     #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
-        Self { refused: error.map(Failure::Domain), ..self }
+        Self { refused: error.map(HttpError::Domain), ..self }
     }
 
     /// Lets the answer to its form redirect to `origin`, besides our own: browsers check that, too.
@@ -62,19 +62,19 @@ impl Page {
         Self { redirects_to: origin, ..self }
     }
 
-    /// The page of a failure for which no handler has made one.
-    pub(super) fn of(failure: Failure) -> Self {
-        let (title, text) = match failure.status().is_server_error() {
+    /// The page of an error for which no handler has made one.
+    pub(super) fn of(error: HttpError) -> Self {
+        let (title, text) = match error.status().is_server_error() {
             true => ("Something went wrong on our side", "Please try again in a moment.".to_owned()),
-            false => ("This did not work", format!("{}.", failure.message().trim_end_matches('.'))),
+            false => ("This did not work", format!("{}.", error.message().trim_end_matches('.'))),
         };
-        Self { refused: Some(failure), ..Self::new(title, html! { p { (text) } }) }
+        Self { refused: Some(error), ..Self::new(title, html! { p { (text) } }) }
     }
 
     /// The response, and what it refuses.
-    pub(super) fn response(self) -> (Response, Option<Failure>) {
+    pub(super) fn response(self) -> (Response, Option<HttpError>) {
         let mut response = Response::new(self.html().into_string());
-        *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, Failure::status);
+        *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);
         let headers = PAGE_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);
         let policy = HeaderValue::from_str(&match self.redirects_to {

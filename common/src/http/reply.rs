@@ -1,6 +1,6 @@
 //! What handlers return.
 
-use super::{Failure, Page, Response, Result, Wire, once::Answer};
+use super::{HttpError, Page, Response, Result, Wire, once::Answer};
 use crate::error::Error;
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
@@ -150,7 +150,7 @@ impl Done {
 
 impl Reply {
     /// The response, and what it refuses: a page can say that something did not work.
-    pub(super) fn response(self) -> (Response, Option<Failure>) {
+    pub(super) fn response(self) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {

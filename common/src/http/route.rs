@@ -8,7 +8,7 @@ use lambda_http::http::{Method, header};
 use url::{Url, form_urlencoded};
 
 use super::{
-    Access, Failure, Fields, Output, Rejected, Reply, Wire,
+    Access, HttpError, Fields, Output, Rejected, Reply, Wire,
     auth::Credential,
     cookies::token_in_cookies,
     event::Request,
@@ -31,7 +31,7 @@ pub struct Route<A> {
     describe: Describe<A>,
 }
 
-type Handler<A> = Box<dyn Fn(Arc<A>, Call<()>, Wire) -> BoxFuture<'static, Outcome> + Send + Sync>;
+type Handler<A> = Box<dyn Fn(Arc<A>, Call<()>, Wire) -> BoxFuture<'static, Handled> + Send + Sync>;
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut super::openapi::Generators) -> super::openapi::Shapes + Send + Sync>;
 
@@ -102,23 +102,23 @@ pub struct Call<C> {
     request: Request,
 }
 
-/// The result of a call.
-pub(super) struct Outcome {
-    pub(super) reply: Result<Reply, Failure>,
-    /// The tenant whose data it concerned.
+/// A call that has been handled.
+pub(super) struct Handled {
+    pub(super) reply: Result<Reply, HttpError>,
+    /// The tenant whose data the call concerned.
     pub(super) tenant: Option<String>,
 }
 
-impl<E: Into<Failure>> From<E> for Outcome {
-    fn from(failure: E) -> Self {
-        Self { reply: Err(failure.into()), tenant: None }
+impl<E: Into<HttpError>> From<E> for Handled {
+    fn from(error: E) -> Self {
+        Self { reply: Err(error.into()), tenant: None }
     }
 }
 
 /// A route bound to its app.
 pub(super) struct BoundRoute {
     pub(super) info: RouteInfo,
-    pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Outcome> + Send + Sync>,
+    pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Handled> + Send + Sync>,
     #[cfg(feature = "openapi")]
     pub(super) describe: Box<dyn Fn(&mut super::openapi::Generators) -> super::openapi::Shapes + Send + Sync>,
 }
@@ -186,7 +186,7 @@ impl<A: Send + Sync + 'static> Route<A> {
     {
         let info =
             RouteInfo { method, path, credentials: C::CREDENTIALS, takes, summary: "", faults: &[], redirects: false };
-        let answer = move |app: Arc<A>, call: Call<()>, wire| -> BoxFuture<'static, Outcome> {
+        let answer = move |app: Arc<A>, call: Call<()>, wire| -> BoxFuture<'static, Handled> {
             Box::pin(async move {
                 let mut tenant = None;
                 let answer = async {
@@ -201,7 +201,7 @@ impl<A: Send + Sync + 'static> Route<A> {
                     Ok(handle(app, call.by(caller), input).await?.reply(wire)?)
                 };
                 let reply = answer.await;
-                Outcome { reply, tenant }
+                Handled { reply, tenant }
             })
         };
         Self {

@@ -7,7 +7,7 @@ use super::{
     event::Request,
     json::{Document, Envelope, Object},
     reply::json_response,
-    status::{Failure, flow_code, flow_message},
+    status::{HttpError, flow_code, flow_message},
 };
 use crate::{
     error::Error,
@@ -49,41 +49,41 @@ impl Wire {
         }
     }
 
-    /// The response for a failure.
-    pub(super) fn refusal(self, failure: &Failure) -> Response {
+    /// The response for an error.
+    pub(super) fn refusal(self, error: &HttpError) -> Response {
         let body = match self {
-            Self::Envelope => json!({ "json": error(failure) }),
-            Self::Plain | Self::Page => flow_error(failure),
+            Self::Envelope => json!({ "json": envelope_error(error) }),
+            Self::Plain | Self::Page => flow_error(error),
         };
-        json_response(failure.status(), body.to_string())
+        json_response(error.status(), body.to_string())
     }
 }
 
 /// Checks the size before anything is parsed and anybody is looked up.
-pub(super) fn check_size(request: &Request) -> Result<(), Failure> {
-    if request.body.len() > MAX_BODY_BYTES { Err(Failure::TooLarge) } else { Ok(()) }
+pub(super) fn check_size(request: &Request) -> Result<(), HttpError> {
+    if request.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
 }
 
-fn error(failure: &Failure) -> Value {
-    let status: StatusCode = failure.status();
-    let mut error = json!({
+fn envelope_error(error: &HttpError) -> Value {
+    let status: StatusCode = error.status();
+    let mut body = json!({
         "defined": false,
-        "code": failure.code(),
+        "code": error.code(),
         "status": status.as_u16(),
-        "message": failure.message(),
+        "message": error.message(),
     });
-    if let (Value::Object(error), Some(data)) = (&mut error, failure.data()) {
-        error.insert("data".to_owned(), data);
+    if let (Value::Object(body), Some(data)) = (&mut body, error.data()) {
+        body.insert("data".to_owned(), data);
     }
-    error
+    body
 }
 
-fn flow_error(failure: &Failure) -> Value {
-    let mut error = json!({ "code": flow_code(failure), "message": flow_message(failure) });
-    if let (Value::Object(error), Some(Value::Object(data))) = (&mut error, failure.data()) {
-        error.extend(data);
+fn flow_error(error: &HttpError) -> Value {
+    let mut body = json!({ "code": flow_code(error), "message": flow_message(error) });
+    if let (Value::Object(body), Some(Value::Object(data))) = (&mut body, error.data()) {
+        body.extend(data);
     }
-    error
+    body
 }
 
 #[cfg(test)]

@@ -102,9 +102,9 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
 /// Logs and counts a delivery that has failed. A test that fails is for its tenant to see, and no reason for an alarm.
 pub(crate) fn failed(tenant: &TenantId, delivery: &Delivery) {
     let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery given up");
+    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
     if delivery.event != EventName::Test {
-        metrics::emit(&[counted("GivenUp", 1.0)], &[("Reason", reason)]);
+        metrics::emit(&[counted("DeliveryFailed", 1.0)], &[("Reason", reason)]);
     }
 }
 
