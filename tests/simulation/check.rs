@@ -102,6 +102,7 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     check.tenants_never_meet();
     check.each_destination_has_its_delivery();
     check.the_log_tells_the_truth();
+    check.what_took_place_is_in_the_log();
     check.the_log_goes_on();
     check.attempts_keep_the_schedule();
     check.attempts_are_prompt();

@@ -200,8 +200,8 @@ MUTATIONS = [
     Mutation(
         "a parked event that cannot be read counts as expired",
         DELIVER + "due.rs",
-        "stores.log.parked(&due).await? else {",
-        "stores.log.parked(&due).await.unwrap_or_default() else {",
+        "log.parked(&due).await? else {",
+        "log.parked(&due).await.unwrap_or_default() else {",
         "the table is down when a parked event comes back",
     ),
     Mutation(

@@ -159,12 +159,7 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
             Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless => return Ok(()),
         };
         sleep(Duration::from_millis(after)).await;
-        let wait = wait.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
-        let location = if status == 302 { format!("location: {}\r\n", url(to)) } else { String::new() };
-        let length = if status == 204 { "" } else { "content-length: 2\r\n" };
-        let body = if status == 204 { "" } else { "ok" };
-        let answer = format!("HTTP/1.1 {status} X\r\n{wait}{location}{length}\r\n{body}");
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(answer(to, status, wait).as_bytes()).await?;
         stream.flush().await?;
         let mut state = world.state();
         state.posts[index].status = status;
@@ -174,6 +169,13 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
             return Ok(());
         }
     }
+}
+
+fn answer(to: To, status: u16, wait: Option<u64>) -> String {
+    let wait = wait.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
+    let location = if status == 302 { format!("location: {}\r\n", url(to)) } else { String::new() };
+    let (length, body) = if status == 204 { ("", "") } else { ("content-length: 2\r\n", "ok") };
+    format!("HTTP/1.1 {status} X\r\n{wait}{location}{length}\r\n{body}")
 }
 
 /// Reads a request: its head, and its body.

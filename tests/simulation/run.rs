@@ -143,37 +143,7 @@ async fn begin(world: &Arc<World>) -> Known {
     );
     let (mut tenants, observed) = (Vec::new(), Arc::default());
     for (number, tenant) in world.script.tenants.iter().enumerate() {
-        let id = format!("00000000-0000-7000-8000-{number:012}");
-        let key = format!("ak_{number:043}");
-        let hash = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&key));
-        put(
-            world,
-            "api-keys",
-            json!({
-                "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
-                "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-                // Already used on the day of the run.
-                "last_request": {"S": "2026-01-31T00:00:00.000Z"},
-            }),
-        );
-        put(
-            world,
-            "users",
-            json!({
-                "pk": {"S": format!("user#{id}")}, "user_id": {"S": id}, "name": {"S": "Ada"},
-                "email": {"S": format!("ada{number}@example.com")}, "email_verified": {"BOOL": true},
-                "organization_id": {"S": id}, "role": {"S": "owner"}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-            }),
-        );
-        put(
-            world,
-            "organizations",
-            json!({
-                "pk": {"S": format!("org#{id}")}, "organization_id": {"S": id}, "name": {"S": format!("Tenant {number}")},
-                "slug": {"S": format!("tenant-{number}")}, "debug_notification_email": {"S": format!("t{number}@example.com")},
-                "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-            }),
-        );
+        let (id, key) = store_tenant(world, number);
         let client = Client { world: Arc::clone(world), key, is_observer: false, observed: Arc::clone(&observed) };
         let mut endpoints = Vec::new();
         for (index, receiver) in tenant.endpoints.iter().enumerate() {
@@ -191,6 +161,42 @@ async fn begin(world: &Arc<World>) -> Known {
         tenants.push(Tenant { id, client, endpoints });
     }
     Known { tenants, resends: Vec::new(), recoveries: Vec::new(), tests: Vec::new() }
+}
+
+/// Stores a tenant with its user and key, and returns its id and the key.
+fn store_tenant(world: &World, number: usize) -> (String, String) {
+    let id = format!("00000000-0000-7000-8000-{number:012}");
+    let key = format!("ak_{number:043}");
+    let hash = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&key));
+    put(
+        world,
+        "api-keys",
+        json!({
+            "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
+            "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+            // Already used on the day of the run.
+            "last_request": {"S": "2026-01-31T00:00:00.000Z"},
+        }),
+    );
+    put(
+        world,
+        "users",
+        json!({
+            "pk": {"S": format!("user#{id}")}, "user_id": {"S": id}, "name": {"S": "Ada"},
+            "email": {"S": format!("ada{number}@example.com")}, "email_verified": {"BOOL": true},
+            "organization_id": {"S": id}, "role": {"S": "owner"}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+        }),
+    );
+    put(
+        world,
+        "organizations",
+        json!({
+            "pk": {"S": format!("org#{id}")}, "organization_id": {"S": id}, "name": {"S": format!("Tenant {number}")},
+            "slug": {"S": format!("tenant-{number}")}, "debug_notification_email": {"S": format!("t{number}@example.com")},
+            "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+        }),
+    );
+    (id, key)
 }
 
 pub(crate) fn put(world: &World, table: &str, item: Value) {
@@ -235,49 +241,48 @@ async fn act(world: &Arc<World>, known: &mut Known) {
 
 async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Action) -> u16 {
     let Action { tenant: at, endpoint: index, call, .. } = action;
-    let tenant = &mut known.tenants[at];
-    let id = tenant.endpoints[index].id.clone();
+    let Tenant { client, endpoints, .. } = &mut known.tenants[at];
+    let endpoint = &mut endpoints[index];
+    let id = endpoint.id.clone();
     let from = world.now();
-    let key = format!("action {number}").replace(' ', "-");
+    let key = format!("action-{number}");
     let within = || Within { from, to: world.now() };
     match call {
         Call::Rotate => {
-            let secret = secret(at, index, tenant.endpoints[index].secrets.len());
-            let fields = json!({"id": id, "signing_secret": secret});
-            let (status, _) = tenant.client.call("webhooks-update", &fields, None).await;
+            let secret = secret(at, index, endpoint.secrets.len());
+            let (status, _) = client.call("webhooks-update", &json!({"id": id, "signing_secret": secret}), None).await;
             if status == 200 {
-                tenant.endpoints[index].secrets.push((secret, within()));
+                endpoint.secrets.push((secret, within()));
             }
             status
         }
         Call::Activate | Call::Deactivate => {
             let active = call == Call::Activate;
-            let (status, _) = tenant.client.call("webhooks-update", &json!({"id": id, "active": active}), None).await;
+            let (status, _) = client.call("webhooks-update", &json!({"id": id, "active": active}), None).await;
             if status == 200 {
-                tenant.endpoints[index].switches.push((active, within()));
+                endpoint.switches.push((active, within()));
             }
             status
         }
         Call::Delete => {
-            let (status, _) = tenant.client.call("webhooks-delete", &json!({"id": id}), None).await;
+            let (status, _) = client.call("webhooks-delete", &json!({"id": id}), None).await;
             // A second try finds the endpoint deleted by the first.
-            tenant.endpoints[index].deleted.get_or_insert(within());
+            endpoint.deleted.get_or_insert(within());
             status
         }
         Call::Resend(which) => {
-            let deliveries = tenant.client.deliveries(&json!({"limit": 100})).await;
+            let deliveries = client.deliveries(&json!({"limit": 100})).await;
             let Some(delivery) = deliveries.get(which % deliveries.len().max(1)) else { return 0 };
             let delivery = delivery["delivery_id"].as_str().expect("an id").to_owned();
-            let (status, _) =
-                tenant.client.call("deliveries-resend", &json!({"delivery_id": delivery}), Some(&key)).await;
+            let (status, _) = client.call("deliveries-resend", &json!({"delivery_id": delivery}), Some(&key)).await;
             known.resends.push(Resend { tenant: at, delivery, when: within(), is_done: status == 200 });
             status
         }
         Call::Recover => {
             let failed = json!({"limit": 100, "webhook_endpoint_id": id, "status": "failed"});
-            let (listed, failed) = tenant.client.observer().call("deliveries-list", &failed, None).await;
+            let (listed, failed) = client.observer().call("deliveries-list", &failed, None).await;
             let fields = json!({"webhook_endpoint_id": id, "since": "2026-01-31T11:00:00Z"});
-            let (status, _) = tenant.client.call("deliveries-recover", &fields, Some(&key)).await;
+            let (status, _) = client.call("deliveries-recover", &fields, Some(&key)).await;
             if (listed, status) == (200, 200) {
                 let failed = failed["deliveries"].as_array().into_iter().flatten();
                 let failed = failed.filter_map(|delivery| Some(delivery["delivery_id"].as_str()?.to_owned())).collect();
@@ -286,7 +291,7 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
             status
         }
         Call::Test => {
-            let (status, answer) = tenant.client.call("webhooks-test", &json!({"id": id}), Some(&key)).await;
+            let (status, answer) = client.call("webhooks-test", &json!({"id": id}), Some(&key)).await;
             if let Some(delivery) = answer["delivery_id"].as_str() {
                 known.tests.push(Test { to: (at, index), delivery: delivery.to_owned(), when: within() });
             }

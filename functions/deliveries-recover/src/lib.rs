@@ -96,7 +96,7 @@ pub struct Output {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
     let (tenant, now) = (&call.caller, Timestamp::now());
-    let time = (input.since, input.until.unwrap_or(now));
+    let time = input.since..input.until.unwrap_or(now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;

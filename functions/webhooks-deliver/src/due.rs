@@ -33,12 +33,11 @@ const PARKED: Duration = Duration::from_secs(15 * 60);
 pub(crate) async fn attempt(
     record: &Record,
     due: DueAttempt,
-    stores: &Stores,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, log, queue } = stores;
+    let Stores { endpoints, log, queue } = &ledger.stores;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
         // It has expired.
@@ -91,16 +90,16 @@ pub(crate) async fn attempt(
 pub(crate) async fn event(
     record: &Record,
     due: DueEvent,
-    stores: &Stores,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Some(Parked { event, endpoints }) = stores.log.parked(&due).await? else {
+    let Stores { endpoints: table, log, .. } = &ledger.stores;
+    let Some(Parked { event, endpoints }) = log.parked(&due).await? else {
         observe::parked_too_long(&due);
         return Ok(());
     };
-    let receivers = batch.receivers(&event, &stores.endpoints).await?;
+    let receivers = batch.receivers(&event, table).await?;
     let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
     let mut firsts = firsts(record, &event, parked_for);
     let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
@@ -116,9 +115,9 @@ pub(crate) async fn event(
     });
     let (stuck, others): (Vec<_>, Vec<_>) = all(looked_at).await.into_iter().partition(|(is_stuck, _)| *is_stuck);
     let stuck: Vec<_> = stuck.into_iter().map(|(_, first)| first).collect();
-    park(&event, &stuck, Some(&due), &stores.log, sender).into_iter().for_each(|parking| batch.finish(parking));
+    park(&event, &stuck, Some(&due), log, sender).into_iter().for_each(|parking| batch.finish(parking));
     let mut firsts = others.into_iter().map(|(_, first)| first).collect();
-    leave_out_known(&event.tenant, &mut firsts, stores, ledger).await?;
+    leave_out_known(&event.tenant, &mut firsts, ledger).await?;
     all(firsts.into_iter().map(async |first| batch.finish(in_turn(first, sender, batch).await))).await;
     Ok(())
 }

@@ -35,16 +35,16 @@ const LATE: Duration = Duration::from_secs(60);
 pub(crate) async fn handle(
     record: &Record,
     event: JobEvent,
-    stores: &Stores,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let receivers = batch.receivers(&event, &stores.endpoints).await?;
+    let Stores { endpoints, log, .. } = &ledger.stores;
+    let receivers = batch.receivers(&event, endpoints).await?;
     let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
     let mut firsts = firsts(record, &event, interested);
     if record.is_repeated || Timestamp::now().since(event.at) > LATE {
-        match Box::pin(leave_out_known(&event.tenant, &mut firsts, stores, ledger)).await {
+        match Box::pin(leave_out_known(&event.tenant, &mut firsts, ledger)).await {
             // Most late events are new: without the log, they go out all the same.
             Err(error) if !record.is_repeated => observe::unasked(&event.tenant, &error),
             asked => asked?,
@@ -54,7 +54,7 @@ pub(crate) async fn handle(
     let is_silent = |first: &Outgoing<'_>| sender.silence(first, now).is_some();
     let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
     let park = |firsts: &[Outgoing<'_>]| {
-        park(&event, firsts, None, &stores.log, sender).into_iter().for_each(|parking| batch.finish(parking));
+        park(&event, firsts, None, log, sender).into_iter().for_each(|parking| batch.finish(parking));
     };
     park(&silent);
     let attempts = others.into_iter().map(async |first| {
@@ -113,20 +113,20 @@ pub(crate) fn park(
 pub(crate) async fn leave_out_known(
     tenant: &TenantId,
     firsts: &mut Vec<Outgoing<'_>>,
-    stores: &Stores,
     ledger: &Ledger,
 ) -> Result<(), Error> {
+    let Stores { log, queue, .. } = &ledger.stores;
     // The log may have been spread over more shards since. How many shards a deleted endpoint had is not known.
     let ids = firsts.iter().flat_map(|first| {
         let id = first.delivery.id;
         let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.receiver.is_none_or(|it| it.log_shards > 1));
         [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
     });
-    let known = stores.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
+    let known = log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
-    stores.queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
+    queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
     for first in firsts.iter() {
         // The process that made this first attempt may have died before it noted the consequence for the endpoint.

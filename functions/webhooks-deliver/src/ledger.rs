@@ -415,12 +415,10 @@ impl Ledger {
         health: Option<Health>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let Delivery { webhook_endpoint_id: Some(endpoint), last_attempt: Some(attempt), event, .. } = delivery else {
-            return Ok(());
-        };
+        let Delivery { webhook_endpoint_id: Some(endpoint), event, .. } = delivery else { return Ok(()) };
         let Some(health) = health.filter(|_| event.is_of_a_job()) else { return Ok(()) };
         let endpoints = &self.stores.endpoints;
-        let follows = endpoints.delivery_failed(tenant, *endpoint, attempt, health, self.disable_after, now).await?;
+        let follows = endpoints.delivery_failed(tenant, delivery, health, self.disable_after, now).await?;
         follows.into_iter().for_each(|consequence| observe::follows(tenant, *endpoint, consequence));
         Ok(())
     }

@@ -124,6 +124,11 @@ impl Check<'_> {
                 wrong.push(("only a fault repeats an attempt", detail));
             }
         }
+        wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
+    }
+
+    pub(super) fn what_took_place_is_in_the_log(&mut self) {
+        let mut wrong = Vec::new();
         let mut bodies = BTreeMap::new();
         for post in &self.posts {
             if *bodies.entry(&post.id).or_insert(&post.body) != &post.body {

@@ -19,7 +19,7 @@ use crate::{
     error::Result,
     id::{EndpointId, TenantId, names},
     timestamp::Timestamp,
-    webhooks::delivery::Attempt,
+    webhooks::delivery::{Attempt, Delivery},
 };
 
 /// What the record of an endpoint says about its receiver.
@@ -175,20 +175,20 @@ impl Endpoints {
         is_noted(update).await
     }
 
-    /// Notes that a delivery has failed with `attempt`, to an endpoint that had this `health` when the attempt began.
-    /// Returns what that has changed. It can be noted again: then it changes nothing.
+    /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns what
+    /// that has changed. A repetition changes nothing.
     ///
     /// # Errors
     /// The write fails.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,
-        id: EndpointId,
-        attempt: &Attempt,
+        delivery: &Delivery,
         health: Health,
         disable_after: Duration,
         now: Timestamp,
     ) -> Result<Option<Consequence>> {
+        let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(delivery.last_attempt.as_ref()) else { return Ok(None) };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let mut set =
             "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();

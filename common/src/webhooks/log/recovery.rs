@@ -6,7 +6,7 @@
 //! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item, so calls at
 //! the same time cannot miss each other's.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 use aws_sdk_dynamodb::types::{Put, ReturnValue};
 use futures::{StreamExt, stream};
@@ -70,18 +70,18 @@ const ROUNDS: u32 = 10;
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Adds a recovery of the deliveries to `endpoint` between two times, and remembers the call with the recovery's id.
+    /// Adds a recovery of the failed deliveries to `endpoint` that were created in `time`, and remembers the call with it.
     ///
     /// If a recovery of an overlapping time still waits, it is widened instead, so that repeated calls do not add work. A
     /// recovery that has begun is never joined: it may have passed a delivery that failed a moment ago.
     ///
     /// # Errors
-    /// The tenant has too many unfinished ones, or a call failed.
+    /// The tenant has too many unfinished recoveries, or a call failed.
     pub async fn start_recovery(
         &self,
         tenant: &TenantId,
         endpoint: EndpointId,
-        (since, until): (Timestamp, Timestamp),
+        time: Range<Timestamp>,
         marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
         now: Timestamp,
     ) -> Result<RecoveryId> {
@@ -89,23 +89,24 @@ impl Log {
             let latest = self.latest_recovery(tenant, endpoint).await?;
             let recoveries = self.newest_recoveries(tenant).await?;
             let waiting = recoveries.iter().find(|other| {
-                other.waits() && other.webhook_endpoint_id == endpoint && other.since <= until && since <= other.until
+                let overlaps = other.since <= time.end && time.start <= other.until;
+                other.waits() && other.webhook_endpoint_id == endpoint && overlaps
             });
-            let id = waiting.map_or_else(RecoveryId::generate, |waiting| waiting.id);
-            let call = marker(id)?;
+            let recovery = waiting.map_or_else(|| Recovery::new(endpoint, &time), |waiting| waiting.widened(&time));
+            let call = marker(recovery.id)?;
             let transaction = Transaction::new("writing a recovery").once(call.as_ref());
             let transaction = match waiting {
-                Some(waiting) if waiting.since <= since && until <= waiting.until && call.is_none() => return Ok(id),
-                Some(waiting) => {
-                    self.widen(transaction, tenant, id, waiting.since.min(since), waiting.until.max(until))
+                Some(waiting) if waiting.since <= time.start && time.end <= waiting.until && call.is_none() => {
+                    return Ok(recovery.id);
                 }
+                Some(_) => self.widen(transaction, tenant, &recovery),
                 None if recoveries.iter().filter(|other| !other.done).count() >= UNFINISHED => {
                     return Err(Error::Conflict(Conflict::RecoveryLimit(UNFINISHED)));
                 }
-                None => self.add(transaction, tenant, id, latest, (endpoint, since, until), now),
+                None => self.add(transaction, tenant, &recovery, latest, now),
             };
             match transaction.first_refused(&self.dynamodb).await? {
-                None => return Ok(id),
+                None => return Ok(recovery.id),
                 // The same call came first: the caller looks for its answer.
                 Some(0) if call.is_some() => return Err(Error::Busy),
                 // Another call was faster, or the recovery has begun.
@@ -120,21 +121,20 @@ impl Log {
         &self,
         transaction: Transaction,
         tenant: &TenantId,
-        id: RecoveryId,
+        recovery: &Recovery,
         latest: Option<String>,
-        (endpoint, since, until): (EndpointId, Timestamp, Timestamp),
         now: Timestamp,
     ) -> Transaction {
-        let mut recovery = recovery_key(tenant, id);
-        recovery.extend(item([
+        let mut added = recovery_key(tenant, recovery.id);
+        added.extend(item([
             ("open", text(OPEN)),
-            ("endpoint", text(endpoint)),
-            ("since", number(since.as_millisecond())),
-            ("until", number(until.as_millisecond())),
+            ("endpoint", text(recovery.webhook_endpoint_id)),
+            ("since", number(recovery.since.as_millisecond())),
+            ("until", number(recovery.until.as_millisecond())),
             ("expires_at", self.expiry(now)),
         ]));
-        let mut last = latest_key(tenant, endpoint);
-        last.extend(item([("recovery", text(id)), ("expires_at", self.expiry(now))]));
+        let mut last = latest_key(tenant, recovery.webhook_endpoint_id);
+        last.extend(item([("recovery", text(recovery.id)), ("expires_at", self.expiry(now))]));
         let last = Put::builder().table_name(&self.table).set_item(Some(last));
         let last = match latest {
             Some(latest) => {
@@ -142,21 +142,15 @@ impl Log {
             }
             None => last.condition_expression("attribute_not_exists(delivery)"),
         };
-        transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(recovery)))
+        transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(added)))
     }
 
-    /// Widens the time of a recovery, on condition that it still waits and that no call has widened it further.
-    fn widen(
-        &self,
-        transaction: Transaction,
-        tenant: &TenantId,
-        id: RecoveryId,
-        since: Timestamp,
-        until: Timestamp,
-    ) -> Transaction {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(recovery_key(tenant, id)));
-        let range = vec![("since", number(since.as_millisecond())), ("until", number(until.as_millisecond()))];
-        let update = change(update, range, &[])
+    /// Stores the wider time of a recovery, on condition that it still waits and that no call has widened it further.
+    fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
+        let key = recovery_key(tenant, recovery.id);
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
+        let [since, until] = [recovery.since, recovery.until].map(|time| number(time.as_millisecond()));
+        let update = change(update, vec![("since", since), ("until", until)], &[])
             .condition_expression(
                 "attribute_exists(#open) AND attribute_not_exists(begun) AND #since >= :since AND #until <= :until",
             )
@@ -307,7 +301,26 @@ impl Log {
 }
 
 impl Recovery {
-    /// Whether it has not begun, so that calls may join it.
+    fn new(endpoint: EndpointId, time: &Range<Timestamp>) -> Self {
+        Self {
+            id: RecoveryId::generate(),
+            webhook_endpoint_id: endpoint,
+            since: time.start,
+            until: time.end,
+            resent: 0,
+            done: false,
+            shard: 0,
+            after: String::new(),
+            begun: false,
+        }
+    }
+
+    /// The same recovery, over `time` as well.
+    fn widened(&self, time: &Range<Timestamp>) -> Self {
+        Self { since: self.since.min(time.start), until: self.until.max(time.end), ..self.clone() }
+    }
+
+    /// Whether it has not begun.
     fn waits(&self) -> bool {
         !self.done && !self.begun && self.shard == 0 && self.after.is_empty()
     }

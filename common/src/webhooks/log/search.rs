@@ -105,7 +105,7 @@ impl Log {
         let page = match filter.status {
             None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
             // The index has all other deliveries, so the delivered ones need not be read.
-            Some(status) => self.search_index(tenant, shards, filter, status, &range, limit).await?,
+            Some(_) => self.search_index(tenant, shards, filter, &range, limit).await?,
         };
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
     }
@@ -136,14 +136,13 @@ impl Log {
         tenant: &TenantId,
         shards: &[Shard],
         filter: &Filter,
-        status: Status,
         range: &KeyRange,
         limit: usize,
     ) -> Result<Stretch<Delivery>> {
         let is_filtered = filter.is_about_the_job();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
         let read = stream::iter(shards.to_vec()).map(async |shard| {
-            let query = self.query(tenant, shard, Some(status), range).limit(most).scan_index_forward(false);
+            let query = self.query(tenant, shard, filter.status, range).limit(most).scan_index_forward(false);
             let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
             let found = items.iter().filter_map(|item| id(shard, item)).collect();
