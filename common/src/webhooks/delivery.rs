@@ -1,6 +1,6 @@
 //! Deliveries: one event on its way to one destination.
 //!
-//! A [`Delivery`] is a state in the log, and `state` has every change of it. An [`Attempt`] is a POST to the receiver, an
+//! A [`Delivery`] is its state in the log, and `state` has every change of it. An [`Attempt`] is a POST to the receiver, an
 //! [`Outcome`] is how the attempt ended, and [`next_step`] decides what follows. Nothing here calls AWS or a receiver.
 
 mod attempt;

@@ -243,7 +243,7 @@ async fn read(response: Response<Incoming>, now: Timestamp) -> Posted {
     Outcome::Delivered(status.as_u16()).into()
 }
 
-/// How long the body of a failure may take: its status has said what matters.
+/// How long the body of a failed response may take: the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
 /// The first bytes of a body, as text, or what arrives of them in time.

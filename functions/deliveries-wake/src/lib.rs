@@ -45,7 +45,7 @@ mod mail;
 mod notices;
 
 /// How long after its time an attempt is overdue. An attempt takes half a minute, and one that was put off comes back
-/// within seconds; one whose record failed comes back after three minutes.
+/// within seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// How many deliveries of a recovery are sent again in a minute: a hundred a second.
 const RECOVERED_A_MINUTE: usize = 6000;

@@ -1,10 +1,10 @@
 //! Slots: how many attempts run at once in this process, and whose turn it is.
 //!
-//! Every attempt takes a slot. Where slots are scarce, the tenant that has the fewest gets the next one, and of that
-//! tenant the destination that has the fewest. Each destination has a lane, which is only as wide as its receiver has
-//! shown to take: each success widens it by one attempt, as slow start does with a congestion window (RFC 5681, section
-//! 3.1), and a receiver that does not answer gets few. So a receiver that hangs cannot hold the slots of others, and a
-//! receiver that comes back is not flooded.
+//! Every attempt takes a slot. Where slots are scarce, the next goes to the tenant that has the fewest, and to that one of
+//! its destinations that has the fewest. Each destination has a lane, only as wide as its receiver has shown to take: each
+//! success widens it by one attempt, as slow start does with a congestion window (RFC 5681, section 3.1), and a receiver
+//! that does not answer gets few. So a receiver that hangs cannot hold the slots of others, and a receiver that comes back
+//! is not flooded.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::DefaultHasher},

@@ -117,7 +117,7 @@ impl Delivery {
         Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
     }
 
-    /// The state after an attempt was due. `schedule` has the delays between attempts, of which a test has only one;
+    /// The state after an attempt was due. `schedule` has the delays between attempts (a test has a single attempt);
     /// `jitter` returns a number in `0.0..1.0`.
     #[must_use]
     pub fn after(

@@ -1,4 +1,4 @@
-//! Finding deliveries: newest first, over all destinations of a tenant or one, with filters.
+//! Finds deliveries, newest first: to one destination of a tenant or to all, with filters.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -27,15 +27,15 @@ use crate::{
 /// Which deliveries to find.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only those with this status.
+    /// Only deliveries with this status.
     pub status: Option<Status>,
-    /// Only those of this event.
+    /// Only deliveries of this event.
     pub event: Option<EventName>,
-    /// Only those of this job.
+    /// Only deliveries of this job.
     pub job_id: Option<String>,
-    /// Only those created at this time or later.
+    /// Only deliveries created at this time or later.
     pub since: Option<Timestamp>,
-    /// Only those created before this time.
+    /// Only deliveries created before this time.
     pub until: Option<Timestamp>,
 }
 
@@ -169,7 +169,7 @@ impl Log {
         KeyRange { to: last.max(since.clone()), from: since }
     }
 
-    /// The deliveries of a shard, or through the index those with a status.
+    /// A query for the deliveries of a shard, or through the index for those with a status.
     pub(super) fn query(
         &self,
         tenant: &TenantId,

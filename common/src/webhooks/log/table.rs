@@ -91,7 +91,7 @@ impl<T> Unwritten<T> {
     }
 }
 
-/// The index of what is not delivered.
+/// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
 /// How long items outlive the retention: a delivery that is resent on its last day still has its whole schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
