@@ -45,7 +45,6 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// A call.
 struct Request {
     service: Service,
     operation: String,

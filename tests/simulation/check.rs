@@ -73,7 +73,6 @@ struct Check<'a> {
     violations: Vec<Violation>,
 }
 
-/// All that is violated.
 pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     let mut logged = Vec::new();
     for (number, tenant) in known.tenants.iter().enumerate() {

@@ -31,7 +31,6 @@ struct Message {
     visible_at: Instant,
 }
 
-/// A queue.
 pub(crate) struct Queue {
     pub(crate) visibility: Duration,
     pub(crate) max_receives: u32,
@@ -111,5 +110,4 @@ impl Queue {
     }
 }
 
-/// The queues, by name.
 pub(crate) type Queues = BTreeMap<String, Queue>;

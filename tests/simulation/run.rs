@@ -205,7 +205,6 @@ pub(crate) fn put(world: &World, table: &str, item: Value) {
     world.state().stored = None;
 }
 
-/// Sends the events of the script.
 async fn produce(world: Arc<World>, tenants: Vec<String>) {
     let mut events = world.script.events.clone();
     events.sort_by_key(|event| event.at);

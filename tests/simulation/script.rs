@@ -46,7 +46,6 @@ pub(crate) struct Tenant {
     pub(crate) callbacks: Receiver,
 }
 
-/// A receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     /// How it behaves, each until a time.
@@ -55,7 +54,6 @@ pub(crate) struct Receiver {
     pub(crate) only_failures: bool,
 }
 
-/// How a receiver behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Manner {
     /// Answers with this status after these milliseconds, and with this `Retry-After`.
@@ -78,7 +76,6 @@ pub(crate) enum Manner {
     Nameless,
 }
 
-/// A job event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Time,
@@ -135,7 +132,6 @@ pub(crate) enum Who {
     Api(usize),
 }
 
-/// Something goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// A call does not reach AWS.
@@ -240,7 +236,6 @@ impl Script {
         smaller
     }
 
-    /// How much is in it.
     pub(crate) fn size(&self) -> usize {
         self.events.len() + self.actions.len() + self.faults.len()
     }

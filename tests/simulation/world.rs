@@ -27,7 +27,6 @@ pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 /// Until so long after an event, a copy of it is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
-/// A mail.
 #[derive(Clone, Debug)]
 pub(crate) struct Mail {
     pub(crate) to: String,

@@ -154,7 +154,6 @@ impl Client {
         Ok(posted)
     }
 
-    /// Opens a connection.
     async fn open(&self, url: &Url) -> Result<Connection, NoResponse> {
         let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(NoResponse::Failed(Failure::Protocol))?;
         let mut permit = self.pool.reserve();

@@ -30,7 +30,6 @@ const TIME: Duration = Duration::from_secs(15);
 /// How many failed deliveries are counted.
 const COUNTED: usize = 1000;
 
-/// Sends notices.
 pub(crate) struct Notices {
     pub(crate) log: Log,
     pub(crate) endpoints: Endpoints,

@@ -24,7 +24,6 @@ use crate::{
     observe::{self, Tally},
 };
 
-/// What the records of a batch share.
 pub(crate) struct Batch {
     /// No attempt starts later: it would be cut off by the function's timeout.
     pub(crate) last_start: Instant,

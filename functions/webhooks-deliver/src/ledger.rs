@@ -46,7 +46,6 @@ const UNNOTED: Duration = Duration::from_secs(5 * 60);
 /// How often the state is written again while other writes keep changing it.
 const ROUNDS: usize = 5;
 
-/// Stores what follows from attempts.
 pub(crate) struct Ledger {
     pub(crate) stores: Stores,
     /// The delays between attempts.
@@ -58,9 +57,7 @@ pub(crate) struct Ledger {
 /// What has to be stored.
 #[expect(clippy::large_enum_variant, reason = "nearly all are attempts")]
 pub(crate) enum Finished {
-    /// An attempt has ended.
     Attempt(Ended),
-    /// An event is parked.
     Parked(Parking),
 }
 
@@ -370,7 +367,6 @@ impl Ledger {
         Err(Error::Busy)
     }
 
-    /// The state of a delivery now.
     async fn current(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Delivery>, Error> {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }

@@ -72,7 +72,6 @@ impl Tally {
         }
     }
 
-    /// Emits the metrics.
     pub(crate) fn emit(self) {
         let Counts { latencies, ages, delivered, failed } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         if latencies.is_empty() {
@@ -186,7 +185,6 @@ pub(crate) fn undone(message_id: &str, undone: &Undone) {
     }
 }
 
-/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("no text")

@@ -28,7 +28,6 @@ use crate::{
 /// How long an attempt waits when no file descriptor was left for it: other attempts have to end first.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Makes attempts.
 pub(crate) struct Sender {
     pub(crate) client: Client,
     pub(crate) slots: Slots,
@@ -138,7 +137,6 @@ impl Sender {
         begun.inspect_err(|error| observe::not_noted(tenant, id, error)).unwrap_or(false)
     }
 
-    /// Makes an attempt.
     pub(crate) async fn attempt(&self, outgoing: Outgoing<'_>, slot: Slot, batch: &Batch) -> Ended {
         let Some(target) = outgoing.target() else { return outgoing.ended(AttemptResult::NoEndpoint) };
         let (at, delivery) = (Timestamp::now(), &outgoing.delivery);

@@ -95,7 +95,6 @@ impl Slots {
         Self { secret: random::bytes(), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The lane of a tenant's destination.
     pub(crate) fn lane(&self, tenant: &TenantId, destination: impl Hash) -> Lane {
         let tenant = self.hash(tenant.as_str());
         Lane { tenant, destination: self.hash((tenant, destination)) }
@@ -116,12 +115,10 @@ impl Slots {
         }
     }
 
-    /// Whether this process may try a receiver that does not answer.
     pub(crate) fn is_probing(&self, lane: Lane, now: Timestamp) -> bool {
         self.lock().lane(lane).seen.is_probing(now)
     }
 
-    /// Lets this process try a receiver that does not answer.
     pub(crate) fn let_probe(&self, lane: Lane, until: Timestamp) {
         self.lock().lane(lane).seen.let_probe(until);
     }

@@ -22,7 +22,6 @@ pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     AttributeValue::M(value)
 }
 
-/// Reads an attempt.
 pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     let none = Item::new();
     let record = Record::new("attempt", value.as_m().unwrap_or(&none));
@@ -36,7 +35,6 @@ pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     })
 }
 
-/// Reads the state of the delivery `id`.
 pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     let record = Record::new("delivery", item);
     let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);

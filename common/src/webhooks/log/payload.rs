@@ -80,14 +80,12 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
     Ok(Some(Payload { destination, body }))
 }
 
-/// The callback in `item`.
 pub(super) fn callback(item: &Item) -> Result<(EndpointUrl, SigningSecret)> {
     let record = Record::new("payload", item);
     let url = record.checked("callback_url", EndpointUrl::parse)?;
     Ok((url, record.checked("callback_secret", SigningSecret::parse)?))
 }
 
-/// The body in `item`.
 pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
     if let Some(body) = bytes(item, RAW) {
         return Ok(Some(Bytes::copy_from_slice(body)));
