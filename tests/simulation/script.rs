@@ -48,7 +48,7 @@ pub(crate) struct Tenant {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
-    /// How it behaves, each until a time.
+    /// How it behaves, and until when.
     pub(crate) phases: Vec<(Time, Manner)>,
     /// Whether an endpoint only wants `job.failed`.
     pub(crate) only_failures: bool,

@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub(crate) crashes: usize,
     /// Faults that came into effect, crashes included.
     pub(crate) faults: usize,
-    /// The faults among these that may make nothing happen twice.
+    /// Faults after which nothing may happen twice.
     pub(crate) harmless: usize,
     /// How many messages came twice.
     pub(crate) copies: usize,
