@@ -51,7 +51,7 @@ fn page(docs: Option<&Docs>) -> Page {
     let content = html! {
         p {
             "An organization stores its webhook endpoints here. When one of its jobs ends, each endpoint gets a signed \
-             request about it, which is repeated for up to three days until it succeeds."
+             request about it, which is repeated until it succeeds, for up to three days."
         }
         p { a href="/signin" { "Sign in" } " or " a href="/signin?mode=signup" { "sign up" } "." }
         @if let Some(Docs(docs)) = docs {

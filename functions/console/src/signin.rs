@@ -291,7 +291,7 @@ fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: 
             }
         }))
         (approve)
-        p { "Was it not you? Close this page, and nothing happens. To use another account, sign out:" }
+        p { "Not you? Close this page, and nothing happens. To use another account, sign out:" }
         (sign_out_form(link))
     };
     Page::new("Sign in a command-line client?", content)
