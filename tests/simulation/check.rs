@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use crate::{
-    run::{Known, Within, time},
     receivers::Post,
+    run::{Known, Within, time},
     script::{Fault, Time},
     world::{NEW, World},
 };

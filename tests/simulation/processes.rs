@@ -24,9 +24,9 @@ use webhooks_deliver::Deliver;
 
 use crate::{
     aws,
-    run::{Within, put},
     queue::Received,
     receivers,
+    run::{Within, put},
     script::{Fault, Who},
     world::{BEGINNING, World},
 };

@@ -15,9 +15,9 @@ use local::Plan;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    run::{Stored, Within},
     queue::{Queue, Queues},
     receivers::Post,
+    run::{Stored, Within},
     script::{Fault, Script, Service, Time, Which},
 };
 

@@ -8,7 +8,7 @@ use lambda_http::http::{Method, header};
 use url::{Url, form_urlencoded};
 
 use super::{
-    Access, HttpError, Fields, Output, Rejected, Reply, Wire,
+    Access, Fields, HttpError, Output, Rejected, Reply, Wire,
     auth::Credential,
     cookies::token_in_cookies,
     event::Request,

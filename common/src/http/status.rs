@@ -104,7 +104,9 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::ConfirmationRequired { page } => {
             format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
         }
-        Error::Forbidden(Refusal::OwnerByKey) => "An API key cannot make anybody an owner: sign in to do that".to_owned(),
+        Error::Forbidden(Refusal::OwnerByKey) => {
+            "An API key cannot make anybody an owner: sign in to do that".to_owned()
+        }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
         Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
@@ -129,7 +131,9 @@ pub(super) fn flow_code(error: &HttpError) -> String {
         HttpError::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
         HttpError::Domain(Error::ConfirmationRequired { .. }) => "CONFIRMATION_REQUIRED".to_owned(),
         // As Better Auth names it.
-        HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION".to_owned(),
+        HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => {
+            "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION".to_owned()
+        }
         HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
         HttpError::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
         HttpError::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),

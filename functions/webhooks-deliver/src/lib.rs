@@ -162,7 +162,9 @@ impl App {
 
     async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
         let Self { sender, ledger, under_way } = self;
-        let Some((record, content)) = Record::read(index, record, &ledger.stores.queue, under_way)? else { return Ok(()) };
+        let Some((record, content)) = Record::read(index, record, &ledger.stores.queue, under_way)? else {
+            return Ok(());
+        };
         match content {
             Content::Event(event) => events::handle(&record, event, sender, ledger, batch).await,
             // Boxed, like other rare paths: the future of every record has the size of the largest path.

@@ -9,8 +9,8 @@ use sha2::Sha256;
 
 use super::{Check, READ};
 use crate::{
-    run::{Endpoint, Within, callback_secret},
     receivers::Post,
+    run::{Endpoint, Within, callback_secret},
     script::Time,
     world::stamp,
 };

@@ -204,8 +204,5 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     for late in [failed(start, 500), failed(start, 410)] {
         assert_eq!(note(&late).await, None);
     }
-    assert_eq!(
-        note(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await,
-        Some(Consequence::Failing)
-    );
+    assert_eq!(note(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await, Some(Consequence::Failing));
 }

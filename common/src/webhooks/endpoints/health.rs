@@ -188,7 +188,9 @@ impl Endpoints {
         disable_after: Duration,
         now: Timestamp,
     ) -> Result<Option<Consequence>> {
-        let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(delivery.last_attempt.as_ref()) else { return Ok(None) };
+        let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(delivery.last_attempt.as_ref()) else {
+            return Ok(None);
+        };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let mut set =
             "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();
