@@ -13,7 +13,7 @@ pub use self::{
     paging::{MOST_LISTED, read_limit},
     reply::{Done, Output, Reply, WithCookies},
     route::Route,
-    status::Failure,
+    status::HttpError,
     wire::Wire,
 };
 

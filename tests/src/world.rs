@@ -336,9 +336,9 @@ impl World {
 
     /// The only delivery of a tenant in the log.
     pub async fn only_logged(&self, tenant: &str) -> Delivery {
-        let mut entries = self.log(tenant).await;
-        assert_eq!(entries.len(), 1, "{entries:?}");
-        entries.remove(0)
+        let mut logged = self.log(tenant).await;
+        assert_eq!(logged.len(), 1, "{logged:?}");
+        logged.remove(0)
     }
 
     async fn search(&self, tenant: &str, filter: Filter) -> Vec<Delivery> {
@@ -357,12 +357,12 @@ impl World {
     }
 
     /// Changes when the next attempt of a pending delivery is due.
-    pub async fn make_due(&self, tenant: &str, entry: &Delivery, at: Timestamp) {
-        let id = entry.id.to_string();
-        let (moment, place) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
+    pub async fn make_due(&self, tenant: &str, delivery: &Delivery, at: Timestamp) {
+        let id = delivery.id.to_string();
+        let (moment, shard) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
         let update = self.stack.dynamodb_client().update_item().table_name("deliveries");
         update
-            .key("destination", AttributeValue::S(format!("{tenant}/{place}")))
+            .key("destination", AttributeValue::S(format!("{tenant}/{shard}")))
             .key("delivery", AttributeValue::S(moment.to_owned()))
             .update_expression("SET next_attempt_at = :at")
             .condition_expression("attribute_exists(next_attempt_at)")
@@ -394,8 +394,8 @@ impl World {
 
 /// The message that says that the next attempt of a delivery is due.
 #[must_use]
-pub fn due_message(tenant: &str, entry: &Delivery) -> Value {
-    json!({"tenant_id": tenant, "delivery_id": entry.id, "attempt": entry.attempts + 1})
+pub fn due_message(tenant: &str, delivery: &Delivery) -> Value {
+    json!({"tenant_id": tenant, "delivery_id": delivery.id, "attempt": delivery.attempts + 1})
 }
 
 /// The session cookie from the response to a sign-up, as a `cookie` header.

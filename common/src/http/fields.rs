@@ -155,13 +155,13 @@ impl Fields {
             return Err(self.reject(name, problem));
         }
         let before = self.issues.len();
-        let parsed = elements.iter().enumerate().filter_map(|(place, element)| {
+        let parsed = elements.iter().enumerate().filter_map(|(index, element)| {
             let parsed = match element {
                 Json::Text(text) => parse(text),
                 _ => Err(vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]),
             };
             let issue =
-                |Problem { code, message }| Issue { code, path: vec![name.to_owned(), place.to_string()], message };
+                |Problem { code, message }| Issue { code, path: vec![name.to_owned(), index.to_string()], message };
             parsed.map_err(|problems| self.issues.extend(problems.into_iter().map(issue))).ok()
         });
         let list = parsed.collect();

@@ -8,7 +8,7 @@ use super::{
     event::{self, Response},
     once::Answer,
     page::Page,
-    status::Failure,
+    status::HttpError,
     wire::Wire,
 };
 use crate::error::{Error, Result};
@@ -157,7 +157,7 @@ impl Done {
 
 impl Reply {
     /// The response, and what it refuses: a page can say that something did not work.
-    pub(super) fn response(self) -> (Response, Option<Failure>) {
+    pub(super) fn response(self) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(event::json(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {

@@ -6,7 +6,7 @@ use url::form_urlencoded;
 use super::{
     event::{self, Response},
     json::{Document, Envelope, Json, Object},
-    status::{Failure, flow_code, flow_message},
+    status::{HttpError, flow_code, flow_message},
 };
 use crate::{
     error::{Error, Result},
@@ -49,13 +49,13 @@ impl Wire {
         }
     }
 
-    /// The response for a failure.
-    pub(super) fn refusal(self, failure: &Failure) -> Response {
+    /// The response for an error.
+    pub(super) fn refusal(self, error: &HttpError) -> Response {
         let body = match self {
-            Self::Envelope => json!({ "json": error(failure) }),
-            Self::Plain | Self::Page => flow_error(failure),
+            Self::Envelope => json!({ "json": envelope_error(error) }),
+            Self::Plain | Self::Page => flow_error(error),
         };
-        event::json(failure.status(), body.to_string())
+        event::json(error.status(), body.to_string())
     }
 }
 
@@ -68,25 +68,25 @@ pub(super) fn parameters(encoded: &[u8]) -> Object {
     parameters
 }
 
-fn error(failure: &Failure) -> Value {
-    let mut error = json!({
+fn envelope_error(error: &HttpError) -> Value {
+    let mut body = json!({
         "defined": false,
-        "code": failure.code(),
-        "status": failure.status().as_u16(),
-        "message": failure.message(),
+        "code": error.code(),
+        "status": error.status().as_u16(),
+        "message": error.message(),
     });
-    if let (Value::Object(error), Some(data)) = (&mut error, failure.data()) {
-        error.insert("data".to_owned(), data);
+    if let (Value::Object(body), Some(data)) = (&mut body, error.data()) {
+        body.insert("data".to_owned(), data);
     }
-    error
+    body
 }
 
-fn flow_error(failure: &Failure) -> Value {
-    let mut error = json!({ "code": flow_code(failure), "message": flow_message(failure) });
-    if let (Value::Object(error), Some(Value::Object(data))) = (&mut error, failure.data()) {
-        error.extend(data);
+fn flow_error(error: &HttpError) -> Value {
+    let mut body = json!({ "code": flow_code(error), "message": flow_message(error) });
+    if let (Value::Object(body), Some(Value::Object(data))) = (&mut body, error.data()) {
+        body.extend(data);
     }
-    error
+    body
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl From<DueEvent> for Message {
     }
 }
 
-/// A message as it is written: one of the two.
+/// A message as JSON, with the members of either variant.
 #[derive(Serialize, Deserialize)]
 struct Written<'a> {
     tenant_id: &'a str,

@@ -1,4 +1,4 @@
-//! Sending everything again that an endpoint did not take.
+//! Sending the failed deliveries of an endpoint again.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Input {
     }
 }
 
-/// The recovery that does it: a new one, or one that was waiting.
+/// The recovery: a new one, or one that was waiting.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -88,7 +88,7 @@ pub struct Output {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
     let (tenant, now) = (&call.caller, Timestamp::now());
-    let time = (input.since, input.until.unwrap_or(now));
+    let time = input.since..input.until.unwrap_or(now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;

@@ -27,7 +27,7 @@ pub struct App {
     log: Log,
 }
 
-/// What is counted unless the caller says since when.
+/// The time that is counted unless the caller gives another.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the function with the settings in `env`.
@@ -66,7 +66,7 @@ impl Input {
 pub struct Output {
     /// Deliveries created at this time or later are counted.
     since: Timestamp,
-    /// Whether all of them were. If there are too many, only the newest are.
+    /// Whether all of these were counted. If there are too many, only the newest are.
     complete: bool,
     total: Counts,
     /// The hours in which there were any, oldest first.

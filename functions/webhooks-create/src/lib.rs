@@ -58,7 +58,7 @@ fn route() -> Route<App> {
 /// The endpoint to store.
 pub struct Input {
     url: EndpointUrl,
-    /// `None` to make one.
+    /// `None` to generate one.
     signing_secret: Option<SigningSecret>,
     description: Option<Description>,
     active: bool,
@@ -85,7 +85,7 @@ impl Input {
     }
 }
 
-/// The id of the new endpoint, and its secret if that was made here.
+/// The id of the new endpoint, and its secret if that was generated.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

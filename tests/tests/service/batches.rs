@@ -48,10 +48,10 @@ async fn an_attempt_that_cannot_be_started_in_time_goes_to_the_queue_and_is_not_
         _ = batch => panic!("the first attempt hangs for 23 s"),
         mut postponed = postponed => {
             let mut logged = world.log("t").await;
-            logged.sort_by_key(|entry| entry.id.to_string());
+            logged.sort_by_key(|delivery| delivery.id.to_string());
             postponed.sort_by_key(|message| message["delivery_id"].to_string());
-            assert_eq!(postponed, logged.iter().map(|entry| due_message("t", entry)).collect::<Vec<_>>());
-            assert!(logged.iter().all(|entry| (entry.status, entry.attempts) == (Status::Pending, 0)));
+            assert_eq!(postponed, logged.iter().map(|delivery| due_message("t", delivery)).collect::<Vec<_>>());
+            assert!(logged.iter().all(|delivery| (delivery.status, delivery.attempts) == (Status::Pending, 0)));
         }
     }
 }
@@ -87,14 +87,14 @@ async fn the_largest_event_that_its_queue_takes_fits_into_the_log() {
     world.stack.poll("job-events").await.expect("a step");
     world.stack.poll("deliveries").await.expect("a step");
     world.stack.poll("deliveries").await.expect("a step");
-    let entry = world.only_logged("t").await;
-    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 3));
+    let delivery = world.only_logged("t").await;
+    assert_eq!((delivery.status, delivery.attempts), (Status::Delivered, 3));
     let received = receiver.received().await;
     assert_eq!(received.len(), 3);
     assert!(received.iter().all(|attempt| attempt.body == received[0].body && attempt.path.len() > 2000));
     // What is delivered and as large as this is not kept.
-    let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &entry.id).await.expect("it is read");
-    assert!(found.expect("an entry").1.is_none());
+    let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &delivery.id).await.expect("it is read");
+    assert!(found.expect("a delivery").1.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,7 +248,7 @@ async fn an_endpoint_with_more_deliveries_than_a_partition_takes_gets_more_parti
     let answer = world.stack.invoke("webhooks-deliver", events(0)).await.expect("an answer");
     assert_eq!(answer, json!({"batchItemFailures": []}), "what arrived is not sent again");
     let logged = world.log(&tenant.id).await;
-    let spread: HashSet<u8> = logged.iter().map(|entry| entry.id.shard).collect();
+    let spread: HashSet<u8> = logged.iter().map(|delivery| delivery.id.shard).collect();
     assert!(spread.len() > 1 && logged.len() == 20, "{spread:?}");
     assert_eq!(receiver.count().await, 20);
     // From now on, they are spread before they are written.

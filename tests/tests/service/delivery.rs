@@ -343,8 +343,8 @@ async fn a_failed_attempt_is_repeated_from_the_deliveries_queue_until_it_succeed
     }
     assert_eq!(healthy.received().await.len(), 1);
     let mut logged = world.log(&tenant.id).await;
-    logged.sort_by_key(|entry| entry.attempts);
-    let logged: Vec<_> = logged.iter().map(|entry| (entry.status, entry.attempts)).collect();
+    logged.sort_by_key(|delivery| delivery.attempts);
+    let logged: Vec<_> = logged.iter().map(|delivery| (delivery.status, delivery.attempts)).collect();
     assert_eq!(logged, [(Status::Delivered, 1), (Status::Delivered, 3)]);
 }
 
@@ -389,10 +389,10 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
     world.stack.poll("job-events").await.expect("a step");
     for attempt in [2, 3] {
         let messages = world.drain("deliveries").await;
-        let entry = world.only_logged("t").await;
+        let delivery = world.only_logged("t").await;
         assert_eq!(
             messages,
-            [json!({"tenant_id": "t", "delivery_id": entry.id.to_string(), "attempt": attempt})],
+            [json!({"tenant_id": "t", "delivery_id": delivery.id.to_string(), "attempt": attempt})],
             "nothing else is in a message"
         );
         world.enqueue("deliveries", messages[0].to_string()).await;
@@ -404,7 +404,7 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
 
 /// The queues refuse these characters as SQS does (see `queues.rs`), so none of them may get into a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn strings_that_sqs_refuses_are_delivered_retried_and_given_up_like_any_others() {
+async fn strings_that_sqs_refuses_are_delivered_and_retried_like_any_others() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let refused = "\u{fffe}\u{ffff}\u{1}\u{8}\u{1f}\0";
     let escaped = r"\ufffe\uffff\u0001\u0008\u001f\u0000";
@@ -422,10 +422,10 @@ async fn strings_that_sqs_refuses_are_delivered_retried_and_given_up_like_any_ot
         let received = receiver.received().await;
         assert_eq!(received.len(), 3);
         let logged = world.log("t").await;
-        let entry = logged.iter().find(|entry| entry.status == status).expect("a delivery");
-        assert_eq!((entry.job_id.as_str(), entry.attempts), (format!("{status}{refused}").as_str(), 3));
+        let delivery = logged.iter().find(|delivery| delivery.status == status).expect("a delivery");
+        assert_eq!((delivery.job_id.as_str(), delivery.attempts), (format!("{status}{refused}").as_str(), 3));
         for attempt in received {
-            assert_eq!(attempt.json()["job_id"], entry.job_id);
+            assert_eq!(attempt.json()["job_id"], delivery.job_id);
             assert_eq!(attempt.json()["result"], json!([refused]));
             verify(&attempt, &format!("s{refused}"));
         }
@@ -467,7 +467,7 @@ async fn a_delivery_ends_when_its_endpoint_is_deleted_or_inactive() {
     assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
     let logged = world.log(&tenant.id).await;
     assert_eq!(logged.len(), 2);
-    assert!(logged.iter().all(|entry| (entry.status, entry.attempts) == (Status::Ended, 1)), "{logged:?}");
+    assert!(logged.iter().all(|delivery| (delivery.status, delivery.attempts) == (Status::Ended, 1)), "{logged:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -480,12 +480,12 @@ async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
     world.stack.poll("job-events").await.expect("a step");
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 0);
     assert_eq!(delayed(&world).await, 1);
-    let entry = world.only_logged(&tenant.id).await;
-    let message = due_message(&tenant.id, &entry).to_string();
+    let delivery = world.only_logged(&tenant.id).await;
+    let message = due_message(&tenant.id, &delivery).to_string();
     world.enqueue("deliveries", message.clone()).await;
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
     assert_eq!((receiver.count().await, delayed(&world).await), (1, 2));
-    world.make_due(&tenant.id, &entry, Timestamp::now()).await;
+    world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
     // The second of two is stale.
     for _ in 0..2 {
         world.enqueue("deliveries", message.clone()).await;
@@ -503,8 +503,8 @@ async fn a_message_that_comes_with_its_double_is_one_attempt() {
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.enqueue("job-events", event(&tenant, "j").to_string()).await;
     world.stack.poll("job-events").await.expect("a step");
-    let entry = world.only_logged(&tenant.id).await;
-    world.enqueue("deliveries", due_message(&tenant.id, &entry).to_string()).await;
+    let delivery = world.only_logged(&tenant.id).await;
+    world.enqueue("deliveries", due_message(&tenant.id, &delivery).to_string()).await;
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 2);
     assert_eq!(receiver.count().await, 2);
     assert!(world.drain("deliveries").await.is_empty());
@@ -537,15 +537,15 @@ async fn what_comes_again_because_its_message_was_not_sent_sends_it_and_posts_no
     for (queue, attempts) in [("job-events", 1), ("deliveries", 2)] {
         is_refusing.store(true, Ordering::Relaxed);
         assert_eq!(world.stack.poll(queue).await.expect("a step"), 1);
-        let entry = world.only_logged(&tenant.id).await;
-        assert_eq!((entry.status, entry.attempts), (Status::Pending, attempts));
+        let delivery = world.only_logged(&tenant.id).await;
+        assert_eq!((delivery.status, delivery.attempts), (Status::Pending, attempts));
         is_refusing.store(false, Ordering::Relaxed);
         assert_eq!(world.stack.poll(queue).await.expect("a step"), 1, "it came back");
         assert_eq!(receiver.count().await, usize::try_from(attempts).expect("a few"), "and was not posted again");
     }
     assert_eq!(world.stack.poll("deliveries").await.expect("a step"), 1);
-    let entry = world.only_logged(&tenant.id).await;
-    assert_eq!((entry.status, entry.attempts, receiver.count().await), (Status::Delivered, 3, 3));
+    let delivery = world.only_logged(&tenant.id).await;
+    assert_eq!((delivery.status, delivery.attempts, receiver.count().await), (Status::Delivered, 3, 3));
     assert!(world.drain("deliveries").await.is_empty() && world.drain("job-events").await.is_empty());
 }
 

@@ -43,7 +43,7 @@ async fn an_entry_appears_at_once_even_while_others_of_its_batch_hang() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(1), logged).await.expect("an entry within a second")
+        tokio::time::timeout(Duration::from_secs(1), logged).await.expect("a delivery within a second")
     };
     let ((), states) = tokio::join!(polled, seen);
     assert_eq!(states.len(), 1, "the hanging one has not ended by then");

@@ -81,12 +81,12 @@ async fn a_mail_says_what_fails_since_when_why_and_what_to_do() {
     let oldest = world.log(&tenant.id).await.pop().expect("a delivery").created_at;
     let address = receiver.url("");
     for part in [
-        "a webhook endpoint of Doe & Co is failing",
+        "A webhook endpoint of Doe & Co is failing",
         &format!("Endpoint: {id}"),
         &format!("Address: {address}\n"),
         "Description: <ours>",
         &format!("Failing since: {since}"),
-        "Deliveries given up since then: 3",
+        "Failed deliveries since then: 3",
         "Last failure: status_5xx (status 503)",
         "POST /v1/deliveries/list",
         "POST /v1/deliveries/recover",
@@ -129,9 +129,9 @@ async fn there_is_one_mail_when_it_starts_and_one_when_the_endpoint_is_disabled(
     let update = json!({"json": {"id": id, "active": true}}).to_string();
     for part in [
         "deliveries to it have failed for too long",
-        "Deliveries given up since then: 4",
-        "they are not kept for it",
-        "sends nothing again by itself",
+        "Failed deliveries since then: 4",
+        "none are kept for it",
+        "alone sends nothing again",
         "POST /v1/webhooks/update",
         &update,
         "POST /v1/deliveries/recover",
@@ -189,7 +189,7 @@ async fn a_fresh_start_is_a_new_story() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_cannot_be_sent_holds_up_nobody_and_is_given_up_after_a_day() {
+async fn a_notice_that_cannot_be_sent_holds_up_nobody_and_is_given_up_after_a_day() {
     let (world, acme) = impatient().await;
     let other = world.tenant("other").await;
     let receiver = broken().await;
@@ -302,8 +302,8 @@ async fn a_few_at_a_time<F: Future>(lives: impl Iterator<Item = F>) -> Vec<F::Ou
 /// More calls than receiving, delivering and deleting a record takes.
 const DELIVERY_CALLS: u64 = 8;
 
-/// The process that gives up a delivery dies at some call: the endpoint is failing, or disabled, all the same, and that
-/// is told once. Returns whether it came to that.
+/// The process that makes the last attempt dies at some call: the endpoint is failing, or disabled, all the same, and its
+/// tenant is told once. Returns whether the process came to that call.
 async fn deliver_and_die((status, schedule): (u16, &str), point: u64, takes_effect: bool) -> bool {
     let case = format!("{status}, schedule {schedule:?}, call {point}, takes effect: {takes_effect}");
     let (world, tenant, _receiver) = about_to_fail(status, schedule).await;
@@ -332,7 +332,7 @@ async fn deliver_and_die((status, schedule): (u16, &str), point: u64, takes_effe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_gives_up_a_delivery_may_die_at_any_call() {
+async fn a_process_that_makes_the_last_attempt_may_die_at_any_call() {
     let cases = [(500, ""), (410, ""), (500, "0")];
     for takes_effect in [false, true] {
         let lives = (1..=DELIVERY_CALLS).flat_map(|point| cases.map(|case| (case, point)));

@@ -212,7 +212,7 @@ async fn the_page_without_a_token_sends_the_mail_and_says_the_same_for_any_addre
     let before = mails(&world).await;
     let (known, unknown) = (post(&tenant.email).await, post("nobody@example.com").await);
     assert_eq!((known.status, text(&known)), (200, text(&unknown)));
-    assert!(text(&known).contains("Look into your mailbox"));
+    assert!(text(&known).contains("Check your mailbox"));
     assert_eq!(mails(&world).await, before + 1);
     let link = link(&world.mail_to(&tenant.email).await);
     assert_eq!(reset(&world, token(&link), NEW).await.status, 200);

@@ -32,20 +32,20 @@ async fn send_to(world: &World, url: &str) {
 async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
     assert!(world.drain("deliveries").await.is_empty());
-    let entry = world.log("t").await.into_iter().next().expect("a delivery");
-    assert_eq!(entry.attempts, 1);
-    match entry.status {
+    let delivery = world.log("t").await.into_iter().next().expect("a delivery");
+    assert_eq!(delivery.attempts, 1);
+    match delivery.status {
         Status::Delivered => None,
         status => {
             assert_eq!(status, Status::Failed);
-            Some(reason(&entry))
+            Some(reason(&delivery))
         }
     }
 }
 
 /// How the last attempt ended.
-fn reason(entry: &Delivery) -> String {
-    entry.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
+fn reason(delivery: &Delivery) -> String {
+    delivery.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,7 +191,7 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
     let events: Vec<_> = (0..20).map(|job| to_callback(&job.to_string(), &receiver.url("/"))).collect();
     world.stack.invoke("webhooks-deliver", records(&events)).await.expect("an answer");
     let now = common::timestamp::Timestamp::now().as_millisecond();
-    let due = world.log("t").await.into_iter().filter_map(|entry| entry.next_attempt_at);
+    let due = world.log("t").await.into_iter().filter_map(|delivery| delivery.next_attempt_at);
     let waits: Vec<_> = due.map(|due| due.as_millisecond() - now).collect();
     assert_eq!(waits.len(), 20);
     let (first, last) = (waits.iter().min().expect("they wait"), waits.iter().max().expect("they wait"));
@@ -199,7 +199,7 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver_asks_for() {
+async fn three_days_after_its_event_a_delivery_fails_whatever_its_receiver_asks_for() {
     let world = world("5,5,5").await;
     let day = 24 * 3600 * 1000;
     let now = common::timestamp::Timestamp::now().as_millisecond();
@@ -215,10 +215,10 @@ async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver
         batch["Records"][0]["attributes"]["SentTimestamp"] = json!((now - age).to_string());
         world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
         let logged = world.log("t").await;
-        let entry = logged.iter().find(|entry| entry.job_id == age.to_string()).expect("a delivery");
+        let delivery = logged.iter().find(|delivery| delivery.job_id == age.to_string()).expect("a delivery");
         let status = if waits { Status::Pending } else { Status::Failed };
-        assert_eq!((entry.status, entry.attempts), (status, 1), "{age} {answer:?}");
-        assert_eq!(reason(entry), "status_5xx");
+        assert_eq!((delivery.status, delivery.attempts), (status, 1), "{age} {answer:?}");
+        assert_eq!(reason(delivery), "status_5xx");
         assert_eq!(receiver.received().await.len(), 1);
     }
 }
@@ -233,8 +233,8 @@ async fn what_fails_three_times_and_then_works_is_delivered() {
     }
     assert_eq!(receiver.received().await.len(), 4);
     assert!(world.drain("deliveries").await.is_empty());
-    let entry = world.only_logged("t").await;
-    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 4));
+    let delivery = world.only_logged("t").await;
+    assert_eq!((delivery.status, delivery.attempts), (Status::Delivered, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,7 +262,7 @@ async fn an_attempt_is_seen_from_outside() {
         .filter(|line| line.contains("\"_aws\""))
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    for metric in ["Attempts", "Delivered", "Failed", "GivenUp", "AttemptLatency", "AgeAtDelivery"] {
+    for metric in ["Attempts", "Delivered", "Failed", "DeliveryFailed", "AttemptLatency", "AgeAtDelivery"] {
         assert!(metrics.iter().any(|line| line[metric].is_number()), "{metric}");
     }
     assert!(metrics.iter().any(|line| line["Failed"] == 1.0 && line["Reason"] == "status_5xx"));

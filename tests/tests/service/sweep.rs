@@ -55,14 +55,14 @@ async fn lose_message(world: &World) {
 async fn a_long_wait_has_no_message_until_its_minute_comes() {
     let (world, tenant, receiver) = failed_once("1000").await;
     // A message that comes early is dropped: the log has the wait.
-    let entry = world.only_logged(&tenant.id).await;
-    world.enqueue("deliveries", due_message(&tenant.id, &entry).to_string()).await;
+    let delivery = world.only_logged(&tenant.id).await;
+    world.enqueue("deliveries", due_message(&tenant.id, &delivery).to_string()).await;
     attempt(&world).await;
     assert_eq!(receiver.count().await, 1);
     sweep(&world, now() + 15 * MINUTE).await;
     assert!(world.drain("deliveries").await.is_empty(), "its minute has not come");
     sweep(&world, now() + 21 * MINUTE).await;
-    world.make_due(&tenant.id, &entry, Timestamp::now()).await;
+    world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
     attempt(&world).await;
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
     sweep(&world, now() + 40 * MINUTE).await;

@@ -53,7 +53,7 @@ impl Endpoints {
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
-    /// An update of an endpoint's item, which says nothing yet.
+    /// An update of an endpoint's item, still without an expression.
     pub(super) fn change(&self, tenant: &TenantId, id: EndpointId) -> UpdateItemFluentBuilder {
         self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)))
     }
