@@ -1,7 +1,8 @@
 //! Recoveries: everything of a time that an endpoint did not take is sent again, at a bounded rate.
 //!
 //! A recovery is an item that says how far it is. Whoever runs it stores its progress after every page, and a page is
-//! harmless to repeat, because only deliveries that are still failed are resent. Until it has begun, calls may join it.
+//! harmless to repeat, because only deliveries that are still failed are resent; after a crash, `resent` leaves out those of
+//! the page that was not saved. Failed tests are sent again, too. Until a recovery has begun, calls may join it.
 //!
 //! Beside a tenant's recoveries, each endpoint has an item that names its latest one. Whoever adds another one replaces
 //! that item, so calls at the same time cannot miss each other's.
@@ -62,7 +63,7 @@ pub const PAGE: usize = 100;
 /// How many recoveries are listed, and how many of a tenant are looked at.
 const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
-/// How many recoveries of a tenant may be unfinished.
+/// How many recoveries of a tenant may be unfinished. Calls at the same moment may exceed it.
 const UNFINISHED: usize = 100;
 /// How often a call looks again after others have changed what it saw.
 const ROUNDS: u32 = 10;
