@@ -1,6 +1,7 @@
 //! The pages say what the code and the template do, their links lead somewhere, and their examples run.
 
 mod api;
+mod commands;
 mod deploying;
 mod examples;
 mod links;
