@@ -2,7 +2,12 @@
 //!
 //! They run as they stand there, in a shell whose `aws` is `tests/bin/aws`.
 
-use std::{collections::BTreeSet, path::Path, process::Stdio};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    process::{Output, Stdio},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
@@ -27,7 +32,7 @@ async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
     said.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
-async fn shell(world: &World, command: &[&str]) -> std::process::Output {
+async fn shell(world: &World, command: &[&str]) -> Output {
     let (script, _) = examples(&page("docs/operating.md"));
     let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("bin");
     let path = std::env::var("PATH").expect("a path");
@@ -51,7 +56,8 @@ fn outputs(world: &World) -> Value {
     let outputs = template["Outputs"].as_object().expect("outputs").iter();
     let here = outputs.filter_map(|(name, output)| {
         let value = output["Value"].as_str()?;
-        let queue = world.stack.queues().get(last(value, '/'));
+        // The name of a table, or the URL of a queue.
+        let queue = world.stack.queues().get(last(value, '/')).filter(|_| value.contains('/'));
         Some((name.clone(), queue.map_or(value, String::as_str).into()))
     });
     Value::Object(here.collect::<Map<_, _>>())
@@ -118,7 +124,8 @@ async fn recover_sends_again_what_an_endpoint_did_not_take() {
 async fn activate_does_what_the_tenant_does_with_an_endpoint_that_was_disabled() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
-    let (receiver, owner) = (Receiver::scripted(&[(500, &[]); 4]).await, tenant.id.parse().expect("an id"));
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
+    let owner = tenant.id.parse().expect("an id");
     let mut ids = Vec::new();
     for _ in 0..2 {
         ids.push(world.endpoint(&tenant, &receiver.url("/"), "s").await);
@@ -143,11 +150,11 @@ async fn activate_does_what_the_tenant_does_with_an_endpoint_that_was_disabled()
         endpoints.try_notice(&owner, notice).await.expect("it is counted").expect("it is the same");
     }
 
-    let listed = run(&world, &["disabled", &seconds(now.before(std::time::Duration::from_secs(60)))]).await;
+    let listed = run(&world, &["disabled", &seconds(now.before(Duration::from_secs(60)))]).await;
     let named: BTreeSet<_> = listed.iter().map(|line| (line[0].as_str(), line[1].as_str())).collect();
     assert_eq!(named, ids.iter().map(|id| (tenant.id.as_str(), id.as_str())).collect());
     assert!(listed.iter().all(|line| line[2] == (now.as_millisecond() - FIVE_DAYS).to_string()), "{listed:?}");
-    assert!(run(&world, &["disabled", &seconds(now.after(std::time::Duration::from_secs(60)))]).await.concat().is_empty());
+    assert!(run(&world, &["disabled", &seconds(now.after(Duration::from_secs(60)))]).await.concat().is_empty());
 
     run(&world, &["activate", &tenant.id, &ids[0]]).await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": ids[1], "active": true})).await.ok();
@@ -204,9 +211,8 @@ async fn move_gives_an_account_another_address() {
     assert_eq!(world.session(&tenant.cookie).await.body, Value::Null);
     assert!(!works(&world, &tenant.key).await && works(&world, &other.key).await);
     assert_eq!(sign_in(&world, old, "correct horse battery").await, 401);
-    let reset = async |token: &str| {
-        world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await.status
-    };
+    let reset =
+        async |token: &str| world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await.status;
     assert_eq!(reset(&stale).await, 400, "the old mailbox gets nothing any more");
 
     assert_eq!(world.cli("", "request-password-reset", json!({"email": new})).await.status, 200);
@@ -239,7 +245,8 @@ async fn bring_back_copies_an_item_of_a_restored_table() {
         .await
         .expect("it is created");
     let deleted = dynamodb.delete_item().table_name("users").set_key(Some([key("pk", &user)].into()));
-    let deleted = deleted.return_values(aws_sdk_dynamodb::types::ReturnValue::AllOld).send().await.expect("it is deleted");
+    let deleted =
+        deleted.return_values(aws_sdk_dynamodb::types::ReturnValue::AllOld).send().await.expect("it is deleted");
     let put = dynamodb.put_item().table_name("restored").set_item(deleted.attributes);
     put.send().await.expect("it is stored");
     assert!(!works(&world, &tenant.key).await);
