@@ -83,7 +83,8 @@ async fn sign_in(world: &World, email: &str, password: &str) -> u16 {
 }
 
 async fn works(world: &World, key: &str) -> bool {
-    world.rpc(key, "webhooks/list", json!({})).await.status == 200
+    let session = world.http.get(world.url("/api/auth/get-session")).header("x-api-key", key);
+    world.send(session).await.body != Value::Null
 }
 
 #[tokio::test(flavor = "multi_thread")]
