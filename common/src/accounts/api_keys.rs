@@ -351,7 +351,8 @@ impl ApiKeys {
     }
 }
 
-/// The table key of the pointer to the API key `id`. No hash starts like this.
+/// The table key of the pointer to the API key `id`, which finds a key that the index does not show yet. No hash starts like
+/// this.
 fn pointer(id: KeyId) -> String {
     format!("id#{id}")
 }

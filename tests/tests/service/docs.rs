@@ -1,5 +1,6 @@
 //! The pages say what the code and the template do, their links lead somewhere, and their examples run.
 
+mod commands;
 mod deploying;
 mod examples;
 mod links;

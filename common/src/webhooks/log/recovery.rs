@@ -1,7 +1,8 @@
 //! Recoveries: the failed deliveries of an endpoint, within some time, are sent again at a bounded rate.
 //!
 //! A recovery is an item with its progress, which is stored after every page. A page is harmless to repeat, because only
-//! deliveries that are still failed are resent. Until a recovery has begun, calls may join it.
+//! deliveries that are still failed are resent; after a crash, `resent` does not count those of the page that was not
+//! stored. Failed tests are sent again, too. Until a recovery has begun, calls may join it.
 //!
 //! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item, so calls at
 //! the same time cannot miss each other's.
@@ -62,7 +63,7 @@ pub const PAGE: usize = 100;
 /// How many recoveries are listed, and how many of a tenant are looked at.
 const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
-/// How many recoveries of a tenant may be unfinished.
+/// How many recoveries of a tenant may be unfinished. Calls at the same moment may exceed it.
 const UNFINISHED: usize = 100;
 /// How often a call starts over after another call came first.
 const ROUNDS: u32 = 10;
