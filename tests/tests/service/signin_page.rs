@@ -276,7 +276,7 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     world.tenant("acme").await;
     let (query, login) = ask(&world, &format!("evil/1 {SCRIPT}")).await;
     let page = get(&world, "", &query).await;
-    assert!(html(&page).contains("<h1>Sign in</h1>") && html(&page).contains("A command-line client asks"));
+    assert!(html(&page).contains("<h1>Sign in</h1>") && html(&page).contains("A command-line client wants to sign in"));
     assert_eq!(sign_in(&world, &query, EMAIL, WRONG).await.status, 401);
     let signed_in = sign_in(&world, &query, EMAIL, RIGHT).await;
     assert_eq!(signed_in.status, 303);
