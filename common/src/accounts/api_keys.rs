@@ -157,9 +157,6 @@ pub struct ApiKeys {
 
 impl ApiKeys {
     /// The store over the table that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
     }

@@ -101,9 +101,6 @@ const BY_ORGANIZATION: &str = "by-organization";
 
 impl Invitations {
     /// The store over the tables that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),

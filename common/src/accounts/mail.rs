@@ -55,9 +55,6 @@ pub enum Part {
 
 impl Mailer {
     /// The mailer over SES.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
     }

@@ -46,9 +46,6 @@ pub struct PasswordResets {
 
 impl PasswordResets {
     /// The store over the tables that `env` names, and the mailer.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,

@@ -49,9 +49,6 @@ pub struct Verifications {
 
 impl Verifications {
     /// The store over the tables that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),

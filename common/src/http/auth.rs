@@ -33,9 +33,6 @@ pub trait Access<W>: Send + 'static {
 /// What tells who calls.
 pub trait Identify: Sized + Send + Sync + 'static {
     /// Builds it with the settings in `env`.
-    ///
-    /// # Errors
-    /// A variable is missing.
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError>;
 }
 

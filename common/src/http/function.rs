@@ -39,9 +39,6 @@ pub struct Function {
 
 impl Function {
     /// Builds a function from its routes, with the settings in `env`. `app` is what their handlers need.
-    ///
-    /// # Errors
-    /// A setting is missing or does not parse.
     pub fn new<A: Send + Sync + 'static, W: Identify>(
         wire: Wire,
         (env, aws): (&Env, &Aws<'_>),

@@ -103,9 +103,6 @@ impl Message {
 
 impl Queue {
     /// The queue that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { sqs: aws.sqs(), url: env.required("DELIVERIES_QUEUE_URL")? })
     }

@@ -55,9 +55,6 @@ pub struct Tick {
 }
 
 /// The function, with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Purge, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {

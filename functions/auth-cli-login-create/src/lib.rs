@@ -24,9 +24,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { attempts: Attempts::from_env(env, &aws)?, logins: CliLogins::from_env(env, &aws)? };

@@ -16,9 +16,6 @@ mod organization;
 mod rights;
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let routes = [

@@ -31,9 +31,6 @@ pub struct App {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { endpoints: Endpoints::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };

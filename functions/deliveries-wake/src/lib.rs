@@ -74,9 +74,6 @@ pub struct Tick {
 }
 
 /// The function, with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
     let log = Log::from_env(env, &aws)?;

@@ -19,9 +19,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { endpoints: Endpoints::from_env(env, &aws)?, retention: Retention::from_env(env)? };

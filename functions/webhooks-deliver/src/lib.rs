@@ -79,9 +79,6 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
 }
 
 /// The function, with the settings in `env`, for receivers that are reached over `network`, and over `tls`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);

@@ -25,9 +25,6 @@ pub(super) const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found"
 
 impl Endpoints {
     /// The store over the table that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }

@@ -48,9 +48,6 @@ impl DestinationPolicy {
     }
 
     /// Reads the policy from `ALLOW_HTTP_DESTINATIONS` and `ALLOWED_DESTINATIONS`.
-    ///
-    /// # Errors
-    /// A variable is missing or does not parse.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
