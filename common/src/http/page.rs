@@ -122,7 +122,7 @@ impl Page {
 pub struct Form<'a> {
     /// The label of the button.
     pub button: &'static str,
-    /// Whether another button of the page comes first.
+    /// Whether another button of the page matters more.
     pub is_secondary: bool,
     /// Names and values of the hidden fields. Empty values are left out.
     pub hidden: &'a [(&'static str, &'a str)],

@@ -9,7 +9,7 @@ use lambda_http::http::Method;
 #[cfg(feature = "openapi")]
 use super::shapes::{Generators, Shapes};
 use super::{
-    auth::{Access, Callers, Identify},
+    auth::{Access, CallerStores, Callers},
     call::Call,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
     info::{Fault, RouteInfo},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// A route over the app `A`. `W` tells who calls: `()` where only [`Public`](super::Public) routes are.
+/// A route over the app `A`. `W` tells who calls: `NoCallers` where only [`Public`](super::Public) routes are.
 pub struct Route<A, W = Callers> {
     info: RouteInfo,
     answer: Answer<A, W>,
@@ -52,7 +52,7 @@ pub(super) struct BoundRoute {
     pub(super) describe: Box<dyn Fn(&mut Generators) -> Shapes + Send + Sync>,
 }
 
-impl<A: Send + Sync + 'static, W: Identify> Route<A, W> {
+impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     /// A `POST`, with its input in the body. Of the access, only the type matters.
     pub fn post<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
         path: &'static str,

@@ -157,9 +157,9 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
         Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
         Conflict::LastOwner => {
-            "An organization must have an owner: make somebody else an owner first, or delete your account if you are the only member"
-                .to_owned()
-        },
+            let first = "An organization must have an owner: make somebody else an owner first";
+            format!("{first}, or delete your account if you are the only member")
+        }
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),

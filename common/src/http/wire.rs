@@ -1,10 +1,10 @@
-//! The two JSON formats of requests and responses.
+//! The formats of requests and responses: two of JSON, and forms with pages.
 
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::{
-    event::{self, Response},
+    event::{Response, json_response},
     json::{Document, Envelope, Json, Object},
     status::{HttpError, flow_code, flow_message},
 };
@@ -26,8 +26,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The fields in a body: a form of a page, JSON elsewhere. An empty body has none, and neither has `null`, which clients send that are given `null` or
-    /// nothing: oRPC's in the envelope, and many without one.
+    /// The fields in a body. That of a page is a form, any other is JSON. An empty body has no fields, nor has a JSON `null`,
+    /// which many clients send for no input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());
@@ -55,7 +55,7 @@ impl Wire {
             Self::Envelope => json!({ "json": envelope_error(error) }),
             Self::Plain | Self::Page => flow_error(error),
         };
-        event::json(error.status(), body.to_string())
+        json_response(error.status(), body.to_string())
     }
 }
 

@@ -92,7 +92,7 @@ impl App {
     /// Passes over all deleted organizations. One that fails does not hold up the others.
     async fn purge(&self, now: Timestamp, end: Instant) -> Result<()> {
         let mut deleted = self.organizations.list().await?;
-        // If there are very many, each comes first at some time.
+        // In random order, so that none is always last if there are very many.
         deleted.sort_by_cached_key(|_| random::bytes::<4>());
         let passes = deleted.iter().map(async |organization| {
             match self.pass_over(organization, now, end).await {

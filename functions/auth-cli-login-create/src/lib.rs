@@ -10,7 +10,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, Public, Route, Wire},
+    http::{Call, Fault, Function, NoCallers, Public, Route, Wire},
     id::CliLoginId,
     timestamp::Timestamp,
 };
@@ -27,10 +27,10 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { attempts: Attempts::from_env(env, &aws)?, logins: CliLogins::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
-fn route() -> Route<App, ()> {
+fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginCreate", Public, |_, _| Ok(()), handle)
         .summary("Makes a request to be signed in by the browser. It gives nothing until a signed-in user approves it.")
         .faults(&[Fault::TooMany])

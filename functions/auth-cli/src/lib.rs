@@ -10,7 +10,7 @@ use common::{
 
 mod api_key;
 mod app;
-mod confirmation;
+mod done;
 mod email;
 mod password;
 mod session;
@@ -33,5 +33,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         api_key::list(),
         api_key::delete(),
     ];
-    Function::new(Wire::Plain, (env, &aws), App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Plain, env, &aws, App::from_env(env, &aws)?, routes)
 }

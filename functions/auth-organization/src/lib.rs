@@ -32,5 +32,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         member::remove(),
         member::leave(),
     ];
-    Function::new(Wire::Plain, (env, &aws), App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Plain, env, &aws, App::from_env(env, &aws)?, routes)
 }

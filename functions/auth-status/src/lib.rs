@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, (env, &Aws::new(env)?), (), [route()])
+    Function::new(Wire::Envelope, env, &Aws::new(env)?, (), [route()])
 }
 
 fn route() -> Route<()> {

@@ -25,8 +25,8 @@ async fn open(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
 fn page(docs: Option<&Docs>) -> Page {
     let content = html! {
         p {
-            "An organization stores its webhook endpoints here. When one of its jobs ends, each endpoint gets a signed \
-             request about it, which is repeated until it succeeds, for up to three days."
+            "An organization stores its webhook endpoints here. When one of its jobs ends, each endpoint that wants the \
+             event gets a signed request about it. If that fails, more attempts follow for about a day."
         }
         p { a href="/signin" { "Sign in" } " or " a href="/signin?mode=signup" { "sign up" } "." }
         @if let Some(docs) = docs {

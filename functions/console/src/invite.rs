@@ -87,8 +87,8 @@ fn welcome(new: &NewUser) -> Page {
     let content = html! {
         p { "Your account has been created, and you are signed in." }
         p {
-            "Now confirm your email address: we have sent a mail with a link to " strong { (new.user.email) } ". Until you do, \
-             you cannot issue keys or use the API."
+            "Now confirm your email address: we have sent a mail with a link to " strong { (new.user.email) } ". Until \
+             you do, you cannot issue keys or use the API."
         }
     };
     Page::new("Welcome", content).done()

@@ -33,5 +33,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         invite::show(),
         invite::submit(),
     ];
-    Function::new(Wire::Page, (env, &aws), App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Page, env, &aws, App::from_env(env, &aws)?, routes)
 }

@@ -1,6 +1,6 @@
 //! Signing in and up, and approving the requests of command-line clients. The id and the secret of a request are in the
-//! address and in hidden fields, so that they are still there after signing in. All forms post to this path, with a field that says which
-//! form it is: so a form that comes back after a mistake is at an address that can be opened.
+//! address and in hidden fields, so that they are still there after signing in. All forms post to this path, with a field
+//! that says which form it is: so a form that comes back after a mistake is at an address that can be opened.
 
 use std::sync::Arc;
 

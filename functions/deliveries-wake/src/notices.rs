@@ -44,7 +44,7 @@ impl Notices {
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
-        // If there are very many, each comes first at some time.
+        // In random order, so that none is always last if there are very many.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
         let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {

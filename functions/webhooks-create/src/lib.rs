@@ -41,7 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         destinations: DestinationPolicy::from_env(env)?,
         limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {

@@ -16,7 +16,7 @@ use common::{
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same for callbacks, which have no record.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
-/// A failure that takes longer than this holds up others as much as no answer, and counts as such.
+/// A failure that takes longer than this holds up others as much as no answer, and counts as no answer.
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
 /// A receiver whose attempts take longer than this to fail hangs.
 pub(crate) const SOON: Duration = Duration::from_secs(1);

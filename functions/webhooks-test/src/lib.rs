@@ -41,7 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         log: Log::from_env(env, &aws)?,
         queue: Queue::from_env(env, &aws)?,
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {

@@ -32,7 +32,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         destinations: DestinationPolicy::from_env(env)?,
         rotation_overlap: Duration::from_secs(env.number("ROTATION_OVERLAP", 0..=2_592_000)?),
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {
