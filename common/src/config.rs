@@ -116,7 +116,8 @@ fn out_of_range<T: fmt::Display>(name: &'static str, number: &T, range: &RangeIn
     ConfigError::new(name, format!("is {number} and must be from {} to {}", range.start(), range.end()))
 }
 
-/// A missing or invalid setting. It stops the function at startup.
+/// A setting is missing or does not parse, which stops the function at its start. Nothing else fails with this error, so the
+/// functions that return it do not say so again.
 #[derive(Debug)]
 pub struct ConfigError {
     variable: &'static str,

@@ -2,7 +2,9 @@
 //! the handler, and writes the response and the log line. No other module of this crate names a status code.
 
 pub use self::{
-    auth::{Access, AnyCaller, By, Caller, Callers, KeyOrSession, Public, Session, SignedIn, Tenant, Visitor},
+    auth::{
+        Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, Public, Session, SignedIn, Tenant, Visitor,
+    },
     call::Call,
     event::Event,
     fields::{Fields, Rejected, Typed},
@@ -13,7 +15,7 @@ pub use self::{
     paging::{MOST_LISTED, read_limit},
     reply::{Done, Output, Reply, WithCookies},
     route::Route,
-    status::Failure,
+    status::HttpError,
     wire::Wire,
 };
 

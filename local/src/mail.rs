@@ -35,7 +35,7 @@ async fn page(State(mail): State<Arc<EmailStore>>) -> Html<String> {
     );
     let mails = newest_first(&mail);
     if mails.is_empty() {
-        page.push_str("<p>None yet.</p>");
+        page.push_str("<p>No mail yet.</p>");
     }
     for mail in &mails {
         write_mail(&mut page, mail);

@@ -56,7 +56,7 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
         Some(Command::Demo) => {
-            announce("The service in use over HTTP, from sign-up to a signed delivery and one that is sent again:");
+            announce("The service in use over HTTP, from sign-up to two signed deliveries, one of them sent again:");
             log("warn");
             demo::run().await
         }

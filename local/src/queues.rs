@@ -283,7 +283,7 @@ impl Queues {
     }
 
     /// Takes care that messages stay in flight until they are deleted. A receipt handle whose time is over deletes nothing,
-    /// but the embedded SQS says that it did. Returns what the other handles are paired with.
+    /// but the embedded SQS says that it did. Returns the ids of the valid handles.
     async fn hold(&self, queue_url: &str, handles: Vec<(String, String)>) -> Result<Vec<String>, Refusal> {
         let entries = handles.into_iter().map(|(id, receipt_handle)| ChangeMessageVisibilityBatchRequestEntry {
             id,

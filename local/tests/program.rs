@@ -68,7 +68,7 @@ fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {
 #[test]
 fn the_demo_says_first_what_it_shows() {
     let line = Program::start(&["demo"]).first_error_line();
-    assert_eq!(line, "The service in use over HTTP, from sign-up to a signed delivery and one that is sent again:\n");
+    assert_eq!(line, "The service in use over HTTP, from sign-up to two signed deliveries, one of them sent again:\n");
 }
 
 #[test]

@@ -25,11 +25,10 @@ use crate::{
     world::{Mail, World},
 };
 
-/// How long a call waits for an answer that never comes. Clients give up before.
+/// How long a call waits for an answer that never comes: longer than clients do.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// An HTTP client that calls this world's AWS. Without `who`, nothing goes wrong and no time passes: so the world itself
-/// looks at what is stored.
+/// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls meet no faults and take no time.
 pub(crate) fn client(world: &Arc<World>, who: Option<String>) -> SharedHttpClient {
     let connector = SharedHttpConnector::new(Connector { world: Arc::clone(world), who });
     http_client_fn(move |_, _| connector.clone())
@@ -46,7 +45,6 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// A call.
 struct Request {
     service: Service,
     operation: String,
@@ -79,8 +77,8 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Takes a request to its service, and the answer back. Once the request is on its way, it takes effect, even if whoever
-/// sent it dies or no longer waits.
+/// Takes a request to its service, and the answer back. Once the request is on its way, it takes effect, even if its sender
+/// dies or no longer waits.
 async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answer, ConnectorError> {
     let (number, fault) = world.next_call(request.service, &request.operation);
     let (there, back) = (world.draw(8), world.draw(8));
@@ -105,7 +103,7 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
     let service = Arc::clone(world);
     tokio::spawn(async move {
         sleep(Duration::from_millis(wait)).await;
-        // Whoever waited may be gone.
+        // The sender may no longer wait.
         drop(answer.send(service.serve(&request, fault)));
     });
     // The service always answers.
@@ -177,8 +175,7 @@ impl World {
         }
     }
 
-    /// Whether this asks for the due rows of a partition that has never had any. Nine of ten calls are such questions of
-    /// the sweep.
+    /// Whether this reads the due rows of a partition that has never had any. Nine of ten calls are such reads of the sweep.
     fn is_known_to_be_empty(&self, operation: &str, body: &[u8]) -> bool {
         let text = str::from_utf8(body).unwrap_or_default();
         let mut partitions = text.split("\"due/").skip(1).filter_map(|rest| rest.split('"').next());
@@ -198,7 +195,7 @@ impl World {
         })
     }
 
-    /// Does one of so many parts of a batch, and says what is left.
+    /// Does one of so many parts of a batch, and answers what is left.
     fn in_part(&self, operation: &str, body: &[u8], parts: usize) -> Answer {
         let mut request: Value = serde_json::from_slice(body).expect("JSON");
         let (pointer, left_over) = match operation {
@@ -223,7 +220,7 @@ impl World {
             };
             let (now, later) = now.zip(later).expect("lists");
             let done = later.len() / parts;
-            // Which ones is chance.
+            // Chance decides which ones.
             if self.draw(2) == 0 {
                 now.truncate(done);
                 later.drain(..done);
@@ -285,7 +282,7 @@ impl World {
 struct State(Value);
 
 impl State {
-    /// What an update changes, if it is a state.
+    /// The key that an update of the log changes.
     fn of(body: &[u8]) -> Option<Self> {
         let request: Value = serde_json::from_slice(body).ok()?;
         (request["TableName"] == "deliveries").then(|| Self(request["Key"].clone()))

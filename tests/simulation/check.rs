@@ -1,12 +1,12 @@
-//! What must hold after every life.
+//! What must hold after every run.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
 use crate::{
-    life::{Known, Within, time},
     receivers::Post,
+    run::{Known, Within, time},
     script::{Fault, Time},
     world::{NEW, World},
 };
@@ -21,7 +21,7 @@ const READ: Duration = Duration::from_secs(33);
 /// How much too early an attempt may be.
 const EARLY: Duration = Duration::from_secs(1);
 
-/// Something that must not be.
+/// Something that went wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     /// What should have held.
@@ -39,22 +39,22 @@ impl Violation {
 struct Logged {
     tenant: usize,
     endpoint: Option<usize>,
-    entry: Value,
+    delivery: Value,
     attempts: Vec<Value>,
 }
 
 impl Logged {
     fn text(&self, name: &str) -> &str {
-        self.entry[name].as_str().unwrap_or_default()
+        self.delivery[name].as_str().unwrap_or_default()
     }
 
     fn is_test(&self) -> bool {
         self.text("event") == "webhook.test"
     }
 
-    /// When its last attempt began, if the delivery was given up.
+    /// When its last attempt began, if the delivery has failed.
     fn failed_at(&self) -> Option<Time> {
-        (self.text("status") == "failed").then(|| time(&self.entry["last_attempt"]["at"]))
+        (self.text("status") == "failed").then(|| time(&self.delivery["last_attempt"]["at"]))
     }
 }
 
@@ -65,30 +65,29 @@ struct Check<'a> {
     logged: Vec<Logged>,
     /// How many things went wrong on our side.
     faults: usize,
-    /// How often they can make something happen once more.
+    /// How often faults can make something happen once more.
     repeating: usize,
-    /// How many can only do so where an attempt is still to come.
+    /// How many faults can do so only where another attempt follows.
     harmless: usize,
     skew: Duration,
     violations: Vec<Violation>,
 }
 
-/// All that is violated.
 pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     let mut logged = Vec::new();
     for (number, tenant) in known.tenants.iter().enumerate() {
-        for entry in tenant.client.deliveries(&json!({"limit": 100})).await {
-            let id = json!({"delivery_id": entry["delivery_id"]});
-            let attempts = if entry["attempts"] == 1 {
-                vec![entry["last_attempt"].clone()]
+        for delivery in tenant.client.deliveries(&json!({"limit": 100})).await {
+            let id = json!({"delivery_id": delivery["delivery_id"]});
+            let attempts = if delivery["attempts"] == 1 {
+                vec![delivery["last_attempt"].clone()]
             } else {
                 let (status, details) = tenant.client.observer().call("deliveries-get", &id, None).await;
                 assert_eq!(status, 200, "{details}");
                 details["attempts"].as_array().expect("attempts").clone()
             };
-            let endpoint = entry["webhook_endpoint_id"].as_str();
+            let endpoint = delivery["webhook_endpoint_id"].as_str();
             let endpoint = endpoint.and_then(|id| tenant.endpoints.iter().position(|known| known.id == id));
-            logged.push(Logged { tenant: number, endpoint, entry, attempts });
+            logged.push(Logged { tenant: number, endpoint, delivery, attempts });
         }
     }
     let (posts, faults, harmless, copies) = {
@@ -102,6 +101,7 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     check.tenants_never_meet();
     check.each_destination_has_its_delivery();
     check.the_log_tells_the_truth();
+    check.what_took_place_is_in_the_log();
     check.the_log_goes_on();
     check.attempts_keep_the_schedule();
     check.attempts_are_prompt();
@@ -128,7 +128,7 @@ impl Check<'_> {
         })
     }
 
-    /// Whether messages came twice soon after one another: then an event is handled as if it was new.
+    /// Whether messages came twice within a short time: then the copy of an event is handled as a new event.
     fn has_duplicates(&self) -> bool {
         self.world
             .script
@@ -147,7 +147,7 @@ impl Check<'_> {
         one.chain(many.map(|recovery| recovery.when))
     }
 
-    /// Whether a write took effect long after it was made again: then it undoes what came meanwhile.
+    /// Whether a write took effect long after it was repeated: then it undoes what came meanwhile.
     fn has_late_writes(&self) -> bool {
         self.world.script.faults.iter().any(|fault| matches!(fault, Fault::Late(..)))
     }

@@ -1,19 +1,19 @@
 //! The delivery protocol under virtual time: the real functions, in a world of this test's own, in which everything goes
-//! wrong that can. A seed decides all of it, so every life can be lived again, to the byte.
+//! wrong that can. A seed decides all of it, so every run can be repeated, to the byte.
 //!
-//! `docs/reliability.md` says what this shows. `SEED=7 cargo test -p tests --test simulation -- --ignored one_life
-//! --nocapture` shows one life.
+//! `docs/reliability.md` says what this shows. `SEED=7 cargo test -p tests --test simulation -- --ignored one_run
+//! --nocapture` shows the run of a seed.
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
-#![expect(clippy::print_stdout, reason = "whoever runs it reads what it says")]
+#![expect(clippy::print_stdout, reason = "a simulation reports what happened")]
 #![expect(clippy::panic, reason = "in tests, a panic is how a test fails")]
 
 mod aws;
 mod check;
-mod life;
 mod processes;
 mod queue;
 mod receivers;
+mod run;
 mod script;
 mod world;
 
@@ -27,24 +27,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use life::{Outcome, live};
+use run::{Run, run};
 use script::Script;
 use sha2::{Digest, Sha256};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How many lives `cargo test` lives through.
-const LIVES: u64 = 200;
+/// How many seeds `cargo test` runs.
+const SEEDS: u64 = 200;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The first violation of each seed's life, and what all lives came to.
+/// What all runs add up to, and the first seed that failed.
 #[derive(Default)]
 struct Sum {
-    lives: u64,
+    runs: u64,
     span: Duration,
     posts: usize,
     crashes: usize,
@@ -53,8 +53,8 @@ struct Sum {
     failed: Option<u64>,
 }
 
-/// Lives through the lives of these seeds, on all cores, until one fails.
-fn live_all(seeds: std::ops::Range<u64>) -> Sum {
+/// Runs these seeds, on all cores, until one fails.
+fn run_all(seeds: std::ops::Range<u64>) -> Sum {
     let (next, sum) = (AtomicU64::new(seeds.start), Mutex::new(Sum::default()));
     let work = || {
         loop {
@@ -64,17 +64,17 @@ fn live_all(seeds: std::ops::Range<u64>) -> Sum {
             if is_enough {
                 return;
             }
-            let lived = std::panic::catch_unwind(|| live(&Script::of(seed)));
+            let run = std::panic::catch_unwind(|| run(&Script::of(seed)));
             let mut sum = sum.lock().expect("no panic");
-            match lived {
-                Ok(outcome) => {
-                    sum.lives += 1;
-                    sum.span += outcome.span;
-                    sum.posts += outcome.posts;
-                    sum.crashes += outcome.crashes;
-                    sum.faults += outcome.faults;
-                    sum.calls += outcome.calls;
-                    if outcome.violations.is_empty() {
+            match run {
+                Ok(run) => {
+                    sum.runs += 1;
+                    sum.span += run.span;
+                    sum.posts += run.posts;
+                    sum.crashes += run.crashes;
+                    sum.faults += run.faults;
+                    sum.calls += run.calls;
+                    if run.violations.is_empty() {
                         continue;
                     }
                 }
@@ -92,13 +92,13 @@ fn live_all(seeds: std::ops::Range<u64>) -> Sum {
     sum.into_inner().expect("no panic")
 }
 
-/// Makes a script that fails smaller, as long as the same goes wrong in it.
+/// Makes a script that fails smaller, as long as it still violates the invariant.
 fn shrink(script: Script, invariant: &str) -> Script {
     let (mut script, end) = (script, Instant::now() + Duration::from_secs(60));
     loop {
         let smaller = script.smaller().into_iter().find(|smaller| {
-            let fails = |outcome: &Outcome| outcome.violations.iter().any(|violation| violation.invariant == invariant);
-            Instant::now() < end && fails(&live(smaller))
+            let fails = |run: &Run| run.violations.iter().any(|violation| violation.invariant == invariant);
+            Instant::now() < end && fails(&run(smaller))
         });
         match smaller {
             Some(smaller) => script = smaller,
@@ -107,29 +107,29 @@ fn shrink(script: Script, invariant: &str) -> Script {
     }
 }
 
-/// Says all that is to be known about a life that failed, and fails.
+/// Prints all about a run that failed, and fails.
 fn explain(seed: u64) -> ! {
     let script = Script::of(seed);
-    let outcome = live(&script);
-    let Some(first) = outcome.violations.first() else { panic!("seed {seed} fails, but not when it is lived again") };
+    let failed = run(&script);
+    let Some(first) = failed.violations.first() else { panic!("seed {seed} fails, but not when it is run again") };
     println!("seed {seed}");
     println!("violated: {}", first.invariant);
     let (size, small) = (script.size(), shrink(script, first.invariant));
-    let outcome = live(&small);
+    let smallest = run(&small);
     println!("\nWith {} of its {size} events, actions and faults, this happens:\n\n{small}", small.size());
-    outcome.history.iter().for_each(|line| println!("{line}"));
-    for violation in &outcome.violations {
+    smallest.history.iter().for_each(|line| println!("{line}"));
+    for violation in &smallest.violations {
         println!("\nviolated: {}: {}", violation.invariant, violation.detail);
     }
-    println!("\nSEED={seed} cargo test -p tests --test simulation -- --ignored one_life --nocapture");
+    println!("\nSEED={seed} cargo test -p tests --test simulation -- --ignored one_run --nocapture");
     panic!("seed {seed} violates: {}", first.invariant);
 }
 
 fn report(sum: &Sum, took: Duration) {
     let years = sum.span.as_secs_f64() / (365.25 * 24.0 * 3600.0);
     println!(
-        "{} lives in {:.1} s: {years:.3} years, {} attempts, {} calls, {} faults, {} of them crashes",
-        sum.lives,
+        "{} runs in {:.1} s: {years:.3} years, {} attempts, {} calls, {} faults, {} of them crashes",
+        sum.runs,
         took.as_secs_f64(),
         sum.posts,
         sum.calls,
@@ -140,20 +140,20 @@ fn report(sum: &Sum, took: Duration) {
 
 fn simulate(seeds: std::ops::Range<u64>) {
     let began = Instant::now();
-    let sum = live_all(seeds);
+    let sum = run_all(seeds);
     report(&sum, began.elapsed());
     if let Some(seed) = sum.failed {
         explain(seed);
     }
 }
 
-/// Lives that find a mistake of ours if it is made again. 84: two copies of an event are in one batch. 307: a copy of an
-/// event comes minutes later, and is handled as a new one.
+/// Seeds that once found a mistake of ours. 84: two copies of an event are in one batch. 307: a copy of an event comes
+/// minutes later, and is handled as a new event.
 const FOUND: [u64; 2] = [84, 307];
 
 #[test]
-fn a_simulation_of_some_lives() {
-    simulate(0..LIVES);
+fn a_simulation_of_some_seeds() {
+    simulate(0..SEEDS);
     FOUND.into_iter().for_each(|seed| simulate(seed..seed + 1));
 }
 
@@ -164,37 +164,37 @@ fn a_long_simulation() {
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
 }
 
-/// For `mutations.py`: as the long one, but the life that fails is only named.
+/// For `mutations.py`: as the long simulation, but only names the seed that fails.
 #[test]
 #[ignore = "for mutations.py"]
 fn mutated() {
-    let sum = live_all(0..number("SEEDS").unwrap_or(2000));
+    let sum = run_all(0..number("SEEDS").unwrap_or(2000));
     let Some(seed) = sum.failed else { return };
-    let violated = std::panic::catch_unwind(|| live(&Script::of(seed)).violations.first().map(|it| it.invariant));
-    let violated = violated.unwrap_or(Some("nothing panics")).unwrap_or("the same life twice");
+    let violated = std::panic::catch_unwind(|| run(&Script::of(seed)).violations.first().map(|it| it.invariant));
+    let violated = violated.unwrap_or(Some("nothing panics")).unwrap_or("a seed decides everything");
     println!("seed {seed}\nviolated: {violated}");
     panic!("seed {seed} fails");
 }
 
 #[test]
-#[ignore = "shows the life of the seed SEED"]
-fn one_life() {
+#[ignore = "shows the run of the seed SEED"]
+fn one_run() {
     let seed = number("SEED").expect("SEED");
-    let outcome = live(&Script::of(seed));
+    let run = run(&Script::of(seed));
     println!("{}", Script::of(seed));
-    outcome.history.iter().for_each(|line| println!("{line}"));
-    if !outcome.violations.is_empty() {
+    run.history.iter().for_each(|line| println!("{line}"));
+    if !run.violations.is_empty() {
         explain(seed);
     }
 }
 
-/// A change of the code that is no change of behaviour leaves these digests as they are.
+/// A change of the code that does not change its behaviour leaves these digests as they are.
 #[test]
-#[ignore = "prints a digest of the history of each life, of SEEDS lives from FIRST on"]
+#[ignore = "prints a digest of the history of each run, of SEEDS runs from FIRST on"]
 fn digests() {
     let first = number("FIRST").unwrap_or(0);
     for seed in first..first + number("SEEDS").unwrap_or(300) {
-        let digest = Sha256::digest(live(&Script::of(seed)).history.join("\n"));
+        let digest = Sha256::digest(run(&Script::of(seed)).history.join("\n"));
         println!("{seed} {}", hex::encode(digest));
     }
 }
@@ -207,11 +207,11 @@ fn each_mutation_quotes_what_is_there() {
 }
 
 #[test]
-fn a_simulation_of_the_same_life_twice_is_the_same_to_the_byte() {
+fn a_simulation_of_the_same_seed_twice_is_the_same_to_the_byte() {
     for seed in 0..8 {
-        let here = live(&Script::of(seed)).history;
+        let here = run(&Script::of(seed)).history;
         // Another thread has other hash maps.
-        let there = thread::spawn(move || live(&Script::of(seed)).history).join().expect("no panic");
+        let there = thread::spawn(move || run(&Script::of(seed)).history).join().expect("no panic");
         for (number, (here, there)) in here.iter().zip(&there).enumerate() {
             assert_eq!(here, there, "seed {seed}, line {number}");
         }

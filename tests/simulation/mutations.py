@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Shows that the simulation would find mistakes: makes them, one at a time, and has it look for each.
+"""Shows that the simulation finds mistakes: makes them, one at a time, and runs the simulation on each.
 
 Each mutation is a mistake that somebody could make in the delivery protocol. It is made in a copy of the sources, in
-`target/mutations/`, never in the tree itself. The simulation then lives through the seeds from 0 on until one violates
-an invariant. First of all, the sources as they are must pass.
+`target/mutations/`, never in the tree itself. The simulation then runs the seeds from 0 on until one violates an
+invariant. First of all, the sources as they are must pass.
 
     python3 tests/simulation/mutations.py                     all of them; prints a table
-    python3 tests/simulation/mutations.py parked notice       those with one of these in their names
-    python3 tests/simulation/mutations.py --seeds 20000       looks for longer
+    python3 tests/simulation/mutations.py parked notice       those with one of these words in their names
+    python3 tests/simulation/mutations.py --seeds 20000       runs more seeds
     python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
     python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
-    python3 tests/simulation/mutations.py --quotes            only whether each quotes what is there; a test runs this
-    python3 tests/simulation/mutations.py --list              only what they are
+    python3 tests/simulation/mutations.py --quotes            only whether each quotes the code as it is; a test runs this
+    python3 tests/simulation/mutations.py --list              only the names
 
-It fails if a mutation is not found, cannot be made or does not compile. A mutation quotes the line that it changes, so
-whoever changes that line changes it here, too: a test of the simulation holds that.
+It fails if a mutation is not found, cannot be made or does not compile. A mutation quotes the lines that it changes: if
+they change, the quote has to follow.
 """
 
 import argparse
@@ -42,7 +42,7 @@ WEBHOOKS = "common/src/webhooks/"
 
 @dataclass
 class Mutation:
-    """A mistake: `old` becomes `new`. `shows` says what has to happen for it to matter."""
+    """A mistake: `old` becomes `new`. `shows` says what has to happen for the mistake to matter."""
 
     name: str
     file: str
@@ -142,7 +142,7 @@ MUTATIONS = [
         "an event comes twice",
     ),
     Mutation(
-        "what comes for the second time is handled as if it were new",
+        "a record that comes for the second time is handled as a new one",
         DELIVER + "record.rs",
         "is_some_and(|receives| receives > 1)",
         "is_some_and(|receives| receives > 2)",
@@ -200,8 +200,8 @@ MUTATIONS = [
     Mutation(
         "a parked event that cannot be read counts as expired",
         DELIVER + "due.rs",
-        "stores.log.parked(&due).await? else {",
-        "stores.log.parked(&due).await.unwrap_or_default() else {",
+        "log.parked(&due).await? else {",
+        "log.parked(&due).await.unwrap_or_default() else {",
         "the table is down when a parked event comes back",
     ),
     Mutation(
@@ -248,7 +248,7 @@ MUTATIONS = [
         "a delivery fails to the end",
     ),
     Mutation(
-        "a delivery is given up one attempt too soon",
+        "a delivery fails one attempt too soon",
         WEBHOOKS + "delivery/outcome.rs",
         "usize::try_from(attempt.saturating_sub(1))",
         "usize::try_from(attempt)",
@@ -278,7 +278,7 @@ MUTATIONS = [
         """\
             trigger,
 """,
-        "a delivery that was given up is resent, and fails again",
+        "a failed delivery is resent, and fails again",
     ),
     # Resends, and the sweep.
     Mutation(
@@ -363,7 +363,7 @@ MUTATIONS = [
         DELIVER + "ledger.rs",
         "let Some(health) = health.filter(|_| event.is_of_a_job()) else { return Ok(()) };",
         "let (Some(health), _) = (health, event) else { return Ok(()) };",
-        "a test fails before any delivery was given up",
+        "a test fails before any delivery has failed",
     ),
     Mutation(
         "a success ends the failing of an endpoint only if it had not answered",
@@ -484,10 +484,10 @@ MUTATIONS = [
         "a receiver closes the connection in the middle of its answer",
     ),
     Mutation(
-        "the numbers of one place in the log overwrite those of another",
+        "the numbers of one shard overwrite those of another",
         WEBHOOKS + "log/count.rs",
-        "sum.total += one.total;",
-        "sum.total = one.total;",
+        "sum.total += part.total;",
+        "sum.total = part.total;",
         "a tenant has deliveries to two endpoints",
     ),
     Mutation(
@@ -512,7 +512,7 @@ def listed():
 
 
 def copy():
-    """Brings the copy up to date. A file that is the same stays untouched, so that it need not be built again."""
+    """Brings the copy up to date. A file that has not changed is left alone, so that it need not be built again."""
     files = listed()
     for file in files:
         here, there = ROOT / file, COPY / file
@@ -528,7 +528,7 @@ def copy():
 
 
 def remove(file):
-    """Removes a file, and the folders that are empty without it: Cargo takes a folder for a crate."""
+    """Removes a file, and folders that are then empty: Cargo takes a folder for a crate."""
     file.unlink()
     for folder in file.parents:
         if folder == COPY or any(folder.iterdir()):
@@ -556,7 +556,7 @@ def cargo(arguments, timeout, **variables):
         return False, None
     finally:
         if process.poll() is None:
-            # Cargo, and what it has started.
+            # Cargo, and the processes that it has started.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
@@ -571,12 +571,12 @@ def mutated(text, mutation):
     """The text of a file with the mutation in it."""
     times = text.count(mutation.old)
     if times != 1:
-        raise Broken(f"what it replaces is {times} times in {mutation.file}, and not once:\n{mutation.old}")
+        raise Broken(f"its quote is {times} times in {mutation.file}, and not once:\n{mutation.old}")
     return text.replace(mutation.old, mutation.new)
 
 
 def quotes(mutation):
-    """Fails unless what the mutation quotes is in the tree, once."""
+    """Fails unless the quote of the mutation is in the tree, once."""
     file = ROOT / mutation.file
     if not file.is_file():
         sys.exit(f"{mutation.name}: there is no {mutation.file}")
@@ -587,7 +587,7 @@ def quotes(mutation):
 
 
 def within(mutation, act):
-    """What `act` returns while the copy has the mutation."""
+    """Returns what `act` returns while the copy has the mutation."""
     file = COPY / mutation.file
     if not file.is_file():
         raise Broken(f"there is no {mutation.file}")
@@ -601,7 +601,7 @@ def within(mutation, act):
 
 
 def check(mutation):
-    """Compiles what the mutation is in."""
+    """Compiles the crate of the mutation."""
     parts = Path(mutation.file).parts
     crate = parts[1] if parts[0] == "functions" else parts[0]
     is_good, output = cargo(["check", "--locked", "--package", crate], BUILD_TIME)
@@ -636,7 +636,7 @@ def find(mutation, seeds):
 
 
 def table(rows):
-    """What was found, in Markdown."""
+    """The found mutations as a table in Markdown."""
     lines = ["| mutation | found at seed | by the invariant |", "| --- | ---: | --- |"]
     lines += [f"| {mutation.name} | {seed} | {invariant} |" for mutation, seed, invariant in rows]
     return "\n".join(lines)
@@ -654,11 +654,11 @@ def write(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="parts of names; without any, all mutations")
-    parser.add_argument("--seeds", type=int, default=2000, help="how many lives each gets (2000)")
+    parser.add_argument("--seeds", type=int, default=2000, help="how many seeds are run for each (2000)")
     parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
     parser.add_argument("--check", action="store_true", help="only compile each")
-    parser.add_argument("--quotes", action="store_true", help="only look for what each quotes")
-    parser.add_argument("--list", action="store_true", help="only say what there are")
+    parser.add_argument("--quotes", action="store_true", help="only look for the quote of each")
+    parser.add_argument("--list", action="store_true", help="only list them")
     options = parser.parse_args()
 
     names = [mutation.name for mutation in MUTATIONS]
@@ -705,7 +705,7 @@ def main():
             print(f"seed {found[0]} violates: {found[1]}")
         else:
             missed.append(mutation)
-            print(f"NOT FOUND in {options.seeds} lives. To matter, it needs: {mutation.shows}")
+            print(f"NOT FOUND in {options.seeds} runs. It matters only if {mutation.shows}")
     if rows:
         print(f"\n{table(rows)}")
     if missed or broken:

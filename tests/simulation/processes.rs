@@ -24,9 +24,9 @@ use webhooks_deliver::Deliver;
 
 use crate::{
     aws,
-    life::{Within, put},
     queue::Received,
     receivers,
+    run::{Within, put},
     script::{Fault, Who},
     world::{BEGINNING, World},
 };
@@ -47,12 +47,13 @@ fn kind(what: &str) -> &'static str {
     }
 }
 
-/// A process. It dies when it is woken once too often: then all that it does ends where it waits.
+/// A process. After so many wake-ups it dies: all that it does ends where it waits.
 pub(crate) struct Process {
     pub(crate) name: String,
     ambient: Ambient,
     /// How much its clock is off.
     off: i64,
+    /// How many wake-ups are left until it dies.
     left: AtomicU32,
     is_dead: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
@@ -60,7 +61,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn begin(world: &Arc<World>, what: &str) -> Arc<Self> {
-        let (number, place) = {
+        let (number, number_of_its_kind) = {
             let mut state = world.state();
             state.processes += 1;
             let number = state.processes - 1;
@@ -74,8 +75,8 @@ impl Process {
             Fault::Crash(who, polls) => {
                 let is_it = match *who {
                     Who::Any(it) => it == number,
-                    Who::Sweeper(it) => kind(what) == SWEEPER && it == place,
-                    Who::Api(it) => kind(what) == API && it == place,
+                    Who::Sweeper(it) => kind(what) == SWEEPER && it == number_of_its_kind,
+                    Who::Api(it) => kind(what) == API && it == number_of_its_kind,
                 };
                 is_it.then_some(*polls)
             }
@@ -171,39 +172,40 @@ fn tls() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// The processes of the function that delivers. Each has a place, in which the next one begins when it has died.
+/// The instances of the function that delivers.
 pub(crate) struct Fleet {
     world: Arc<World>,
-    places: Mutex<Vec<Place>>,
+    instances: Mutex<Vec<Instance>>,
 }
 
+/// Has a new process when the one before has died.
 #[derive(Default)]
-struct Place {
+struct Instance {
     process: Option<(Arc<Process>, Deliver)>,
     busy: usize,
 }
 
 impl Fleet {
     pub(crate) fn new(world: &Arc<World>) -> Arc<Self> {
-        let places = (0..world.script.processes.0).map(|_| Place::default()).collect();
-        Arc::new(Self { world: Arc::clone(world), places: Mutex::new(places) })
+        let instances = (0..world.script.processes.0).map(|_| Instance::default()).collect();
+        Arc::new(Self { world: Arc::clone(world), instances: Mutex::new(instances) })
     }
 
     /// Takes a process that has room for another invocation, once there is one.
     async fn take(&self) -> (usize, Arc<Process>, Deliver) {
         loop {
             {
-                let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
                 let room = self.world.script.processes.1;
-                let free: Vec<_> = (0..places.len()).filter(|at| places[*at].busy < room).collect();
+                let free: Vec<_> = (0..instances.len()).filter(|at| instances[*at].busy < room).collect();
                 if !free.is_empty() {
                     let at = free[usize::try_from(self.world.draw(free.len() as u64)).unwrap_or(0)];
-                    let place = &mut places[at];
-                    if place.process.as_ref().is_none_or(|(process, _)| process.is_dead()) {
-                        place.process = Some(self.begin());
+                    let instance = &mut instances[at];
+                    if instance.process.as_ref().is_none_or(|(process, _)| process.is_dead()) {
+                        instance.process = Some(self.begin());
                     }
-                    place.busy += 1;
-                    let (process, deliver) = place.process.as_ref().expect("a process");
+                    instance.busy += 1;
+                    let (process, deliver) = instance.process.as_ref().expect("a process");
                     return (at, Arc::clone(process), deliver.clone());
                 }
             }
@@ -220,12 +222,12 @@ impl Fleet {
         (process, deliver)
     }
 
-    fn give_back(&self, place: usize) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)[place].busy -= 1;
+    fn give_back(&self, at: usize) {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)[at].busy -= 1;
         self.world.changed.notify_waiters();
     }
 
-    /// Hands the messages of a queue to processes, for as long as the world lasts.
+    /// Hands the messages of a queue to processes, until the run ends.
     pub(crate) async fn poll(self: Arc<Self>, queue: String) {
         let world = &self.world;
         let batch = usize::try_from(world.plan.functions[DELIVER].batches[&queue]).expect("a size");
@@ -238,14 +240,14 @@ impl Fleet {
                 drop(timeout_at(until, world.changed.notified()).await);
                 continue;
             }
-            let (place, process, deliver) = self.take().await;
+            let (at, process, deliver) = self.take().await;
             let received = {
                 let mut state = world.state();
                 let crate::world::State { queues, rng, .. } = &mut *state;
                 queues.get_mut(&queue).expect("a queue").receive(batch, tokio::time::Instant::now(), rng)
             };
             if received.is_empty() {
-                self.give_back(place);
+                self.give_back(at);
                 continue;
             }
             world.state().busy += 1;
@@ -260,7 +262,7 @@ impl Fleet {
                 }
                 state.busy -= 1;
                 drop(state);
-                fleet.give_back(place);
+                fleet.give_back(at);
             });
         }
     }
@@ -325,7 +327,7 @@ fn record(queue: &str, message: &Received) -> SqsMessage {
     record
 }
 
-/// Sweeps every minute, as EventBridge does it, for as long as the world lasts.
+/// Calls the sweep on its schedule, as EventBridge does, until the run ends.
 pub(crate) async fn sweep(world: Arc<World>) {
     let mut last: Option<(Arc<Process>, Handler)> = None;
     let every = usize::try_from(world.script.sweep_every).expect("a number");
@@ -371,8 +373,8 @@ pub(crate) async fn sweep(world: Arc<World>) {
     }
 }
 
-/// Whether a sweep would have nothing to do now. If it has, its cursor is moved to where it would be by now: most of what a
-/// life costs would be questions about minutes in which nothing is due.
+/// Whether a sweep would have nothing to do now. If it has something to do, its cursor is moved past the minutes in which
+/// nothing was due: to read these would take most of the time of a run.
 fn has_nothing_to_sweep(world: &World) -> bool {
     let stored = world.stored();
     let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();
@@ -423,7 +425,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Calls a route until it gets an answer that says something. Returns the status, and what is in the envelope.
+    /// Calls a route until the answer is neither 429 nor 5xx. Returns the status, and the content of the envelope.
     pub(crate) async fn call(&self, function: &str, fields: &Value, idempotency_key: Option<&str>) -> (u16, Value) {
         let world = &self.world;
         loop {

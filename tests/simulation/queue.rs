@@ -1,5 +1,5 @@
-//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. What a standard
-//! queue does not promise, this one breaks: order, and that a message comes once.
+//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. They keep no order
+//! and may hand over a message twice, since standard queues promise neither.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,12 +31,11 @@ struct Message {
     visible_at: Instant,
 }
 
-/// A queue.
 pub(crate) struct Queue {
     pub(crate) visibility: Duration,
     pub(crate) max_receives: u32,
     messages: Vec<Message>,
-    /// What has been received too often.
+    /// The bodies of messages that were received too often.
     pub(crate) dead: Vec<String>,
     sent: u64,
 }
@@ -46,7 +45,7 @@ impl Queue {
         Self { visibility, max_receives, messages: Vec::new(), dead: Vec::new(), sent: 0 }
     }
 
-    /// Sends a message. `again` is when it comes once more, if it does. Refuses what SQS refuses.
+    /// Sends a message. `again` is how much later it comes once more, if it does.
     pub(crate) fn send(
         &mut self,
         (body, delay): (String, u64),
@@ -102,7 +101,7 @@ impl Queue {
         self.messages.iter().map(|message| message.visible_at).min()
     }
 
-    /// What is in it, for a history.
+    /// Its messages in words, for a failure.
     pub(crate) fn describe(&self) -> Vec<String> {
         self.messages
             .iter()
@@ -111,5 +110,4 @@ impl Queue {
     }
 }
 
-/// The queues, by name.
 pub(crate) type Queues = BTreeMap<String, Queue>;

@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// An endpoint of a tenant, or where its callbacks go.
+/// A receiver: of an endpoint of a tenant, or of its callbacks.
 pub(crate) type To = (usize, Option<usize>);
 
 /// A request that a receiver got.
@@ -33,11 +33,11 @@ pub(crate) struct Post {
     pub(crate) signatures: String,
     pub(crate) body_signature: String,
     pub(crate) body: String,
-    /// What it answered; 0 if it did not.
+    /// The status of the answer; 0 if there was none.
     pub(crate) status: u16,
-    /// Whether it closed the connection and said nothing.
+    /// Whether the receiver closed the connection without an answer.
     pub(crate) is_cut: bool,
-    /// Whether it answered a whole 2xx.
+    /// Whether the answer was a complete 2xx.
     pub(crate) taken: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn url((tenant, endpoint): To) -> String {
     }
 }
 
-/// The last part of an address that nobody listens at.
+/// The last part of an address at which nobody listens.
 const NOBODY: u8 = 250;
 const CALLBACKS: u8 = 100;
 
@@ -124,7 +124,7 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
                 .map_or_else(String::new, |(_, value)| value.to_owned())
         };
         let manner = world.manner(to);
-        let place = {
+        let index = {
             let mut state = world.state();
             state.posts.push(Post {
                 at: world.now(),
@@ -145,10 +145,10 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
         world.note(format_args!("receiver {to:?}"), format_args!("gets {id}, {manner:?}"));
         let (status, after, wait) = match manner {
             Manner::Answers(status, after, wait) => (status, after, wait),
-            Manner::Flaps => (if place % 2 == 0 { 200 } else { 500 }, 3, None),
+            Manner::Flaps => (if index % 2 == 0 { 200 } else { 500 }, 3, None),
             Manner::Closes => (200, 3, None),
             Manner::Hangs => {
-                // Until the other side has had enough.
+                // Until the client closes the connection.
                 stream.read_to_end(&mut buffer).await?;
                 return Ok(());
             }
@@ -159,16 +159,11 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
             Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless => return Ok(()),
         };
         sleep(Duration::from_millis(after)).await;
-        let wait = wait.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
-        let location = if status == 302 { format!("location: {}\r\n", url(to)) } else { String::new() };
-        let length = if status == 204 { "" } else { "content-length: 2\r\n" };
-        let body = if status == 204 { "" } else { "ok" };
-        let answer = format!("HTTP/1.1 {status} X\r\n{wait}{location}{length}\r\n{body}");
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(answer(to, status, wait).as_bytes()).await?;
         stream.flush().await?;
         let mut state = world.state();
-        state.posts[place].status = status;
-        state.posts[place].taken = (200..300).contains(&status);
+        state.posts[index].status = status;
+        state.posts[index].taken = (200..300).contains(&status);
         drop(state);
         if manner == Manner::Closes {
             return Ok(());
@@ -176,7 +171,14 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
     }
 }
 
-/// Reads a request: its head, and its body.
+fn answer(to: To, status: u16, wait: Option<u64>) -> String {
+    let wait = wait.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
+    let location = if status == 302 { format!("location: {}\r\n", url(to)) } else { String::new() };
+    let (length, body) = if status == 204 { ("", "") } else { ("content-length: 2\r\n", "ok") };
+    format!("HTTP/1.1 {status} X\r\n{wait}{location}{length}\r\n{body}")
+}
+
+/// Reads the head and the body of a request.
 async fn request(stream: &mut DuplexStream, buffer: &mut Vec<u8>) -> io::Result<Option<(String, String)>> {
     loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {

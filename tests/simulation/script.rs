@@ -1,17 +1,17 @@
-//! What happens in a life: everything that a seed decides before it begins. A script is a value, so that a life that went
-//! wrong can be lived again with less in it.
+//! Scripts: all that a seed decides before a run begins. A script is a value, so that a run that went wrong can be repeated
+//! with less in it.
 
 use std::{fmt, time::Duration};
 
 use fastrand::Rng;
 
-/// Seconds and milliseconds since the life began.
+/// The time since the beginning of the run.
 pub(crate) type Time = Duration;
 
-/// All that is decided beforehand.
+/// All that is decided before a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Feeds what is drawn on the way: latencies, jitter, the order in which queues hand messages over.
+    /// Decides what is drawn during the run: latencies, jitter, the order in which queues hand messages over.
     pub(crate) seed: u64,
     /// The delays of `RETRY_SCHEDULE`, in seconds.
     pub(crate) schedule: &'static [u64],
@@ -25,10 +25,10 @@ pub(crate) struct Script {
     pub(crate) slots: usize,
     /// How far the clocks of processes may be off, in milliseconds.
     pub(crate) skew: i64,
-    /// How many minutes lie between two sweeps. One that comes late has more minutes to pass over.
+    /// How many minutes lie between two sweeps. A rare sweep has more minutes to pass over.
     pub(crate) sweep_every: u64,
-    /// Whether the sweep also takes place in minutes in which it has nothing to do. That costs nine tenths of a life, and
-    /// shows the same each time.
+    /// Whether the sweep also runs in minutes in which it has nothing to do. That takes nine tenths of the time of a run,
+    /// and always shows the same.
     pub(crate) sweeps_idly: bool,
     /// Until when faults happen.
     pub(crate) trouble: Time,
@@ -46,15 +46,14 @@ pub(crate) struct Tenant {
     pub(crate) callbacks: Receiver,
 }
 
-/// A receiver, and how it behaves until when; after that, as the last one says.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
+    /// How it behaves, and until when.
     pub(crate) phases: Vec<(Time, Manner)>,
     /// Whether an endpoint only wants `job.failed`.
     pub(crate) only_failures: bool,
 }
 
-/// How a receiver behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Manner {
     /// Answers with this status after these milliseconds, and with this `Retry-After`.
@@ -67,17 +66,16 @@ pub(crate) enum Manner {
     Hangs,
     /// Closes the connection after the request.
     Cuts,
-    /// Closes it in the middle of the body of a 200.
+    /// Closes the connection in the middle of the body of a 200.
     CutsShort,
     /// Refuses connections.
     Refuses,
-    /// Never answers to a connection.
+    /// Never accepts a connection.
     Swallows,
     /// Its name has no address.
     Nameless,
 }
 
-/// A job event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Time,
@@ -94,7 +92,7 @@ pub(crate) enum Audience {
     Nobody,
 }
 
-/// What a tenant does, by the API. Each client tries again until it has an answer.
+/// A call of the API by a tenant, repeated until it is answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Action {
     pub(crate) at: Time,
@@ -109,7 +107,7 @@ pub(crate) enum Call {
     Deactivate,
     Activate,
     Delete,
-    /// Resends one of the deliveries that there are.
+    /// Resends one of the tenant's deliveries.
     Resend(usize),
     Recover,
     Test,
@@ -134,16 +132,15 @@ pub(crate) enum Who {
     Api(usize),
 }
 
-/// Something goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// A call does not reach AWS.
     Refused(Which),
-    /// It takes effect, but its answer gets lost.
+    /// A call takes effect, but its answer gets lost.
     Lost(Which),
-    /// It is throttled.
+    /// A call is throttled.
     Throttled(Which),
-    /// It takes effect after so many milliseconds, when the caller has long given up waiting.
+    /// A call takes effect after so many milliseconds, when its caller no longer waits.
     Late(Which, u64),
     /// A batch is done in part only.
     Partial(Which),
@@ -155,15 +152,15 @@ pub(crate) enum Fault {
     Outage(Service, Time, u64),
     /// A call fails, and for so many milliseconds all others to its service.
     OutageFrom(Which, u64),
-    /// A process dies the n-th time that it is woken.
+    /// A process dies when it is woken for the n-th time.
     Crash(Who, u32),
-    /// The message of this number comes once more, so many seconds later.
+    /// The message with this number comes once more, so many seconds later.
     Duplicate(usize, u64),
     /// The mapping could not delete the messages of this invocation.
     Undeleted(usize),
-    /// The sweep of this minute does not take place.
+    /// The sweep of this minute is left out.
     NoSweep(u64),
-    /// It takes place twice, at the same time.
+    /// The sweep of this minute runs twice, at the same time.
     TwoSweeps(u64),
 }
 
@@ -176,7 +173,7 @@ pub(crate) enum Service {
 
 const SHORT: &[u64] = &[1, 5, 20];
 const MEDIUM: &[u64] = &[5, 60, 1000];
-/// The template's.
+/// The schedule of the template.
 const WHOLE: &[u64] = &[5, 300, 1800, 7200, 18000, 36000, 36000];
 
 impl Script {
@@ -214,7 +211,7 @@ impl Script {
         }
     }
 
-    /// Scripts with less in them, those first that have the least.
+    /// Scripts with less in them, the smallest first.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let mut smaller = Vec::new();
         let lengths = [self.events.len(), self.actions.len(), self.faults.len()];
@@ -239,7 +236,6 @@ impl Script {
         smaller
     }
 
-    /// How much is in it.
     pub(crate) fn size(&self) -> usize {
         self.events.len() + self.actions.len() + self.faults.len()
     }

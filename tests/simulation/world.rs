@@ -15,19 +15,18 @@ use local::Plan;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    life::{Stored, Within},
     queue::{Queue, Queues},
     receivers::Post,
+    run::{Stored, Within},
     script::{Fault, Script, Service, Time, Which},
 };
 
-/// When lives begin: 2026-01-31T12:00:20Z.
+/// When runs begin: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 
-/// How long after an event a copy of it is handled as if it was new.
+/// Until so long after an event, a copy of it is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
-/// A mail.
 #[derive(Clone, Debug)]
 pub(crate) struct Mail {
     pub(crate) to: String,
@@ -35,7 +34,7 @@ pub(crate) struct Mail {
     pub(crate) text: String,
 }
 
-/// What has happened so far.
+/// What has happened in a run so far.
 pub(crate) struct State {
     /// In words, in order.
     pub(crate) history: Vec<String>,
@@ -44,7 +43,7 @@ pub(crate) struct State {
     pub(crate) queues: Queues,
     pub(crate) posts: Vec<Post>,
     pub(crate) mails: Vec<Mail>,
-    /// What the tables have, if it has been read since the last write.
+    /// The items of the tables, if they have been read since the last write.
     pub(crate) stored: Option<Arc<Stored>>,
     /// The partitions of due rows that may have one.
     pub(crate) due: BTreeSet<String>,
@@ -62,19 +61,19 @@ pub(crate) struct State {
     pub(crate) crashes: usize,
     /// Faults that came into effect, crashes included.
     pub(crate) faults: usize,
-    /// Those of them after which nothing may happen twice that would not have happened without them.
+    /// Faults after which nothing may happen twice.
     pub(crate) harmless: usize,
     /// How many messages came twice.
     pub(crate) copies: usize,
-    /// Between when and when the event of a job was handled, each time that it came.
+    /// The time within which the event of each job was handled, by its id.
     pub(crate) handled: BTreeMap<String, Within>,
-    /// States in the log that became what they must not.
+    /// Forbidden changes of states in the log.
     pub(crate) misled: Vec<String>,
-    /// What failed: records, invocations, sweeps.
+    /// Records, invocations and sweeps that failed.
     pub(crate) failures: Vec<String>,
 }
 
-/// The world of one life.
+/// The world of a run.
 pub(crate) struct World {
     pub(crate) script: Script,
     pub(crate) plan: Arc<Plan>,
@@ -143,7 +142,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time since the life began.
+    /// The time since the run began.
     pub(crate) fn now(&self) -> Time {
         self.began.elapsed()
     }
@@ -152,18 +151,18 @@ impl World {
         self.began + at
     }
 
-    /// The time by a clock that is right, in milliseconds since 1970.
+    /// The right time, in milliseconds since 1970.
     pub(crate) fn ms(&self) -> i64 {
         i64::try_from((BEGINNING + self.now()).as_millis()).expect("before the year 292,000,000")
     }
 
-    /// Writes down what happened.
+    /// Adds a line to the history.
     pub(crate) fn note(&self, who: impl Display, what: impl Display) {
         let line = format!("{} {who}: {what}", stamp(self.now()));
         self.state().history.push(line);
     }
 
-    /// Writes down what should only happen where something goes wrong on our side.
+    /// Notes a failure of ours, which only a fault may cause.
     pub(crate) fn fail(&self, who: impl Display, what: impl Display) {
         let failure = format!("{who}: {what}");
         self.note("failure of", &failure);
@@ -175,7 +174,7 @@ impl World {
         self.state().rng.u64(0..end)
     }
 
-    /// A clock that is off by so many milliseconds, and randomness of its own.
+    /// A clock that is off by so many milliseconds, and its own randomness.
     pub(crate) fn ambient(&self, off: i64) -> Ambient {
         let began = self.began;
         let rng = Mutex::new(self.state().rng.fork());
@@ -188,18 +187,18 @@ impl World {
         Ambient { now: Arc::new(now), fill: Arc::new(fill) }
     }
 
-    /// What goes wrong with the next call, and its number.
+    /// The number of the next call, and the fault that it meets.
     pub(crate) fn next_call(&self, service: Service, operation: &str) -> (usize, Option<Fault>) {
         let now = self.now();
         let mut state = self.state();
         let number = state.calls;
         state.calls += 1;
         let of_its_kind = state.calls_of.entry(operation.to_owned()).or_default();
-        let place = *of_its_kind;
+        let number_of_its_kind = *of_its_kind;
         *of_its_kind += 1;
         let is_it = |which: Which| match which {
             Which::Any(call) => call == number,
-            Which::Of(name, call) => (name, call) == (operation, place),
+            Which::Of(name, call) => (name, call) == (operation, number_of_its_kind),
         };
         let began = self.script.faults.iter().find_map(|fault| match fault {
             Fault::OutageFrom(which, ms) if is_it(*which) => Some(now + Duration::from_millis(*ms)),
@@ -224,7 +223,7 @@ impl World {
         (number, met.copied())
     }
 
-    /// When the message that is sent next comes once more, if it does.
+    /// How much later the next message comes once more, if it does.
     pub(crate) fn next_send(&self, state: &mut State) -> Option<Duration> {
         let number = state.sends;
         state.sends += 1;
@@ -233,7 +232,7 @@ impl World {
             _ => None,
         });
         state.faults += usize::from(again.is_some());
-        // A copy that is late is known to be one, unless its event is parked.
+        // A late copy is recognised, unless its event is parked.
         let is_late = again.is_some_and(|again| again > NEW) && self.script.slots >= 100;
         state.harmless += usize::from(is_late);
         state.copies += usize::from(again.is_some() && !is_late);
@@ -254,7 +253,7 @@ impl World {
     }
 }
 
-/// A time as histories have it.
+/// A time, as it stands in histories.
 pub(crate) fn stamp(at: Time) -> String {
     let (seconds, ms) = (at.as_secs(), at.subsec_millis());
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)

@@ -157,9 +157,6 @@ pub struct ApiKeys {
 
 impl ApiKeys {
     /// The store over the table that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
     }
@@ -351,7 +348,8 @@ impl ApiKeys {
     }
 }
 
-/// The table key of the pointer to the API key `id`. No hash starts like this.
+/// The table key of the pointer to the API key `id`, which finds a key that the index does not show yet. No hash starts like
+/// this.
 fn pointer(id: KeyId) -> String {
     format!("id#{id}")
 }

@@ -47,9 +47,6 @@ pub struct DeletedOrganizations {
 
 impl DeletedOrganizations {
     /// The store over the tables that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),

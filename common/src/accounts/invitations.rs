@@ -101,9 +101,6 @@ const BY_ORGANIZATION: &str = "by-organization";
 
 impl Invitations {
     /// The store over the tables that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -408,8 +405,8 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
         &[
             Part::text("Hello,"),
             Part::Text(format!(
-                "{inviter} invites you to join the organization {name}. Within 7 days you can accept with a new account \
-                 by opening this link:"
+                "{inviter} invites you to join the organization {name}. To accept with a new account, open this link \
+                 within 7 days:"
             )),
             Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
             Part::Text(format!("Organization slug: {slug}\nInvitation id: {id}")),

@@ -17,11 +17,11 @@ use crate::{
     telemetry::metrics,
 };
 
-/// More than two reads, a write and the mail take.
+/// Longer than two reads, a write and a mail take.
 const ANSWER_AFTER: Duration = Duration::from_millis(500);
 
-/// Does `work`, which sends a mail if an address has an account. It ends no earlier where there is nothing to send, so that
-/// its time does not reveal who has one.
+/// Does `work`, which sends a mail if an address has an account. It ends no earlier if there is nothing to send, so that
+/// its time does not reveal who has an account.
 ///
 /// # Errors
 /// The work fails.
@@ -55,15 +55,11 @@ pub enum Part {
 
 impl Mailer {
     /// The mailer over SES.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
     }
 
-    /// Sends `mail` to one address. What the mail is about is already stored, so a failure is only logged and counted,
-    /// and the recipient can ask for another mail.
+    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can ask for another mail.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail).await {
             tracing::error!(%about, ?error, "a mail was not sent");
@@ -126,7 +122,7 @@ impl Mail {
                                     @if number > 0 { br; }
                                     (line)
                                 },
-                                // Its text is the address itself, so that everybody can see where it leads.
+                                // The text is the address itself, so that everybody can see where the link leads.
                                 Part::Link(url) => a href=(url) { (url) },
                             }
                         }

@@ -80,9 +80,6 @@ const NOT_FOUND: Error = Error::NotFound("Member not found");
 
 impl Members {
     /// The store over the tables that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),

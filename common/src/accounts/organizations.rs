@@ -105,9 +105,6 @@ pub struct Organizations {
 
 impl Organizations {
     /// The store over the table that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("ORGANIZATIONS_TABLE")? })
     }

@@ -46,9 +46,6 @@ pub struct PasswordResets {
 
 impl PasswordResets {
     /// The store over the tables that `env` names, and the mailer.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
@@ -170,11 +167,11 @@ pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
         &[
             Part::text("Hello,"),
             Part::text(
-                "somebody asked for a new password for your account. If it was you, open this link and choose one. It works \
-                 once, within an hour:",
+                "Somebody asked to reset the password of your account. If it was you, open this link and choose a new \
+                 password. The link works once, within an hour:",
             ),
             Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
-            Part::text("If it was not you, you can ignore this mail: nothing has changed."),
+            Part::text("If it was not you, you can ignore this mail. Your password has not changed."),
         ],
     )
 }

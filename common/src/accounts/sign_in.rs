@@ -27,9 +27,6 @@ pub struct SignIns {
 
 impl SignIns {
     /// The stores over the tables that `env` names. All that hash in a process share the memory of `hasher`.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,

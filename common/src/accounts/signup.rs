@@ -108,9 +108,6 @@ pub struct Accounts {
 
 impl Accounts {
     /// The store over the tables that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),

@@ -49,9 +49,6 @@ pub struct Verifications {
 
 impl Verifications {
     /// The store over the tables that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -114,15 +111,15 @@ impl Verifications {
     }
 }
 
-/// The mail with the link that verifies an address. It has no name in it: anybody can sign up with any address, and would
-/// be writing to its owner.
+/// The mail with the link that verifies an address. It contains no name: anybody can sign up with somebody else's address,
+/// and would be writing to them.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Confirm your email address",
         &[
             Part::text("Hello,"),
-            Part::text("please confirm your email address by opening this link. It works once, within 24 hours:"),
+            Part::text("Please confirm your email address by opening this link. It works once, within 24 hours:"),
             Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
             Part::text("If you did not create an account, you can ignore this mail."),
         ],

@@ -123,7 +123,7 @@ impl Transaction {
         Err(refusal.unwrap_or_else(|| Error::Internal(format!("{doing}: the writes {refused:?} were refused"))))
     }
 
-    /// Writes all or nothing. Returns the place of the first write whose condition failed.
+    /// Writes all or nothing. Returns the index of the first write whose condition failed.
     ///
     /// # Errors
     /// The call failed.
@@ -144,7 +144,7 @@ impl Transaction {
 /// one counter all get through.
 const ATTEMPTS: u32 = 10;
 
-/// Retries until there is no contention. Returns the positions of the writes whose conditions failed, none if all was
+/// Retries until there is no contention. Returns the indexes of the writes whose conditions failed, none if all was
 /// written.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
     for attempt in 0..ATTEMPTS {
@@ -157,7 +157,7 @@ async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static
         };
         let codes = cancelled.cancellation_reasons().iter().map(|reason| reason.code().unwrap_or_default());
         match read_reasons(codes) {
-            Cancelled::Refused(places) => return Ok(places),
+            Cancelled::Refused(indexes) => return Ok(indexes),
             Cancelled::Contended => {}
             Cancelled::Broken => return Err(failure(doing)(error)),
         }
@@ -170,7 +170,7 @@ async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static
 /// Why DynamoDB cancelled a transaction.
 #[derive(Debug, PartialEq, Eq)]
 enum Cancelled {
-    /// The conditions of the writes at these positions failed.
+    /// The conditions of the writes with these indexes failed.
     Refused(Vec<usize>),
     /// Other calls touched the same items: the same transaction may succeed later.
     Contended,
@@ -182,14 +182,14 @@ enum Cancelled {
 /// failed conditions may be incomplete, so the transaction is retried before a conflict is reported.
 fn read_reasons<'a>(codes: impl Iterator<Item = &'a str> + Clone) -> Cancelled {
     let contended = |code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded");
-    let refused = |(place, code)| (code == "ConditionalCheckFailed").then_some(place);
-    let places: Vec<usize> = codes.clone().enumerate().filter_map(refused).collect();
+    let refused = |(index, code)| (code == "ConditionalCheckFailed").then_some(index);
+    let indexes: Vec<usize> = codes.clone().enumerate().filter_map(refused).collect();
     if codes.clone().any(contended) {
         Cancelled::Contended
-    } else if places.is_empty() {
+    } else if indexes.is_empty() {
         Cancelled::Broken
     } else {
-        Cancelled::Refused(places)
+        Cancelled::Refused(indexes)
     }
 }
 

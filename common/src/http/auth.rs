@@ -30,19 +30,18 @@ pub trait Access<W>: Send + 'static {
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
 }
 
-/// What tells who calls.
-pub trait Identify: Sized + Send + Sync + 'static {
+/// The stores that tell who calls: [`Callers`], or [`NoCallers`].
+pub trait CallerStores: Sized + Send + Sync + 'static {
     /// Builds it with the settings in `env`.
-    ///
-    /// # Errors
-    /// A variable is missing.
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError>;
 }
 
-/// Nothing, where only [`Public`] routes are.
-impl Identify for () {
+/// No stores, for a function that has only [`Public`] routes.
+pub struct NoCallers;
+
+impl CallerStores for NoCallers {
     fn from_env(_: &Env, _: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -53,7 +52,7 @@ pub struct Callers {
     users: Users,
 }
 
-impl Identify for Callers {
+impl CallerStores for Callers {
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             keys: ApiKeys::from_env(env, aws)?,

@@ -1,4 +1,4 @@
-//! A request on its way to a handler, with its caller.
+//! What a handler gets.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// A request on its way to a handler, with its caller.
 pub struct Call<C> {
-    /// The caller, as identified by the route's [`Access`].
+    /// The caller, as identified by the route's [`Access`](super::Access).
     pub caller: C,
     /// The public address of the API.
     pub base: BaseUrl,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::status::Failure;
+use super::status::HttpError;
 use crate::base_url::BaseUrl;
 
 /// The largest body accepted, in bytes; a longer one is refused before anything is parsed.
@@ -49,16 +49,16 @@ pub(super) struct Request {
 
 impl Event {
     /// The request, if it is valid HTTP.
-    pub(super) fn request(self) -> Result<Request, Failure> {
-        let event = self.0.map_err(|_unreadable| Failure::Unreadable)?;
+    pub(super) fn request(self) -> Result<Request, HttpError> {
+        let event = self.0.map_err(|_unreadable| HttpError::Unreadable)?;
         let query = event.raw_query_string.unwrap_or_default();
         let hosts_are_valid = event.headers.get_all(header::HOST).iter().all(|host| host.to_str().is_ok_and(is_host));
         if !hosts_are_valid || PathAndQuery::try_from(format!("/?{query}")).is_err() {
-            return Err(Failure::Unreadable);
+            return Err(HttpError::Unreadable);
         }
         let body = event.body.unwrap_or_default();
         let body = if event.is_base64_encoded {
-            STANDARD.decode(body).map_err(|_not_base64| Failure::Unreadable)?
+            STANDARD.decode(body).map_err(|_not_base64| HttpError::Unreadable)?
         } else {
             body.into_bytes()
         };
@@ -78,8 +78,8 @@ impl Event {
 
 impl Request {
     /// Checks the size before anything is parsed and anybody is looked up.
-    pub(super) fn check_size(&self) -> Result<(), Failure> {
-        if self.body.len() > MAX_BODY_BYTES { Err(Failure::TooLarge) } else { Ok(()) }
+    pub(super) fn check_size(&self) -> Result<(), HttpError> {
+        if self.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
     }
 
     /// The first header of this name, if it is text.
@@ -113,7 +113,7 @@ fn is_host(text: &str) -> bool {
     Url::parse(&format!("http://{text}")).is_ok_and(|url| url.username().is_empty() && url.path() == "/")
 }
 
-pub(super) fn json(status: StatusCode, body: String) -> Response {
+pub(super) fn json_response(status: StatusCode, body: String) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    fn request(changes: Value) -> Result<Request, Failure> {
+    fn request(changes: Value) -> Result<Request, HttpError> {
         let mut event = json!({
             "rawPath": "/v1/webhooks/list",
             "rawQueryString": "a=b",
@@ -175,7 +175,7 @@ mod tests {
             json!({"requestContext": null}),
             json!({"headers": 7}),
         ] {
-            assert!(matches!(request(changes.clone()), Err(Failure::Unreadable)), "{changes}");
+            assert!(matches!(request(changes.clone()), Err(HttpError::Unreadable)), "{changes}");
         }
     }
 

@@ -21,6 +21,10 @@ use crate::{
 /// The header with the key of a call that may be repeated.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// Whether a field is required.
+const REQUIRED: bool = true;
+const OPTIONAL: bool = false;
+
 /// The fields of an input, and the issues found so far.
 pub struct Fields {
     values: Object,
@@ -98,7 +102,7 @@ impl Fields {
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<T, Rejected> {
-        self.note::<T>(name, true);
+        self.note::<T>(name, REQUIRED);
         match self.values.remove(name) {
             None => Err(self.wrong_type(name, "Required")),
             Some(value) => self.parse(name, &value, parse),
@@ -114,7 +118,7 @@ impl Fields {
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<T>, Rejected> {
-        self.note::<T>(name, false);
+        self.note::<T>(name, OPTIONAL);
         self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
     }
 
@@ -127,7 +131,7 @@ impl Fields {
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Patch<T>, Rejected> {
-        self.note::<Option<T>>(name, false);
+        self.note::<Option<T>>(name, OPTIONAL);
         match self.values.remove(name) {
             None => Ok(Patch::Keep),
             Some(Json::Null) => Ok(Patch::Clear),
@@ -144,7 +148,7 @@ impl Fields {
         name: &'static str,
         parse: impl Fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Patch<L>, Rejected> {
-        self.note::<Option<L>>(name, false);
+        self.note::<Option<L>>(name, OPTIONAL);
         let elements = match self.values.remove(name) {
             None => return Ok(Patch::Keep),
             Some(Json::Null) => return Ok(Patch::Clear),
@@ -155,13 +159,13 @@ impl Fields {
             return Err(self.reject(name, problem));
         }
         let before = self.issues.len();
-        let parsed = elements.iter().enumerate().filter_map(|(place, element)| {
+        let parsed = elements.iter().enumerate().filter_map(|(index, element)| {
             let parsed = match element {
                 Json::Text(text) => parse(text),
                 _ => Err(vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]),
             };
             let issue =
-                |Problem { code, message }| Issue { code, path: vec![name.to_owned(), place.to_string()], message };
+                |Problem { code, message }| Issue { code, path: vec![name.to_owned(), index.to_string()], message };
             parsed.map_err(|problems| self.issues.extend(problems.into_iter().map(issue))).ok()
         });
         let list = parsed.collect();
@@ -172,7 +176,7 @@ impl Fields {
     /// them a page that says so.
     pub fn typed(&mut self, names: &[&'static str]) -> Typed {
         for name in names {
-            self.note::<String>(name, false);
+            self.note::<String>(name, OPTIONAL);
         }
         Typed(std::mem::take(&mut self.values))
     }
@@ -182,7 +186,7 @@ impl Fields {
     /// # Errors
     /// It is not a boolean.
     pub fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
-        self.note::<bool>(name, false);
+        self.note::<bool>(name, OPTIONAL);
         match self.values.remove(name) {
             None => Ok(None),
             Some(Json::Bool(value)) => Ok(Some(value)),

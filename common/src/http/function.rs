@@ -11,15 +11,15 @@ use lambda_http::{
 };
 
 use super::{
-    auth::Identify,
+    auth::CallerStores,
     call::Call,
     event::{self, Event, Request},
     info::RouteInfo,
     origins::Origins,
     page::Page,
     reply::Reply,
-    route::{BoundRoute, Outcome, Route},
-    status::Failure,
+    route::{BoundRoute, Handled, Route},
+    status::HttpError,
     wire::Wire,
 };
 use crate::{
@@ -39,12 +39,10 @@ pub struct Function {
 
 impl Function {
     /// Builds a function from its routes, with the settings in `env`. `app` is what their handlers need.
-    ///
-    /// # Errors
-    /// A setting is missing or does not parse.
-    pub fn new<A: Send + Sync + 'static, W: Identify>(
+    pub fn new<A: Send + Sync + 'static, W: CallerStores>(
         wire: Wire,
-        (env, aws): (&Env, &Aws<'_>),
+        env: &Env,
+        aws: &Aws<'_>,
         app: A,
         routes: impl IntoIterator<Item = Route<A, W>>,
     ) -> Result<Self, ConfigError> {
@@ -62,10 +60,10 @@ impl Function {
     pub async fn call(&self, event: LambdaEvent<Event>) -> ApiGatewayV2httpResponse {
         let started = Instant::now();
         let request_id = event.context.request_id;
-        let (route, Outcome { reply, tenant }) = self.answer(event.payload).await;
-        let (mut response, failure) = match reply {
+        let (route, Handled { reply, tenant }) = self.answer(event.payload).await;
+        let (mut response, error) = match reply {
             Ok(reply) => reply.response(),
-            Err(failure) => (self.wire.refusal(&failure), Some(failure)),
+            Err(error) => (self.wire.refusal(&error), Some(error)),
         };
         // Responses contain tokens and keys.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -78,15 +76,15 @@ impl Function {
         if let Ok(id) = HeaderValue::from_str(&request_id) {
             response.headers_mut().insert("x-request-id", id);
         }
-        if let Some(Failure::Domain(Error::TooMany { retry_after_seconds })) = failure {
+        if let Some(HttpError::Domain(Error::TooMany { retry_after_seconds })) = error {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
-        let code = failure.as_ref().map_or("OK", Failure::code);
+        let code = error.as_ref().map_or("OK", HttpError::code);
         // The raw path is not logged: a mangled link may have its token there.
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
         let tenant = tenant.as_deref().unwrap_or_default();
-        if let Some(Failure::Domain(Error::Internal(cause))) = failure {
+        if let Some(HttpError::Domain(Error::Internal(cause))) = error {
             tracing::error!(request_id, method, route, tenant, status, code, duration_ms, cause, "request");
         } else {
             tracing::info!(request_id, method, route, tenant, status, code, duration_ms, "request");
@@ -95,24 +93,24 @@ impl Function {
     }
 
     /// Finds the route of a request and runs it.
-    async fn answer(&self, event: Event) -> (Option<&RouteInfo>, Outcome) {
+    async fn answer(&self, event: Event) -> (Option<&RouteInfo>, Handled) {
         let request = match event.request() {
             Ok(request) => request,
-            Err(failure) => return (None, failure.into()),
+            Err(error) => return (None, error.into()),
         };
         let Some(route) = self.find(&request) else {
-            return (None, Outcome { reply: self.unrouted(&request), tenant: None });
+            return (None, Handled { reply: self.unrouted(&request), tenant: None });
         };
         let takes_page = self.wire == Wire::Page && request.takes_html();
         let call = Call::new(request, Arc::clone(&self.origins));
         // A panic fails one request, not the process and the requests waiting for it.
-        let outcome = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
+        let handled = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
-        let mut outcome = outcome.unwrap_or_else(panicked);
+        let mut handled = handled.unwrap_or_else(panicked);
         if takes_page {
-            outcome.reply = outcome.reply.or_else(|failure| Ok(Page::of(failure).into()));
+            handled.reply = handled.reply.or_else(|error| Ok(Page::of(error).into()));
         }
-        (Some(&route.info), outcome)
+        (Some(&route.info), handled)
     }
 
     /// The route of a request.
@@ -121,11 +119,11 @@ impl Function {
     }
 
     /// The response to a request that no route takes.
-    fn unrouted(&self, request: &Request) -> Result<Reply, Failure> {
+    fn unrouted(&self, request: &Request) -> Result<Reply, HttpError> {
         if request.method == Method::OPTIONS && self.wire == Wire::Plain {
             Ok(Reply::Preflight)
         } else if self.at_path(request).next().is_some() {
-            Err(Failure::Method)
+            Err(HttpError::Method)
         } else {
             Err(Error::NotFound("Not found").into())
         }

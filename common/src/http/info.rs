@@ -1,4 +1,4 @@
-//! What is known about a route without calling it. The description and the checks against the template read it.
+//! The values that describe a route. The description of the API and the checks against the template read them.
 
 use lambda_http::http::Method;
 

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     event::Response,
-    status::{Failure, error_message},
+    status::{HttpError, error_message},
 };
 use crate::error::Error;
 
@@ -18,7 +18,7 @@ pub struct Page {
     title: &'static str,
     content: Markup,
     is_done: bool,
-    pub(super) refused: Option<Failure>,
+    pub(super) refused: Option<HttpError>,
     redirects_to: Option<String>,
 }
 
@@ -46,38 +46,38 @@ impl Page {
         Self { title, content, is_done: false, refused: None, redirects_to: None }
     }
 
-    /// Marks it as the end of something that succeeded.
+    /// Marks the page as a success.
     #[must_use]
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }
     }
 
-    /// Gives it the status of `error`, if there is one, and marks it as a failure. What the error means is for the content
-    /// to say.
+    /// Gives the page the status of `error`, if there is one, and marks it as refused. The content has to say what the
+    /// error means.
     #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
-        Self { refused: error.map(Failure::Domain), ..self }
+        Self { refused: error.map(HttpError::Domain), ..self }
     }
 
-    /// Lets the answer to its form redirect to `origin`, other than to our own: browsers check that, too.
+    /// Lets the answer to its form redirect to `origin`, besides our own: browsers check that, too.
     #[must_use]
     pub fn redirects_to(self, origin: Option<String>) -> Self {
         Self { redirects_to: origin, ..self }
     }
 
-    /// What somebody sees where no handler has made a page.
-    pub(super) fn of(failure: Failure) -> Self {
-        let (title, text) = match failure.status().is_server_error() {
+    /// The page of an error for which no handler has made one.
+    pub(super) fn of(error: HttpError) -> Self {
+        let (title, text) = match error.status().is_server_error() {
             true => ("Something went wrong on our side", "Please try again in a moment.".to_owned()),
-            false => ("This did not work", format!("{}.", failure.message().trim_end_matches('.'))),
+            false => ("This did not work", format!("{}.", error.message().trim_end_matches('.'))),
         };
-        Self { refused: Some(failure), ..Self::new(title, html! { p { (text) } }) }
+        Self { refused: Some(error), ..Self::new(title, html! { p { (text) } }) }
     }
 
     /// The response, and what it refuses.
-    pub(super) fn response(self) -> (Response, Option<Failure>) {
+    pub(super) fn response(self) -> (Response, Option<HttpError>) {
         let mut response = Response::new(self.html().into_string());
-        *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, Failure::status);
+        *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);
         let headers = PAGE_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);
         let policy = HeaderValue::from_str(&match self.redirects_to {
@@ -122,13 +122,13 @@ impl Page {
 pub struct Form<'a> {
     /// The label of the button.
     pub button: &'static str,
-    /// Whether the button stands back behind another one on the page.
+    /// Whether another button of the page matters more.
     pub is_secondary: bool,
-    /// Names and values of the hidden fields. Those that are empty are left out.
+    /// Names and values of the hidden fields. Empty values are left out.
     pub hidden: &'a [(&'static str, &'a str)],
     /// The fields to fill in.
     pub fields: &'a [Field<'a>],
-    /// Why it was not accepted when it was last sent. The issues of a field are shown beside it.
+    /// Why the form was not accepted when it was last sent. The issues of a field are shown beside the field.
     pub error: Option<&'a Error>,
 }
 
@@ -137,7 +137,7 @@ impl Render for Form<'_> {
     fn render(&self) -> Markup {
         let hidden = self.hidden.iter().filter(|(_, value)| !value.is_empty());
         let alert = self.error.map(|error| match error {
-            Error::Invalid(_) => "Please correct what is marked below.".to_owned(),
+            Error::Invalid(_) => "Please correct the fields that are marked below.".to_owned(),
             error => format!("{}.", error_message(error)),
         });
         html! {
@@ -151,7 +151,7 @@ impl Render for Form<'_> {
     }
 }
 
-/// What a ticked box sends. One that is not ticked sends nothing.
+/// The value of a ticked box. An unticked box sends nothing.
 pub const TICKED: &str = "yes";
 
 /// A field to fill in.
@@ -179,13 +179,13 @@ impl<'a> Field<'a> {
         Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
     }
 
-    /// The password that somebody has. It is never shown again.
+    /// The current password. It is never shown again.
     #[must_use]
     pub fn password(name: &'static str, label: &'static str) -> Self {
         Self { kind: "password", ..Self::text(name, label, "current-password", "") }
     }
 
-    /// A password that somebody makes up.
+    /// A new password.
     #[must_use]
     pub fn new_password(name: &'static str, label: &'static str) -> Self {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
@@ -197,7 +197,7 @@ impl<'a> Field<'a> {
         Self { kind: "checkbox", ..Self::text(name, label, "off", TICKED) }
     }
 
-    /// Adds what to know before filling it in.
+    /// Adds a hint on how to fill it in.
     #[must_use]
     pub fn hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
@@ -250,7 +250,7 @@ pub fn facts(facts: &[(&str, &str)]) -> Markup {
     html! { dl { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
 }
 
-/// Something that somebody should know before going on.
+/// A warning to read before going on.
 #[must_use]
 pub fn warning(content: Markup) -> Markup {
     html! { div .warning role="note" { (content) } }

@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    event::{self, Response},
+    event::{Response, json_response},
     once::Answer,
     page::Page,
-    status::Failure,
+    status::HttpError,
     wire::Wire,
 };
 use crate::error::{Error, Result};
@@ -157,9 +157,9 @@ impl Done {
 
 impl Reply {
     /// The response, and what it refuses: a page can say that something did not work.
-    pub(super) fn response(self) -> (Response, Option<Failure>) {
+    pub(super) fn response(self) -> (Response, Option<HttpError>) {
         match self {
-            Self::Json { body, cookies } => (with(event::json(StatusCode::OK, body), &cookies), None),
+            Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {
                 let (response, refused) = page.response();
                 (with(response, &cookies), refused)

@@ -9,17 +9,17 @@ use lambda_http::http::Method;
 #[cfg(feature = "openapi")]
 use super::shapes::{Generators, Shapes};
 use super::{
-    auth::{Access, Callers, Identify},
+    auth::{Access, CallerStores, Callers},
     call::Call,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
     info::{Fault, RouteInfo},
     reply::{Output, Reply},
-    status::Failure,
+    status::HttpError,
     wire::Wire,
 };
 use crate::error::Result;
 
-/// A route over the app `A`. `W` tells who calls: `()` where only [`Public`](super::Public) routes are.
+/// A route over the app `A`. `W` tells who calls: `NoCallers` where only [`Public`](super::Public) routes are.
 pub struct Route<A, W = Callers> {
     info: RouteInfo,
     answer: Answer<A, W>,
@@ -27,32 +27,32 @@ pub struct Route<A, W = Callers> {
     describe: Describe<A>,
 }
 
-type Answer<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Outcome> + Send + Sync>;
+type Answer<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'static, Handled> + Send + Sync>;
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 
-/// The result of a call.
-pub(super) struct Outcome {
-    pub(super) reply: Result<Reply, Failure>,
-    /// The tenant whose data it concerned.
+/// A call that has been handled.
+pub(super) struct Handled {
+    pub(super) reply: Result<Reply, HttpError>,
+    /// The tenant whose data the call concerned.
     pub(super) tenant: Option<String>,
 }
 
-impl<E: Into<Failure>> From<E> for Outcome {
-    fn from(failure: E) -> Self {
-        Self { reply: Err(failure.into()), tenant: None }
+impl<E: Into<HttpError>> From<E> for Handled {
+    fn from(error: E) -> Self {
+        Self { reply: Err(error.into()), tenant: None }
     }
 }
 
 /// A route bound to its app.
 pub(super) struct BoundRoute {
     pub(super) info: RouteInfo,
-    pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Outcome> + Send + Sync>,
+    pub(super) answer: Box<dyn Fn(Call<()>) -> BoxFuture<'static, Handled> + Send + Sync>,
     #[cfg(feature = "openapi")]
     pub(super) describe: Box<dyn Fn(&mut Generators) -> Shapes + Send + Sync>,
 }
 
-impl<A: Send + Sync + 'static, W: Identify> Route<A, W> {
+impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     /// A `POST`, with its input in the body. Of the access, only the type matters.
     pub fn post<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
         path: &'static str,
@@ -68,7 +68,7 @@ impl<A: Send + Sync + 'static, W: Identify> Route<A, W> {
             faults: &[],
             redirects: false,
         };
-        let answer = move |app: Arc<A>, callers: Arc<W>, call: Call<()>, wire| -> BoxFuture<'static, Outcome> {
+        let answer = move |app: Arc<A>, callers: Arc<W>, call: Call<()>, wire| -> BoxFuture<'static, Handled> {
             Box::pin(async move {
                 let mut tenant = None;
                 let answer = async {
@@ -83,7 +83,7 @@ impl<A: Send + Sync + 'static, W: Identify> Route<A, W> {
                     Ok(handle(app, call.by(caller), input).await?.reply(wire)?)
                 };
                 let reply = answer.await;
-                Outcome { reply, tenant }
+                Handled { reply, tenant }
             })
         };
         Self {

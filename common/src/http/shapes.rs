@@ -1,5 +1,5 @@
-//! The JSON Schemas of a route's input and output, for the description of the API. Like that, only the local runner and the
-//! tests build this module.
+//! The JSON Schemas of a route's input and output, for the description of the API. Like `openapi`, this module is built only
+//! for the local runner and the tests.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ pub(super) struct Shapes {
     pub(super) output: Option<Schema>,
 }
 
-/// They make the schemas. The service takes some values in more forms than it answers them.
+/// The generators of the schemas. The service takes some values in more forms than it answers them.
 pub(super) struct Generators {
     pub(super) inputs: SchemaGenerator,
     pub(super) outputs: SchemaGenerator,

@@ -1,13 +1,13 @@
-//! How failures map to HTTP.
+//! How errors map to HTTP.
 
 use lambda_http::http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::error::{Conflict, Error, Refusal};
 
-/// A failure, of the domain or of HTTP itself.
+/// An error, of the domain or of HTTP itself.
 #[derive(Debug)]
-pub enum Failure {
+pub enum HttpError {
     /// An error of the domain.
     Domain(Error),
     /// A request that is not valid HTTP.
@@ -18,13 +18,13 @@ pub enum Failure {
     TooLarge,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for HttpError {
     fn from(error: Error) -> Self {
         Self::Domain(error)
     }
 }
 
-impl Failure {
+impl HttpError {
     /// The HTTP status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
@@ -97,14 +97,16 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::Malformed => "Malformed request. The body must be JSON of the form {\"json\": {...}}.".to_owned(),
         Error::Invalid(_) => "Input validation failed".to_owned(),
         Error::Unauthorized => "A valid credential is required".to_owned(),
-        Error::SessionRequired => "Sign in first: this needs a session, an API key is not enough".to_owned(),
+        Error::SessionRequired => "Sign in first: an API key is not enough for this".to_owned(),
         Error::WrongPassword => "Invalid email or password".to_owned(),
         Error::InvalidPassword => "This is not your current password".to_owned(),
         Error::InvalidToken => "This link or its token is not valid: it may have expired or been used".to_owned(),
         Error::ConfirmationRequired { page } => {
             format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
         }
-        Error::Forbidden(Refusal::OwnerByKey) => "An API key makes nobody an owner: sign in to do that".to_owned(),
+        Error::Forbidden(Refusal::OwnerByKey) => {
+            "An API key cannot make anybody an owner: sign in to do that".to_owned()
+        }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
         Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
@@ -122,26 +124,28 @@ pub(super) fn error_message(error: &Error) -> String {
 }
 
 /// The code in the command-line flow, more specific than the status where one status has many causes.
-pub(super) fn flow_code(failure: &Failure) -> String {
-    match failure {
-        Failure::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
-        Failure::Domain(Error::InvalidPassword) => "INVALID_PASSWORD".to_owned(),
-        Failure::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
-        Failure::Domain(Error::ConfirmationRequired { .. }) => "CONFIRMATION_REQUIRED".to_owned(),
+pub(super) fn flow_code(error: &HttpError) -> String {
+    match error {
+        HttpError::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
+        HttpError::Domain(Error::InvalidPassword) => "INVALID_PASSWORD".to_owned(),
+        HttpError::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
+        HttpError::Domain(Error::ConfirmationRequired { .. }) => "CONFIRMATION_REQUIRED".to_owned(),
         // As Better Auth names it.
-        Failure::Domain(Error::Forbidden(Refusal::NotAMember)) => "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION".to_owned(),
-        Failure::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
-        Failure::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
-        Failure::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),
+        HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => {
+            "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION".to_owned()
+        }
+        HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
+        HttpError::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
+        HttpError::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),
         other => other.code().to_owned(),
     }
 }
 
 /// The message in the command-line flow. Its clients print nothing else, so it includes the first issue.
-pub(super) fn flow_message(failure: &Failure) -> String {
-    match failure {
-        Failure::Domain(Error::Malformed) => "The body must be a JSON object".to_owned(),
-        Failure::Domain(Error::Invalid(issues)) => issues.first().map(ToString::to_string).unwrap_or_default(),
+pub(super) fn flow_message(error: &HttpError) -> String {
+    match error {
+        HttpError::Domain(Error::Malformed) => "The body must be a JSON object".to_owned(),
+        HttpError::Domain(Error::Invalid(issues)) => issues.first().map(ToString::to_string).unwrap_or_default(),
         other => other.message(),
     }
 }
@@ -153,14 +157,14 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
         Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
         Conflict::LastOwner => {
-            "An organization keeps an owner: make somebody else one first, or delete your account if you are the only member"
-                .to_owned()
-        },
+            let first = "An organization must have an owner: make somebody else an owner first";
+            format!("{first}, or delete your account if you are the only member")
+        }
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),
         Conflict::RecoveryLimit(limit) => {
-            format!("A tenant may have at most {limit} recoveries that are not done: wait for some of them")
+            format!("A tenant may have at most {limit} unfinished recoveries: wait for some of them to finish")
         }
         Conflict::IdempotencyKeyReused => "This idempotency key was used for a call with other fields".to_owned(),
     }

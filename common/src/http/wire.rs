@@ -1,12 +1,12 @@
-//! The two JSON formats of requests and responses.
+//! The formats of requests and responses: two of JSON, and forms with pages.
 
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::{
-    event::{self, Response},
+    event::{Response, json_response},
     json::{Document, Envelope, Json, Object},
-    status::{Failure, flow_code, flow_message},
+    status::{HttpError, flow_code, flow_message},
 };
 use crate::{
     error::{Error, Result},
@@ -26,8 +26,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The fields in a body: a form of a page, JSON elsewhere. An empty body has none, and neither has `null`, which clients send that are given `null` or
-    /// nothing: oRPC's in the envelope, and many without one.
+    /// The fields in a body. That of a page is a form, any other is JSON. An empty body has no fields, nor has a JSON `null`,
+    /// which many clients send for no input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());
@@ -49,13 +49,13 @@ impl Wire {
         }
     }
 
-    /// The response for a failure.
-    pub(super) fn refusal(self, failure: &Failure) -> Response {
+    /// The response for an error.
+    pub(super) fn refusal(self, error: &HttpError) -> Response {
         let body = match self {
-            Self::Envelope => json!({ "json": error(failure) }),
-            Self::Plain | Self::Page => flow_error(failure),
+            Self::Envelope => json!({ "json": envelope_error(error) }),
+            Self::Plain | Self::Page => flow_error(error),
         };
-        event::json(failure.status(), body.to_string())
+        json_response(error.status(), body.to_string())
     }
 }
 
@@ -68,25 +68,25 @@ pub(super) fn parameters(encoded: &[u8]) -> Object {
     parameters
 }
 
-fn error(failure: &Failure) -> Value {
-    let mut error = json!({
+fn envelope_error(error: &HttpError) -> Value {
+    let mut body = json!({
         "defined": false,
-        "code": failure.code(),
-        "status": failure.status().as_u16(),
-        "message": failure.message(),
+        "code": error.code(),
+        "status": error.status().as_u16(),
+        "message": error.message(),
     });
-    if let (Value::Object(error), Some(data)) = (&mut error, failure.data()) {
-        error.insert("data".to_owned(), data);
+    if let (Value::Object(body), Some(data)) = (&mut body, error.data()) {
+        body.insert("data".to_owned(), data);
     }
-    error
+    body
 }
 
-fn flow_error(failure: &Failure) -> Value {
-    let mut error = json!({ "code": flow_code(failure), "message": flow_message(failure) });
-    if let (Value::Object(error), Some(Value::Object(data))) = (&mut error, failure.data()) {
-        error.extend(data);
+fn flow_error(error: &HttpError) -> Value {
+    let mut body = json!({ "code": flow_code(error), "message": flow_message(error) });
+    if let (Value::Object(body), Some(Value::Object(data))) = (&mut body, error.data()) {
+        body.extend(data);
     }
-    error
+    body
 }
 
 #[cfg(test)]

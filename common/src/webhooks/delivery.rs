@@ -1,8 +1,7 @@
 //! Deliveries: one event on its way to one destination.
 //!
-//! A [`Delivery`] is the state that the log has of one, and `state` has every change of it. An [`Attempt`] is a POST to
-//! the receiver, an [`Outcome`] how it ended, and [`next_step`] decides what follows. All are values: nothing here calls
-//! anything.
+//! A [`Delivery`] is its state in the log, and `state` has every change of it. An [`Attempt`] is a POST to the receiver, an
+//! [`Outcome`] is how the attempt ended, and [`next_step`] decides what follows. Nothing here calls AWS or a receiver.
 
 mod attempt;
 mod due;

@@ -1,7 +1,7 @@
 //! Webhook endpoints, stored per tenant.
 //!
-//! [`Endpoints`] is their table. An endpoint's item also has what is known of its receiver, which is its [`Health`], and
-//! what its tenant has to be told, which is a [`Notice`](notice::Notice).
+//! [`Endpoints`] is their table. An endpoint's item also has the [`Health`] of its receiver, and a
+//! [`Notice`](notice::Notice) if its tenant has to be told something.
 
 mod forget;
 mod health;

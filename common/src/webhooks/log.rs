@@ -5,14 +5,13 @@
 //! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`. A
 //!   destination's deliveries sort by time. Those that are not delivered are also in a sparse index, by status, so that
 //!   they are found without reading the others. A delivery that succeeds at once is this one item, with its payload in it.
-//! - The payload and the earlier attempts of a delivery that did not: a partition `<destination>/<delivery>` of its own.
-//!   An update pays for the whole item, so the state is kept small.
+//! - The payload and the earlier attempts of any other delivery: a partition `<destination>/<delivery>` of its own. An
+//!   update pays for the whole item, so the state is kept small.
 //! - [Parked events](parked): `<tenant>/parked/<id>`.
 //! - [Due rows](due): which attempt is due in which minute, and how far the sweep is.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
-//! No key of one tenant can be that of another: all of it is derived from the tenant's id, and what follows that id has
-//! a fixed form.
+//! No two tenants have a key in common: each is made from the tenant's id, and its rest has a fixed form.
 
 pub mod count;
 pub mod due;

@@ -1,8 +1,7 @@
 //! Makes delivery attempts: each is a signed POST to a receiver that is not trusted.
 //!
 //! The `Dialer` connects to permitted addresses only, a `Connection` limits how much is read from it, and the `Pool`
-//! keeps those that can be used again. One deadline covers the attempt, from the name look-up to the end of the
-//! response.
+//! keeps connections to be used again. One deadline covers the attempt, from the name look-up to the end of the response.
 //!
 //! The pool is ours because that of `hyper-util`'s client bounds idle connections by host, and nothing over all hosts: many
 //! receivers could take all file descriptors of the process. Nor does it see what a receiver sends before its response.
@@ -54,16 +53,16 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// This process had no file descriptor left for an attempt. That is our failure, and does not count as an attempt.
+/// This process had no file descriptor left. That is our failure, and does not count as an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoDescriptor;
 
 /// What is posted.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
-    /// To whom, and how it is signed.
+    /// Where to post, and what to sign with.
     pub target: Target<'a>,
-    /// What the receiver knows the delivery by.
+    /// The id of the delivery for its receiver.
     pub id: WebhookId,
     /// The name of the event.
     pub event: EventName,
@@ -95,8 +94,8 @@ enum NoResponse {
 }
 
 impl Client {
-    /// A client for the destinations that `policy` allows. Each attempt has `timeout`; the limit on open connections is
-    /// made for `attempts` concurrent ones.
+    /// A client for the destinations that `policy` allows, with a `timeout` for each attempt. The limit on open connections
+    /// is made for this many concurrent `attempts`.
     #[must_use]
     pub fn new(
         policy: DestinationPolicy,
@@ -127,7 +126,7 @@ impl Client {
             Ok(Ok(posted)) => Ok(posted),
             Ok(Err(NoResponse::Failed(failure))) => Ok(Outcome::Failed(failure).into()),
             Ok(Err(NoResponse::NoDescriptor)) => {
-                // Idle connections hold some that others need, our own AWS calls among them.
+                // Idle connections hold descriptors that others need, our own AWS calls among them.
                 self.pool.clear();
                 Err(NoDescriptor)
             }
@@ -158,7 +157,6 @@ impl Client {
         Ok(posted)
     }
 
-    /// Opens a connection.
     async fn open(&self, url: &Url) -> Result<Connection, NoResponse> {
         let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(NoResponse::Failed(Failure::Protocol))?;
         let mut permit = self.pool.reserve();
@@ -229,7 +227,7 @@ fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper
     Ok(request)
 }
 
-/// A 2xx counts once the response is complete, or longer than is read. Of other responses, the beginning is kept.
+/// A 2xx counts once its body is complete, or longer than we read. Of other responses, the beginning is kept.
 async fn read(response: Response<Incoming>, now: Timestamp) -> Posted {
     let status = response.status();
     if !status.is_success() {
@@ -247,7 +245,7 @@ async fn read(response: Response<Incoming>, now: Timestamp) -> Posted {
     Outcome::Delivered(status.as_u16()).into()
 }
 
-/// How long the body of a failure may take: its status has said what matters.
+/// How long the body of a failed response may take: the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
 /// The first bytes of a body, as text, or what arrives of them in time.
@@ -264,7 +262,7 @@ async fn beginning(mut body: Incoming) -> String {
             }
         }
     };
-    // What has come by then is kept.
+    // The bytes that came in time are kept.
     tokio::time::timeout(BODY_OF_FAILURE, read).await.ok();
     // A character that is cut in two is left out.
     let whole = match std::str::from_utf8(&bytes) {
@@ -291,7 +289,7 @@ fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
     successors(Some(error), |error| cause(*error)).any(<dyn Error>::is::<E>)
 }
 
-/// The next cause of an error. `source` of an `io::Error` skips the error that it wraps, so that is looked up first.
+/// The next cause of an error. `source` of an `io::Error` skips the wrapped error, so that comes first.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     wrapped.map(|error| error as &(dyn Error + 'static)).or_else(|| error.source())
@@ -597,7 +595,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn headers_in_tiny_pieces_are_given_up() {
+    async fn headers_in_tiny_pieces_are_a_failure() {
         // The same headers would be accepted in large pieces: they stay below the limit in bytes.
         let large: &[u8] = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(60_000)).leak().as_bytes();
         let mut answer = vec![large];

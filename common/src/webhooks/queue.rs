@@ -42,7 +42,7 @@ impl From<DueEvent> for Message {
     }
 }
 
-/// A message as it is written: one of the two.
+/// A message as JSON, with the members of either variant.
 #[derive(Serialize, Deserialize)]
 struct Written<'a> {
     tenant_id: &'a str,
@@ -103,9 +103,6 @@ impl Message {
 
 impl Queue {
     /// The queue that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { sqs: aws.sqs(), url: env.required("DELIVERIES_QUEUE_URL")? })
     }

@@ -1,8 +1,8 @@
 //! Deletes what deleted organizations leave behind, every minute: endpoints, invitations, keys and the delivery log.
 //!
-//! Each step can stop anywhere and be repeated, so it needs no lease and keeps no note of how far it is: an organization
-//! stays listed until nothing is left of it. It is passed over once more after two minutes, and after a pass that found an
-//! endpoint, for what a call or an attempt that was under way has stored after an earlier pass.
+//! Each step can stop anywhere and be repeated, so there is no lease, and no progress is saved: an organization stays listed
+//! until nothing is left of it. It is passed over once more after two minutes, and after a pass that found an endpoint: a
+//! call or an attempt that was under way may have stored something since.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// How many organizations are worked on at once, so that one with a long log does not hold up the others.
 const ORGANIZATIONS: usize = 4;
-/// The same for the shards of the log of one.
+/// How many shards of the log of each are worked on at once.
 const SHARDS: usize = 4;
 /// The time kept free at the end of an invocation for calls under way.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
@@ -55,9 +55,6 @@ pub struct Tick {
 }
 
 /// The function, with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Purge, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -92,10 +89,10 @@ fn report(error: Error) -> lambda_runtime::Error {
 }
 
 impl App {
-    /// Passes over all of them. One that fails does not hold up the others.
+    /// Passes over all deleted organizations. One that fails does not hold up the others.
     async fn purge(&self, now: Timestamp, end: Instant) -> Result<()> {
         let mut deleted = self.organizations.list().await?;
-        // If there are very many, each comes first some time.
+        // In random order, so that none is always last if there are very many.
         deleted.sort_by_cached_key(|_| random::bytes::<4>());
         let passes = deleted.iter().map(async |organization| {
             match self.pass_over(organization, now, end).await {
@@ -125,7 +122,7 @@ impl App {
         let is_empty = self.empty_log(tenant, end).await?;
         // An attempt to deliver to an endpoint that this pass has deleted may be under way.
         if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
-            // Until here, the table of endpoints says where the log has something.
+            // Until here, the table of endpoints says which shards the log may have.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
             tracing::info!(%tenant, "nothing is left of a deleted organization");

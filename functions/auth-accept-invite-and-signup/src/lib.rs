@@ -8,7 +8,7 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Fault, Function, Public, Route, Wire, WithCookies,
+        Call, Fault, Function, NoCallers, Public, Route, Wire, WithCookies,
         sign_up::{self, SignedUp},
     },
 };
@@ -21,9 +21,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -31,10 +28,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
-fn route() -> Route<App, ()> {
+fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/acceptInviteAndSignup", Public, |_, fields| sign_up::invitee(fields), handle)
         .summary("Creates a user in the organization that invited them.")
         .faults(&[

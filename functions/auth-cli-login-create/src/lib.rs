@@ -10,7 +10,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, Public, Route, Wire},
+    http::{Call, Fault, Function, NoCallers, Public, Route, Wire},
     id::CliLoginId,
     timestamp::Timestamp,
 };
@@ -24,16 +24,13 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { attempts: Attempts::from_env(env, &aws)?, logins: CliLogins::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
-fn route() -> Route<App, ()> {
+fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginCreate", Public, |_, _| Ok(()), handle)
         .summary("Makes a request to be signed in by the browser. It gives nothing until a signed-in user approves it.")
         .faults(&[Fault::TooMany])

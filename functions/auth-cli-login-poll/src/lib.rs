@@ -13,7 +13,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Public, Rejected, Route, Wire, cookies::cookie_header},
+    http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire, cookies::cookie_header},
     id::{CliLoginId, UserId},
     timestamp::Timestamp,
 };
@@ -28,9 +28,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -38,10 +35,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         logins: CliLogins::from_env(env, &aws)?,
         users: Users::from_env(env, &aws)?,
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
-fn route() -> Route<App, ()> {
+fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginPoll", Public, Input::read, handle)
         .summary("Answers whether a request is approved. Once it is, the answer has a session, this once.")
         .faults(&[Fault::TooMany])

@@ -17,7 +17,7 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{app::App, confirmation::Success};
+use crate::{app::App, done::Success};
 
 pub(crate) fn create() -> Route<App> {
     Route::post("/api/auth/api-key/create", Session, New::read, issue)

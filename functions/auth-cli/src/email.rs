@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{app::App, confirmation::Status};
+use crate::{app::App, done::Status};
 use common::{
     accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried, verification::verification_mail},
     error::Result,

@@ -10,15 +10,12 @@ use common::{
 
 mod api_key;
 mod app;
-mod confirmation;
+mod done;
 mod email;
 mod password;
 mod session;
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let routes = [
@@ -36,5 +33,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         api_key::list(),
         api_key::delete(),
     ];
-    Function::new(Wire::Plain, (env, &aws), App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Plain, env, &aws, App::from_env(env, &aws)?, routes)
 }

@@ -14,7 +14,7 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{app::App, confirmation::Status, session::UserView};
+use crate::{app::App, done::Status, session::UserView};
 
 pub(crate) fn change() -> Route<App> {
     Route::post("/api/auth/change-password", Session, Passwords::read, replace)

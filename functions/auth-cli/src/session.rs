@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    confirmation::{Status, Success},
+    done::{Status, Success},
 };
 
 pub(crate) fn sign_in() -> Route<App> {
@@ -34,7 +34,7 @@ pub(crate) fn sign_in() -> Route<App> {
 
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
-        .summary("Returns the caller and their session, or null. A key does not expire, so its `expiresAt` is null.")
+        .summary("Returns the caller and their session, or null. With a key, `expiresAt` is null.")
 }
 
 /// Only the session counts here: an API key cannot be signed out.

@@ -33,9 +33,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -45,7 +42,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         retention: Retention::from_env(env)?,
         sign_ins: SignIns::from_env(env, &aws, Hasher::from_env(env)?)?,
     };
-    Function::new(Wire::Plain, (env, &aws), app, [route()])
+    Function::new(Wire::Plain, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {

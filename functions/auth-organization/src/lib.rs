@@ -16,9 +16,6 @@ mod organization;
 mod rights;
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let routes = [
@@ -35,5 +32,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         member::remove(),
         member::leave(),
     ];
-    Function::new(Wire::Plain, (env, &aws), App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Plain, env, &aws, App::from_env(env, &aws)?, routes)
 }

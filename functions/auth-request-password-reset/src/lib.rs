@@ -7,7 +7,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Public, Rejected, Route, Wire},
+    http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire},
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -19,16 +19,13 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { resets: PasswordResets::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
-fn route() -> Route<App, ()> {
+fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/requestPasswordReset", Public, Input::read, handle)
         .summary("Sends a mail to reset a password with. The answer does not reveal who has an account.")
         .faults(&[Fault::TooMany])

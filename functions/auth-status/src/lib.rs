@@ -14,11 +14,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
-    Function::new(Wire::Envelope, (env, &Aws::new(env)?), (), [route()])
+    Function::new(Wire::Envelope, env, &Aws::new(env)?, (), [route()])
 }
 
 fn route() -> Route<()> {

@@ -25,14 +25,14 @@ async fn open(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
 fn page(docs: Option<&Docs>) -> Page {
     let content = html! {
         p {
-            "An organization stores its webhook endpoints here. Each of its jobs that ends is posted to them, signed, and \
-             again until it arrives or is given up."
+            "An organization stores its webhook endpoints here. When one of its jobs ends, each endpoint that wants the \
+             event gets a signed request about it. If that fails, more attempts follow for about a day."
         }
         p { a href="/signin" { "Sign in" } " or " a href="/signin?mode=signup" { "sign up" } "." }
         @if let Some(docs) = docs {
-            p { "Everything else is done by the API: " a href=(docs.0) { "its documentation" } "." }
+            p { "Everything else is done through the API. Here is " a href=(docs.0) { "its documentation" } "." }
         } @else {
-            p { "Everything else is done by the API. Its documentation comes with its source." }
+            p { "Everything else is done through the API. Its documentation comes with its source." }
         }
     };
     Page::new("This service is up", content)

@@ -19,7 +19,7 @@ use maud::html;
 
 use crate::app::App;
 
-/// What the form has.
+/// The fields of the form.
 const FIELDS: [&str; 4] = ["tenantSlug", "invitationId", "name", "password"];
 
 /// The link in the mail. Command-line clients print it, too, with an `accept=1` that changes nothing.
@@ -85,10 +85,10 @@ async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Err
 
 fn welcome(new: &NewUser) -> Page {
     let content = html! {
-        p { "Your account exists, and you are signed in." }
+        p { "Your account has been created, and you are signed in." }
         p {
-            "Now confirm your email address: we have sent a mail with a link to " strong { (new.user.email) } ". Until then you \
-             cannot issue keys or use the API."
+            "Now confirm your email address: we have sent a mail with a link to " strong { (new.user.email) } ". Until \
+             you do, you cannot issue keys or use the API."
         }
     };
     Page::new("Welcome", content).done()
@@ -96,8 +96,8 @@ fn welcome(new: &NewUser) -> Page {
 
 fn no_invitation() -> Page {
     let content = html! {
-        p { "It may have expired, been accepted or cancelled, or been replaced by a newer one. Ask for another." }
-        p { "If you have accepted it already, you can " a href="/signin" { "sign in" } "." }
+        p { "It may have expired, been accepted or cancelled, or been replaced by a newer one. Ask for a new invitation." }
+        p { "If you have already accepted it, you can " a href="/signin" { "sign in" } "." }
     };
     Page::new("This invitation does not work", content).refused(Some(Error::InvalidToken))
 }

@@ -18,9 +18,6 @@ mod signin;
 mod verify_email;
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let routes = [
@@ -36,5 +33,5 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         invite::show(),
         invite::submit(),
     ];
-    Function::new(Wire::Page, (env, &aws), App::from_env(env, &aws)?, routes)
+    Function::new(Wire::Page, env, &aws, App::from_env(env, &aws)?, routes)
 }

@@ -82,7 +82,7 @@ fn ask(form: &Typed, error: Option<Error>) -> Page {
         error: error.as_ref(),
     };
     let content = html! {
-        p { "We send a mail with a link, with which you choose another password." }
+        p { "We will send you a mail with a link to choose a new password." }
         (form)
     };
     Page::new("Reset your password", content).refused(error)
@@ -93,7 +93,7 @@ fn sent() -> Page {
     let content = html! {
         p { "If this address has an account, a mail with a link is on its way. The link works once, within an hour." }
     };
-    Page::new("Look into your mailbox", content).done()
+    Page::new("Check your mailbox", content).done()
 }
 
 fn choose(token: &Token, error: Option<Error>) -> Page {
@@ -105,7 +105,7 @@ fn choose(token: &Token, error: Option<Error>) -> Page {
         error: error.as_ref(),
     };
     let content = html! {
-        p { "When it is set, everybody who is signed in to your account is signed out, and your API keys end." }
+        p { "A new password signs out everybody who is signed in to your account, and your API keys stop working." }
         (form)
     };
     Page::new("Choose a new password", content).refused(error)
@@ -113,19 +113,19 @@ fn choose(token: &Token, error: Option<Error>) -> Page {
 
 fn changed() -> Page {
     let content = html! {
-        p { "Nobody is signed in to your account any more, and the API keys that you had issued have ended." }
+        p { "Everybody has been signed out of your account, and the API keys that you had issued no longer work." }
         p { a href="/signin" { "Sign in with the new password" } }
     };
     Page::new("Your password is changed", content).done()
 }
 
-/// The page for a link that is not valid. Any other error is none of the link's.
+/// The page for a link that is not valid. Any other error is returned.
 fn bad_link(error: Error) -> Result<Page> {
     let Error::InvalidToken = error else { return Err(error) };
     let content = html! {
         p {
-            "It may be incomplete, older than an hour, or used before, or you have reset your password with another one \
-             since."
+            "It may be incomplete, older than an hour, or already used, or you have since reset your password with another \
+             link."
         }
         p { a href="/reset-password" { "Ask for a new link" } }
     };

@@ -1,5 +1,6 @@
-//! Signing in and up, and approving the requests of command-line clients. What a request is found by is in the address and
-//! in hidden fields, so that it is still there after signing in.
+//! Signing in and up, and approving the requests of command-line clients. The id and the secret of a request are in the
+//! address and in hidden fields, so that they are still there after signing in. All forms post to this path, with a field
+//! that says which form it is: so a form that comes back after a mistake is at an address that can be opened.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::app::App;
 /// The query of the page, which stays until the end.
 const QUERY: [&str; 3] = ["mode", "cliLoginId", "cliLoginSecret"];
 
-/// What the forms have.
+/// The fields of the forms.
 const FIELDS: [&str; 12] = [
     "action",
     "mode",
@@ -119,7 +120,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     }
 }
 
-/// What is wrong with an address is not said a second time beside a field that was left empty.
+/// An issue of the email is not shown again beside the other field, which was left empty.
 fn without_default(form: &Typed, mut error: Error) -> Error {
     if let (Error::Invalid(issues), "") = (&mut error, form.get("debugNotificationEmail")) {
         issues.retain(|issue| issue.path != ["debugNotificationEmail"]);
@@ -134,9 +135,9 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
     Ok(again(form, cleared_cookie(&call.base)))
 }
 
-/// Approves the request as the user whom the page has named; if it is another one meanwhile, they are shown first. The tick
-/// is asked for because another site can bring about a click: it opens the page under the pointer of somebody who is just
-/// clicking twice. It cannot bring about two, at two places.
+/// Approves the request as the user whom the page has named; if another user is signed in by now, the page is shown again.
+/// The tick is needed because another site can cause a click: it opens the page under the pointer of somebody who is just
+/// clicking twice. It cannot cause clicks on two different targets.
 async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
@@ -153,7 +154,7 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     }
 }
 
-/// Which request of a client the page is about, if it is about one.
+/// The request of a client that the page is about, if any.
 fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
     if !form.has("cliLoginId") && !form.has("cliLoginSecret") {
         return None;
@@ -205,7 +206,7 @@ fn sign_in_form(form: &Typed, for_client: bool, error: Option<Error>) -> Page {
         error: error.as_ref(),
     };
     let content = html! {
-        @if for_client { p { "A command-line client asks to be signed in. Sign in here first; then you can look at what asks." } }
+        @if for_client { p { "A command-line client wants to sign in. Sign in here first, and then look at its request." } }
         (sign_in)
         p { a href="/reset-password" { "Forgotten your password?" } }
         p { "No account yet? " a href=(address(form, "signup")) { "Sign up" } }
@@ -231,7 +232,7 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
                 "off",
                 form.get("debugNotificationEmail"),
             )
-            .hint("Gets a mail when deliveries fail. Without it, your own does")
+            .hint("Mails about failing deliveries go here, or to your own address if you leave it empty")
             .optional(),
         ],
         error: error.as_ref(),
@@ -253,7 +254,7 @@ fn signed_in(user: &User, link: &Typed) -> Page {
 }
 
 fn unverified() -> Markup {
-    html! { p { "Your email address is not confirmed yet: open the link in the mail that we have sent you." } }
+    html! { p { "Your email address is not confirmed yet. Open the link in the mail that we have sent you." } }
 }
 
 fn sign_out_form(link: &Typed) -> Markup {
@@ -261,7 +262,7 @@ fn sign_out_form(link: &Typed) -> Markup {
     html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, fields: &[], error: None }) }
 }
 
-/// The page on which somebody lets a client in. What it shows of the request are a stranger's words.
+/// The page on which somebody lets a client in. All that it shows of the request may be a stranger's words.
 fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: &Typed) -> Page {
     let here = call.client.to_string();
     let is_elsewhere = login.address != here;
@@ -281,17 +282,17 @@ fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: 
         (warning(html! {
             p {
                 strong { "Only approve if you have just started this yourself. " }
-                "Whoever sent you this link would get your account."
+                "If somebody sent you this link, approving would give them your account."
             }
             @if is_elsewhere {
                 p {
-                    "The request does not come from where you are: your address is " (here) ". Unless you have started the \
-                     client on another machine, do not approve."
+                    "The request comes from a different address: yours is " (here) ". Do not approve unless you have started \
+                     the client on another machine."
                 }
             }
         }))
         (approve)
-        p { "Not you? Close this page: nothing happens. Or use another account:" }
+        p { "Not you? Close this page, and nothing happens. To use another account, sign out:" }
         (sign_out_form(link))
     };
     Page::new("Sign in a command-line client?", content)
@@ -312,8 +313,8 @@ fn approved_by(user: &User) -> Page {
     }
     let content = html! {
         p {
-            "We have sent a mail with a link to " strong { (user.email) } ". Open it within ten minutes: the command line goes \
-             on when you have. You can close this page."
+            "We have sent a mail with a link to " strong { (user.email) } ". Open the link within ten minutes, and the \
+             command line continues. You can close this page."
         }
     };
     Page::new("Confirm your email address first", content)
@@ -321,7 +322,8 @@ fn approved_by(user: &User) -> Page {
 
 fn no_request(error: Error) -> Page {
     let content = html! {
-        p { "It holds for ten minutes and works once, or the link is incomplete. Start again in your terminal." }
+        p { "A request is valid for ten minutes, and can be approved once. The link may also be incomplete." }
+        p { "Start again in your terminal." }
     };
-    Page::new("This request has expired", content).refused(Some(error))
+    Page::new("This request is not valid", content).refused(Some(error))
 }

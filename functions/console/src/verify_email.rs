@@ -22,7 +22,7 @@ pub(crate) fn show() -> Route<App> {
         .summary("The link in the verification mail: a page with a button; it changes nothing.")
 }
 
-/// Where the page was before, and where clients of the flow look for a route that verifies. They would take a page, which
+/// The earlier address of the page, at which clients of the flow expect a route that verifies. They would take a page, which
 /// is a 200, for a success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), ask_person)
@@ -56,7 +56,7 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
         error: None,
     };
     let content = html! {
-        p { "If you have just signed up, press the button. If not, close this page: nothing happens." }
+        p { "If you have just signed up, press the button. If not, close this page, and nothing happens." }
         (form)
     };
     let origin = callback.as_ref().map(|url| url.origin().ascii_serialization());
@@ -88,7 +88,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
 fn bad_link() -> Page {
     let content = html! {
         p {
-            "It may be incomplete, older than 24 hours, or used before. If you have pressed the button before, your address \
+            "It may be incomplete, older than 24 hours, or already used. If you have pressed the button before, your address \
              is already confirmed. Otherwise ask for a new link where you signed up."
         }
     };

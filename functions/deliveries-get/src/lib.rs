@@ -18,12 +18,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    Function::new(Wire::Envelope, (env, &aws), Log::from_env(env, &aws)?, [route()])
+    Function::new(Wire::Envelope, env, &aws, Log::from_env(env, &aws)?, [route()])
 }
 
 fn route() -> Route<Log> {
@@ -60,7 +57,7 @@ pub struct Output {
 async fn handle(log: Arc<Log>, call: Call<TenantId>, input: Input) -> Result<Output> {
     let (delivery, payload) = log.visible(&call.caller, &input.id, Timestamp::now()).await?;
     let mut attempts = log.earlier_attempts(&call.caller, &delivery).await?;
-    // What expired without an attempt has a reason all the same.
+    // A delivery that failed without an attempt has a last attempt all the same, with the reason.
     attempts.extend(delivery.last_attempt.clone().filter(|_| delivery.attempts > 0));
     let payload = payload.map(|payload| String::from_utf8(payload.body.into())).transpose();
     Ok(Output { delivery, payload: payload.map_err(Error::internal("reading a payload"))?, attempts })

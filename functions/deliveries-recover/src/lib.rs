@@ -1,4 +1,4 @@
-//! Sending everything again that an endpoint did not take.
+//! Sending the failed deliveries of an endpoint again.
 
 use std::sync::Arc;
 
@@ -28,9 +28,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -38,7 +35,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         endpoints: Endpoints::from_env(env, &aws)?,
         log: Log::from_env(env, &aws)?,
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {
@@ -76,7 +73,7 @@ impl Input {
     }
 }
 
-/// The recovery that does it: a new one, or one that was waiting.
+/// The recovery: a new one, or one that was waiting.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -88,7 +85,7 @@ pub struct Output {
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
     let (tenant, now) = (&call.caller, Timestamp::now());
-    let time = (input.since, input.until.unwrap_or(now));
+    let time = input.since..input.until.unwrap_or(now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;

@@ -27,17 +27,14 @@ pub struct App {
     log: Log,
 }
 
-/// What is counted unless the caller says since when.
+/// The time that is counted unless the caller gives another.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App { endpoints: Endpoints::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {
@@ -66,7 +63,7 @@ impl Input {
 pub struct Output {
     /// Deliveries created at this time or later are counted.
     since: Timestamp,
-    /// Whether all of them were. If there are too many, only the newest are.
+    /// Whether all of these were counted. If there are too many, only the newest are.
     complete: bool,
     total: Counts,
     /// The hours in which there were any, oldest first.

@@ -1,13 +1,12 @@
 //! Wakes deliveries, every minute.
 //!
-//! SQS delays a message by 15 minutes at most. What waits longer has a due row in the minute of its attempt, and this
-//! function sends its message when that minute has come. A quarter of an hour later it looks at the minute once more,
-//! and wakes whatever should have been attempted by then and was not: no delivery rests forever because a message got
-//! lost. It also carries on the recoveries, and sends the notices about endpoints.
+//! SQS delays a message by 15 minutes at most. A delivery that waits longer has a due row in the minute of its attempt, and
+//! this function sends its message when that minute has come. A quarter of an hour later it looks at the minute once more,
+//! and wakes all deliveries that are still due: none rests forever because its message got lost. It also carries on the
+//! recoveries, and sends the notices about endpoints.
 //!
-//! The sweep belongs to one invocation at a time. It saves how far it is after each minute, so that one that dies costs some
-//! messages that are sent twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got
-//! past its attempt.
+//! One invocation at a time sweeps. It saves how far it is after each minute, so a sweep that dies only sends some messages
+//! twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got past its attempt.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,11 +45,11 @@ mod mail;
 mod notices;
 
 /// How long after its time an attempt is overdue. An attempt takes half a minute, and one that was put off comes back
-/// within seconds; one whose record failed comes back after three minutes.
+/// within seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// How many deliveries of a recovery are sent again in a minute: a hundred a second.
 const RECOVERED_A_MINUTE: usize = 6000;
-/// They are spread over this time.
+/// The time over which the recovered deliveries are spread.
 const SPREAD: Duration = Duration::from_secs(60);
 /// The time kept free at the end of an invocation for calls under way.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
@@ -75,9 +74,6 @@ pub struct Tick {
 }
 
 /// The function, with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
     let log = Log::from_env(env, &aws)?;
@@ -93,7 +89,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
 }
 
 impl Wake {
-    /// Sweeps up to the present minute, unless another invocation is at it.
+    /// Sweeps up to the present minute, unless another invocation does.
     ///
     /// # Errors
     /// A call failed, or the event has no time. What was done up to then stays done.
@@ -115,7 +111,7 @@ impl Wake {
     }
 }
 
-/// Logs the cause of a failure, and fails the invocation: EventBridge then repeats it, and an alarm counts it.
+/// Fails the invocation: EventBridge then repeats it, and an alarm counts it.
 fn report(error: Error) -> lambda_runtime::Error {
     match error {
         Error::Internal(cause) => cause.into(),
@@ -160,7 +156,7 @@ impl App {
         try_join_all(woken).await.map(drop)
     }
 
-    /// Wakes what was due in `minute` and is still due, and returns how much that is.
+    /// Wakes the deliveries that were due in `minute` and still are. Returns how many.
     async fn check(&self, minute: Minute, now: Timestamp) -> Result<usize> {
         let overdue = (0..PARTITIONS).map(|partition| self.check_partition(minute, partition, now));
         join_all(overdue).await.into_iter().sum()
@@ -171,9 +167,9 @@ impl App {
         for (tenant, ids) in by_tenant(self.log.all_due(minute, partition).await?) {
             match self.check_tenant(&tenant, &ids, now).await {
                 Ok(late) => overdue += late,
-                // It does not hold up the others.
+                // One tenant's failure does not hold up the others.
                 Err(error) => {
-                    tracing::error!(%tenant, ?error, "what is overdue could not be woken, and is looked at again");
+                    tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
                     checked = Err(error);
                 }
             }
@@ -187,7 +183,7 @@ impl App {
         self.rouse(tenant, &late, now).await.map(|()| late.len())
     }
 
-    /// Sends a message for each of these deliveries, with a due row for the case that it gets lost too.
+    /// Sends a message for each of these deliveries, with a due row in case that gets lost, too.
     async fn rouse(&self, tenant: &TenantId, late: &[Delivery], now: Timestamp) -> Result<()> {
         let rows = late.iter().map(|delivery| ((), self.log.due(tenant, delivery, now))).collect();
         if !self.log.put(rows).await.is_empty() {
@@ -204,8 +200,8 @@ impl App {
         self.queue.send(due, now).await.into_iter().collect()
     }
 
-    /// Carries on the recoveries, a page of each in turn, as far as there is time. One that fails goes on with the next
-    /// sweep, and does not hold up the others.
+    /// Carries on the recoveries, a page of each in turn, as far as there is time. A recovery that fails goes on with the
+    /// next sweep, and does not hold up the others.
     async fn recover(&self, now: Timestamp, end: Instant) -> Result<()> {
         let (mut open, mut failed) = (self.log.open_recoveries().await?, Ok(()));
         for _ in 0..RECOVERED_A_MINUTE / PAGE {

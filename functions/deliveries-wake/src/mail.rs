@@ -1,4 +1,4 @@
-//! What the notices say.
+//! The mails of notices.
 
 use std::time::Duration;
 
@@ -25,28 +25,29 @@ pub(crate) struct Failures {
     pub(crate) last: Option<Attempt>,
 }
 
-/// The mail that an endpoint is failing, or that it has been disabled. It has no more of the URL than its host: the path
-/// or the query of one may be a credential.
+/// The mail that an endpoint is failing, or that it has been disabled. Of the URL, it has only the origin: the path or the
+/// query may be a credential.
 pub(crate) fn about(organization: &Name, notice: &Notice, failures: &Failures, disable_after: Duration) -> Mail {
     let (id, organization) = (notice.endpoint, organization.as_str());
     let list = json!({"json": {"webhook_endpoint_id": id, "status": "failed"}});
     let recover = json!({"json": {"webhook_endpoint_id": id, "since": failures.oldest}});
     let update = json!({"json": {"id": id, "active": true}});
     let see = format!(
-        "To see what was given up, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows what the \
+        "To see the failed deliveries, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows what the \
          receiver answered to each attempt."
     );
     let (subject, news, rest) = match notice.disabled {
         None => {
             let recover = format!(
-                "Once the receiver takes deliveries again, POST /v1/deliveries/recover sends these again, with\n{recover}"
+                "Once the receiver works again, call POST /v1/deliveries/recover to send them again, with\n{recover}"
             );
             let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
             let end = end.map_or_else(String::new, |end| {
-                format!(" Without one, the first delivery that is given up after {end} makes the endpoint inactive.")
+                format!(" If none succeeds, the first delivery that fails after {end} makes the endpoint inactive.")
             });
             let outlook = format!("New events are still sent. The first delivery that succeeds ends this state.{end}");
-            ("A webhook endpoint is failing", "is failing: deliveries to it are given up.", vec![see, recover, outlook])
+            let news = "is failing: deliveries to it have failed, and are not tried again.";
+            ("A webhook endpoint is failing", news, vec![see, recover, outlook])
         }
         Some((_, reason)) => {
             let news = match reason {
@@ -55,17 +56,17 @@ pub(crate) fn about(organization: &Name, notice: &Notice, failures: &Failures, d
                 }
                 DisabledReason::Failing => "has been made inactive: deliveries to it have failed for too long.",
             };
-            let effect = "It gets no events while it is inactive, and they are not kept for it. Deliveries that were \
-                          waiting for another attempt end.";
+            let effect = "While it is inactive, it gets no events, and none are kept for it. Deliveries that were waiting \
+                          for another attempt end.";
             let activate = format!("To activate it again, call POST /v1/webhooks/update with\n{update}");
             let recover = format!(
-                "That sends nothing again by itself. When it is active, POST /v1/deliveries/recover sends what was given \
-                 up, with\n{recover}"
+                "That alone sends nothing again. Once the endpoint is active, call POST /v1/deliveries/recover to send the \
+                 failed deliveries again, with\n{recover}"
             );
             ("A webhook endpoint has been disabled", news, vec![effect.to_owned(), see, activate, recover])
         }
     };
-    let mut paragraphs = vec!["Hello,".to_owned(), format!("a webhook endpoint of {organization} {news}")];
+    let mut paragraphs = vec!["Hello,".to_owned(), format!("A webhook endpoint of {organization} {news}")];
     paragraphs.push(facts(notice, failures));
     paragraphs.extend(rest);
     Mail::new(subject, &paragraphs.into_iter().map(Part::Text).collect::<Vec<_>>())
@@ -80,9 +81,9 @@ fn facts(notice: &Notice, failures: &Failures) -> String {
     facts.extend(description.map(|text| format!("Description: {text}")));
     facts.extend(notice.failing_since.map(|since| format!("Failing since: {since}")));
     facts.extend(notice.disabled.map(|(at, reason)| format!("Disabled: {at} ({reason})")));
-    // The index may not have the first one yet.
+    // The index may not have the first failure yet.
     let (count, bound) = (failures.count.max(1), if failures.is_complete { "" } else { "at least " });
-    facts.push(format!("Deliveries given up since then: {bound}{count}"));
+    facts.push(format!("Failed deliveries since then: {bound}{count}"));
     facts.extend(failures.last.as_ref().map(|last| match last.status_code {
         Some(status) => format!("Last failure: {} (status {status})", last.outcome),
         None => format!("Last failure: {}", last.outcome),

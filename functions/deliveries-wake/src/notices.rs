@@ -25,12 +25,11 @@ use crate::mail::{self, Failures};
 
 /// How many notices are looked at in a sweep.
 const NOTICES: usize = 200;
-/// How long a sweep sends notices. What else it does must not wait for a slow mail service.
+/// How long a sweep sends notices: its other work must not wait for a slow mail service.
 const TIME: Duration = Duration::from_secs(15);
 /// How many failed deliveries are counted.
 const COUNTED: usize = 1000;
 
-/// Sends notices.
 pub(crate) struct Notices {
     pub(crate) log: Log,
     pub(crate) endpoints: Endpoints,
@@ -41,11 +40,11 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Sends those that are pending, as far as there is time. One that cannot be sent does not hold up the others.
+    /// Sends the pending notices, as far as there is time. A notice that cannot be sent does not hold up the others.
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
-        // If there are very many, each comes first some time.
+        // In random order, so that none is always last if there are very many.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
         let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {
@@ -68,7 +67,7 @@ impl Notices {
             }
             Step::Send => {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
-                // It may be the tenant's address that is wrong: that is no failure of the sweep.
+                // The tenant's address may be wrong: that is no failure of the sweep.
                 return match self.mail(tenant, &notice, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
@@ -82,7 +81,7 @@ impl Notices {
     }
 
     async fn mail(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
-        // An organization that was deleted has nobody to tell, and its endpoints follow it.
+        // A deleted organization has nobody to tell, and its endpoints follow it.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
         let failures = self.failures(tenant, notice, now).await?;
         let mail = mail::about(&organization.name, notice, &failures, self.disable_after);

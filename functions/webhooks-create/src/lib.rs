@@ -33,9 +33,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -44,7 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         destinations: DestinationPolicy::from_env(env)?,
         limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {
@@ -58,7 +55,7 @@ fn route() -> Route<App> {
 /// The endpoint to store.
 pub struct Input {
     url: EndpointUrl,
-    /// `None` to make one.
+    /// `None` to generate one.
     signing_secret: Option<SigningSecret>,
     description: Option<Description>,
     active: bool,
@@ -85,7 +82,7 @@ impl Input {
     }
 }
 
-/// The id of the new endpoint, and its secret if that was made here.
+/// The id of the new endpoint, and its secret if that was generated.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

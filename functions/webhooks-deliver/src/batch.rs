@@ -24,15 +24,14 @@ use crate::{
     observe::{self, Tally},
 };
 
-/// What the records of a batch share.
 pub(crate) struct Batch {
     /// No attempt starts later: it would be cut off by the function's timeout.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
-    /// The active endpoints of the tenants in it, read once for all of a tenant's events. `None` is a failed read: if
-    /// each record tried again, the invocation would run out of time.
+    /// The active endpoints of each tenant, read once for all of its events. `None` is a failed read: if each record tried
+    /// again, the invocation would run out of time.
     receivers: Mutex<HashMap<TenantId, ReadOnce>>,
-    /// Where attempts go when they have ended, and events when they are parked.
+    /// Takes ended attempts and parked events to the ledger.
     finished: UnboundedSender<Finished>,
 }
 
@@ -43,9 +42,9 @@ impl Batch {
         Self { last_start, tally: Tally::default(), receivers: Mutex::default(), finished }
     }
 
-    /// Passes on what has to be stored.
+    /// Passes an ended attempt or a parked event on to the ledger.
     pub(crate) fn finish(&self, finished: impl Into<Finished>) {
-        // The ledger takes it until all attempts have ended.
+        // The ledger listens until all attempts have ended.
         self.finished.send(finished.into()).ok();
     }
 

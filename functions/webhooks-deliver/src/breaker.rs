@@ -11,31 +11,31 @@ use common::{
     },
 };
 
-/// How long this process goes by what it has seen itself of an endpoint that does not answer. After that, only the
-/// endpoint's record counts, which another process may have changed.
+/// How long this process goes by its own view of an endpoint that does not answer. After that, only the endpoint's record
+/// counts, which another process may have changed.
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same for callbacks, which have no record.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
-/// A failure that took longer than this holds up others like a receiver that does not answer.
+/// A failure that takes longer than this holds up others as much as no answer, and counts as no answer.
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
 /// A receiver whose attempts take longer than this to fail hangs.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 /// The least and the most that an attempt is put off for a receiver that does not answer.
 const PUT_OFF: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
 
-/// When to try again a receiver that has not answered since `since`: after once to twice the time that it has been silent
-/// for. So what waits for it is put off less often the longer it lasts, and does not come all at once when it is back.
+/// When to try a receiver again that has been silent since `since`: after the same time again, or up to twice that. So a
+/// long silence costs few tries, and when the receiver is back, what has waited does not come all at once.
 pub(crate) fn put_off(since: Option<Timestamp>, now: Timestamp) -> Timestamp {
     let silence = since.map_or(Duration::ZERO, |since| now.since(since)).clamp(*PUT_OFF.start(), *PUT_OFF.end());
     now.after(silence.mul_f64(1.0 + random::fraction()))
 }
 
-/// A receiver does not answer.
+/// The silence of a receiver that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
     /// The first attempt without an answer since the last success.
     pub(crate) since: Timestamp,
-    /// Whether its attempts take long to fail, and so hold what others need.
+    /// Whether its attempts take long to fail, and so hold slots that others need.
     pub(crate) hangs: bool,
 }
 
@@ -67,13 +67,13 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether the receiver does not answer: the newest counts of what this process saw and what its record says. A callback
-    /// has no `health`.
+    /// Whether the receiver does not answer, by the newer of what this process saw and what the endpoint's record says. A
+    /// callback has no `health`.
     pub(crate) fn silence(&self, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
         let memory = if health.is_some() { MEMORY } else { MEMORY_OF_CALLBACKS };
         let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory);
         let recorded = health.and_then(|health| health.unanswered_since);
-        // What the process saw before it got no answer is out of date: the record is as well informed.
+        // A success from before the last silence is out of date: the record is as well informed.
         let answered = self.answered_at.filter(|_| self.unanswered_at.is_none());
         let answered = answered.max(health.and_then(|health| health.healthy_at));
         let is_silent = remembered.max(recorded) > answered;
@@ -94,7 +94,7 @@ impl Seen {
         self.probing_until = Some(until);
     }
 
-    /// Notes how an attempt ended that began at `began`. Returns what it has shown.
+    /// Notes the outcome of an attempt that began at `began`. Returns what it has shown.
     pub(crate) fn ended(&mut self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
         let took = now.since(began);
         let is_silent = match outcome {
@@ -121,7 +121,8 @@ impl Seen {
         Shown::NoAnswer { hangs }
     }
 
-    /// Notes that an attempt found no room since `began`. If no other has succeeded meanwhile, the next ones need not wait.
+    /// Notes that an attempt has waited for its lane since `began`. If no other has succeeded meanwhile, the receiver counts
+    /// as one that hangs, so that later attempts need not wait.
     pub(crate) fn found_full(&mut self, began: Timestamp, now: Timestamp) {
         if self.answered_at < Some(began) {
             self.unanswered_at = Some(now);

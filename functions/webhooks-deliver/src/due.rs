@@ -1,4 +1,4 @@
-//! What is due: attempts, and events that were parked.
+//! Attempts that are due, and events that were parked.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::{
     stores::Stores,
 };
 
-/// SQS may hand over a message slightly before its delay is over. Up to this much is not worth sending it again.
+/// SQS may hand over a message slightly early. Up to this much, the message is not sent again.
 const EARLY: Duration = Duration::from_secs(1);
 /// How long an event stays parked as a whole. After that, each of its deliveries waits by itself, and can be seen in the
 /// log.
@@ -33,19 +33,18 @@ const PARKED: Duration = Duration::from_secs(15 * 60);
 pub(crate) async fn attempt(
     record: &Record,
     due: DueAttempt,
-    stores: &Stores,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, log, queue } = stores;
+    let Stores { endpoints, log, queue } = &ledger.stores;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
         // It has expired.
         return Ok(());
     };
     if record.is_repeated && delivery.failed_with(due.attempt) {
-        // This record made the last attempt, and may have come back before what follows for the endpoint was noted.
+        // This record made the last attempt, and may have come back before the consequence for the endpoint was noted.
         let receiver = match delivery.webhook_endpoint_id {
             Some(id) => endpoints.find_active(&due.tenant, id).await?,
             None => None,
@@ -58,12 +57,12 @@ pub(crate) async fn attempt(
     }
     let is_stale = DueAttempt::next(&due.tenant, &delivery) != due;
     if is_stale && !(record.is_repeated && due.attempt == delivery.attempts) {
-        // The delivery has got past this attempt: another message was for the same one.
+        // The delivery has got past this attempt: there was another message for it.
         return Ok(());
     }
     if is_stale || delivery.next_attempt_at.is_some_and(|at| at.since(now) > EARLY) {
         // Either this record made the attempt and came back before the next message was sent, or it is early, since
-        // the attempt was put off. What waits for longer than a message can is woken from the log.
+        // the attempt was put off. A longer wait than a message can have is woken from the log.
         let message = DueAttempt::soon(&due.tenant, &delivery, now);
         return Ok(queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
     }
@@ -91,16 +90,16 @@ pub(crate) async fn attempt(
 pub(crate) async fn event(
     record: &Record,
     due: DueEvent,
-    stores: &Stores,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Some(Parked { event, endpoints }) = stores.log.parked(&due).await? else {
+    let Stores { endpoints: table, log, .. } = &ledger.stores;
+    let Some(Parked { event, endpoints }) = log.parked(&due).await? else {
         observe::parked_too_long(&due);
         return Ok(());
     };
-    let receivers = batch.receivers(&event, &stores.endpoints).await?;
+    let receivers = batch.receivers(&event, table).await?;
     let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
     let mut firsts = firsts(record, &event, parked_for);
     let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
@@ -116,9 +115,9 @@ pub(crate) async fn event(
     });
     let (stuck, others): (Vec<_>, Vec<_>) = all(looked_at).await.into_iter().partition(|(is_stuck, _)| *is_stuck);
     let stuck: Vec<_> = stuck.into_iter().map(|(_, first)| first).collect();
-    park(&event, &stuck, Some(&due), &stores.log, sender).into_iter().for_each(|parking| batch.finish(parking));
+    park(&event, &stuck, Some(&due), log, sender).into_iter().for_each(|parking| batch.finish(parking));
     let mut firsts = others.into_iter().map(|(_, first)| first).collect();
-    leave_out_known(&event.tenant, &mut firsts, stores, ledger).await?;
+    leave_out_known(&event.tenant, &mut firsts, ledger).await?;
     all(firsts.into_iter().map(async |first| batch.finish(in_turn(first, sender, batch).await))).await;
     Ok(())
 }
@@ -132,7 +131,7 @@ async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> 
     let delivery = &outgoing.delivery;
     // Somebody waits for the result of a test.
     let is_test = delivery.trigger == Trigger::Test;
-    let is_last = now.as_millisecond() >= delivery.give_up_at.get();
+    let is_last = now.as_millisecond() >= delivery.fails_at.get();
     let silence = sender.silence(&outgoing, now).filter(|silence| silence.hangs && !is_test);
     let slot = match outgoing.slot.take() {
         Some(slot) => Ok(slot),
@@ -141,7 +140,7 @@ async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> 
     };
     match slot {
         Ok(slot) => sender.attempt(outgoing, slot, batch).await,
-        // It is too old to wait for longer.
+        // The delivery is too old to wait any longer.
         Err(NoSlot::Full) if is_last => outgoing.ended(AttemptResult::Expired),
         Err(NoSlot::Full) => {
             let until = put_off(silence.map(|silence| silence.since), now);

@@ -26,7 +26,7 @@ use crate::{
     stores::Stores,
 };
 
-/// How long the first attempt of an event waits if its receiver has as many under way as it may have.
+/// How long the first attempt of an event waits if the lane of its receiver is full.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// For older events, the log is asked first: SQS may hand over a copy late, and count it as received for the first time.
 const LATE: Duration = Duration::from_secs(60);
@@ -35,17 +35,17 @@ const LATE: Duration = Duration::from_secs(60);
 pub(crate) async fn handle(
     record: &Record,
     event: JobEvent,
-    stores: &Stores,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let receivers = batch.receivers(&event, &stores.endpoints).await?;
+    let Stores { endpoints, log, .. } = &ledger.stores;
+    let receivers = batch.receivers(&event, endpoints).await?;
     let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
     let mut firsts = firsts(record, &event, interested);
     if record.is_repeated || Timestamp::now().since(event.at) > LATE {
-        match Box::pin(leave_out_known(&event.tenant, &mut firsts, stores, ledger)).await {
-            // Most that are late are new. Without the log, they go out all the same.
+        match Box::pin(leave_out_known(&event.tenant, &mut firsts, ledger)).await {
+            // Most late events are new: without the log, they go out all the same.
             Err(error) if !record.is_repeated => observe::unasked(&event.tenant, &error),
             asked => asked?,
         }
@@ -54,7 +54,7 @@ pub(crate) async fn handle(
     let is_silent = |first: &Outgoing<'_>| sender.silence(first, now).is_some();
     let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
     let park = |firsts: &[Outgoing<'_>]| {
-        park(&event, firsts, None, &stores.log, sender).into_iter().for_each(|parking| batch.finish(parking));
+        park(&event, firsts, None, log, sender).into_iter().for_each(|parking| batch.finish(parking));
     };
     park(&silent);
     let attempts = others.into_iter().map(async |first| {
@@ -89,8 +89,8 @@ pub(crate) fn firsts<'a>(
     }
 }
 
-/// Parks an event for receivers that do not answer. It comes back through the deliveries queue, at once the first time:
-/// they may be back. Where it is `already` parked for the same ones, a message is enough.
+/// Parks an event for receivers that do not answer. It comes back through the deliveries queue: at once the first time,
+/// since they may answer again. If it is `already` parked for the same receivers, a message is enough.
 pub(crate) fn park(
     event: &JobEvent,
     firsts: &[Outgoing<'_>],
@@ -108,28 +108,28 @@ pub(crate) fn park(
     Some(Finished::Parked(Parking { index, row, message, until }))
 }
 
-/// Leaves out what the log already knows of an event that may have come before. Those that wait get a message: it is not
-/// known whether the one before was sent.
+/// Leaves out the deliveries that the log already knows, of an event that may have come before. Pending deliveries get a
+/// message: the one before may not have been sent.
 pub(crate) async fn leave_out_known(
     tenant: &TenantId,
     firsts: &mut Vec<Outgoing<'_>>,
-    stores: &Stores,
     ledger: &Ledger,
 ) -> Result<(), Error> {
-    // The log may have been spread over more shards since. How many shards an endpoint had that is gone is not known.
+    let Stores { log, queue, .. } = &ledger.stores;
+    // The log may have been spread over more shards since. How many shards a deleted endpoint had is not known.
     let ids = firsts.iter().flat_map(|first| {
         let id = first.delivery.id;
         let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.receiver.is_none_or(|it| it.log_shards > 1));
         [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
     });
-    let known = stores.log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
+    let known = log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
-    stores.queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
+    queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
     for first in firsts.iter() {
-        // The process that made this first attempt may have died before it noted what follows for the endpoint.
+        // The process that made this first attempt may have died before it noted the consequence for the endpoint.
         match known.get(&first.delivery.webhook_id) {
             Some(delivery) if delivery.failed_with(1) => {
                 ledger.note_failed(tenant, delivery, first.health(), now).await?;

@@ -2,15 +2,15 @@
 //!
 //! Attempts that end at about the same time are stored together:
 //!
-//! 1. In batched writes: the row of a delivery that succeeded at once; for one that did not, its due row, and its payload
-//!    or, later, the attempt before.
-//! 2. The states of those that did not, each on condition that no other attempt came first.
+//! 1. In batched writes: the row of a delivery that succeeded at once; for any other, its due row, and its payload or,
+//!    later, the attempt before.
+//! 2. The states of those others, each on condition that no other attempt came first.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the attempt
-//! is repeated: the one duplicate that a crash can cost. One that dies before 3 leaves a pending state, and the record
-//! comes back and sends the message; if it does not, the due row wakes the delivery. The row of a
-//! success at once may fail to be written: that is counted, and is no reason to send it again.
+//! is repeated: the one duplicate that a crash can cost. A process that dies before 3 leaves a pending state: its record
+//! comes back and sends the message, or else the due row wakes the delivery. If the row of a success at once cannot be
+//! written, that is counted, and is no reason to send it again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -36,17 +36,16 @@ use crate::{breaker::Shown, observe, record::Undone, stores::Stores, under_way::
 
 /// How many attempts are stored together: as many as a batched write takes.
 const CHUNK: usize = 25;
-/// How many such chunks are stored at the same time: payloads take memory.
+/// How many chunks are stored at the same time: payloads take memory.
 const CHUNKS: usize = 16;
-/// How long an attempt that has ended waits for others to be stored with. Once none is left, nothing waits.
+/// How long an ended attempt waits to be stored together with others. Once all have ended, none waits.
 const LINGER: Duration = Duration::from_millis(50);
-/// How much later than the log says an attempt may be. Well before ten minutes have passed, after which the sweep takes
-/// the message for lost.
+/// How much later than the log says an attempt may be: well below the ten minutes after which the sweep takes its message
+/// for lost.
 const UNNOTED: Duration = Duration::from_secs(5 * 60);
-/// How often the state is written again when something else keeps changing it.
+/// How often the state is written again while other writes keep changing it.
 const ROUNDS: usize = 5;
 
-/// Stores what follows from attempts.
 pub(crate) struct Ledger {
     pub(crate) stores: Stores,
     /// The delays between attempts.
@@ -58,9 +57,7 @@ pub(crate) struct Ledger {
 /// What has to be stored.
 #[expect(clippy::large_enum_variant, reason = "nearly all are attempts")]
 pub(crate) enum Finished {
-    /// An attempt has ended.
     Attempt(Ended),
-    /// An event is parked.
     Parked(Parking),
 }
 
@@ -74,13 +71,12 @@ pub(crate) struct Ended {
     pub(crate) payload: Payload,
     /// Whether the log has the delivery already.
     pub(crate) is_stored: bool,
-    /// How the attempt ended.
     pub(crate) result: AttemptResult,
-    /// What was known of the receiver of an endpoint.
+    /// The health of the endpoint when the attempt began.
     pub(crate) health: Option<Health>,
-    /// What it has shown of the receiver, if it was made.
+    /// What the attempt has shown of the receiver, if it was made.
     pub(crate) shown: Option<Shown>,
-    /// What a message asked for stays under way until its result is stored.
+    /// Marks the work of a message as under way until the result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
 }
 
@@ -90,9 +86,9 @@ pub(crate) struct Parking {
     pub(crate) index: usize,
     /// The event, unless it is stored already.
     pub(crate) row: Option<Row>,
-    /// What brings it back.
+    /// The message that brings the event back.
     pub(crate) message: DueEvent,
-    /// When it comes back.
+    /// When the event comes back.
     pub(crate) until: Timestamp,
 }
 
@@ -103,7 +99,7 @@ impl From<Ended> for Finished {
 }
 
 impl Ended {
-    /// Whether the delivery is done with the row that the log gets first.
+    /// Whether the delivery succeeded at once: then the log gets a single row.
     fn is_done_at_once(&self) -> bool {
         !self.is_stored && matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)))
     }
@@ -139,7 +135,7 @@ enum Fate {
 }
 
 impl Ledger {
-    /// Stores what has finished, until there is no more. Returns the records that have to come back, by their numbers.
+    /// Stores what the batch finishes, until its end. Returns the records that stay in their queue, by their numbers.
     pub(crate) async fn book_all(&self, inbox: UnboundedReceiver<Finished>) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
@@ -187,7 +183,7 @@ impl Ledger {
         lost.into_iter().map(|(_, parking)| (parking.index, Error::Busy.into())).chain(unsent).collect()
     }
 
-    /// Stores attempts that have ended, in the order that the module is about.
+    /// Stores ended attempts, in the order that the module describes.
     async fn book(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let mut bookings = self.open(ended, now);
@@ -197,7 +193,7 @@ impl Ledger {
         self.note(&bookings, now).await;
         let (mut undone, mut waiting, mut messages) = (Vec::new(), Vec::new(), Vec::new());
         for (Booking { ended: Ended { index, mark, .. }, .. }, stored) in bookings.into_iter().zip(stored) {
-            // A message may be received before its sending has been answered.
+            // The next message may be received before its sending has been answered.
             drop(mark);
             match stored {
                 Ok(Some(message)) => {
@@ -284,7 +280,7 @@ impl Ledger {
                 let after = Delivery { id, ..after.clone() };
                 moved.push((number, self.stores.log.delivered(&ended.tenant, &after, &ended.payload, now)));
             } else {
-                // It would not be looked for in another shard.
+                // Nobody would look for it in another shard.
                 stuck.push(number);
             }
         }
@@ -341,8 +337,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Changes the state to `after`, and returns what it is now; `None` if the attempt counts for nothing, because
-    /// another process made the same one.
+    /// Changes the state to `after`, and returns what it is now; `None` if the attempt does not count, because another
+    /// process made it, too.
     async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Ended { tenant, delivery, .. }, log) = (ended, &self.stores.log);
         let mut before = delivery.clone();
@@ -358,7 +354,7 @@ impl Ledger {
             if current.status != Status::Pending || current.attempts != before.attempts {
                 return Ok(None);
             }
-            // It has been resent meanwhile: the attempt counts as the first of the new schedule.
+            // The delivery has been resent meanwhile: the attempt counts as the first of the new schedule.
             before = current;
             after = self.after(&before, &ended.result, now);
             if after.status == Status::Pending {
@@ -371,13 +367,12 @@ impl Ledger {
         Err(Error::Busy)
     }
 
-    /// The state of a delivery now.
     async fn current(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Delivery>, Error> {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }
 
-    /// Notes what attempts have shown in the records of endpoints: which receivers take deliveries again, and which do
-    /// not answer any more. It is noted again if that fails, by the next attempt.
+    /// Notes in the records of endpoints what attempts have shown: which receivers take deliveries again, and which no longer
+    /// answer. If that fails, the next attempt notes it.
     async fn note(&self, bookings: &[Booking], now: Timestamp) {
         let mut news = BTreeMap::new();
         for Booking { ended: Ended { tenant, delivery, health, shown, .. }, .. } in bookings {
@@ -388,7 +383,7 @@ impl Ledger {
                 Some(Shown::Error) => health.hangs,
                 Some(Shown::Nothing) | None => false,
             };
-            // Of several, a success is what counts.
+            // Of several attempts, a success counts.
             if is_new && news.get(&id) != Some(&(tenant, Shown::Success)) {
                 news.extend(shown.map(|shown| (id, (tenant, shown))));
             }
@@ -408,7 +403,7 @@ impl Ledger {
         join_all(noted).await;
     }
 
-    /// Notes what follows for the endpoint of a delivery that has failed. It can be noted again.
+    /// Notes the consequence for the endpoint of a delivery that has failed. This can be repeated.
     pub(crate) async fn note_failed(
         &self,
         tenant: &TenantId,
@@ -416,12 +411,10 @@ impl Ledger {
         health: Option<Health>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let Delivery { webhook_endpoint_id: Some(endpoint), last_attempt: Some(attempt), event, .. } = delivery else {
-            return Ok(());
-        };
+        let Delivery { webhook_endpoint_id: Some(endpoint), event, .. } = delivery else { return Ok(()) };
         let Some(health) = health.filter(|_| event.is_of_a_job()) else { return Ok(()) };
         let endpoints = &self.stores.endpoints;
-        let follows = endpoints.delivery_failed(tenant, *endpoint, attempt, health, self.disable_after, now).await?;
+        let follows = endpoints.delivery_failed(tenant, delivery, health, self.disable_after, now).await?;
         follows.into_iter().for_each(|consequence| observe::follows(tenant, *endpoint, consequence));
         Ok(())
     }

@@ -5,8 +5,8 @@
 //! batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all goes
 //! well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
 //!
-//! The queue of events is everybody's, so nothing in it waits for a receiver that does not answer: for such receivers, the
-//! event is parked, and their first attempts come from the deliveries queue too.
+//! All tenants share the queue of events, so nothing in it waits for a receiver that does not answer: for such receivers,
+//! the event is parked, and their first attempts come from the deliveries queue, too.
 //!
 //! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
 //! loses none.
@@ -65,7 +65,6 @@ pub struct Deliver {
 }
 
 struct App {
-    stores: Stores,
     sender: Sender,
     ledger: Ledger,
     under_way: UnderWay,
@@ -80,9 +79,6 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
 }
 
 /// The function, with the settings in `env`, for receivers that are reached over `network`, and over `tls`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
@@ -90,9 +86,9 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let stores = Stores::from_env(env, &aws)?;
     let schedule = env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect();
-    let ledger = Ledger { stores: stores.clone(), schedule, disable_after: disable_after(env)? };
     let sender = Sender { client, slots: Slots::new(attempts), endpoints: stores.endpoints.clone() };
-    Ok(Deliver { app: Arc::new(App { stores, sender, ledger, under_way: UnderWay::default() }) })
+    let ledger = Ledger { stores, schedule, disable_after: disable_after(env)? };
+    Ok(Deliver { app: Arc::new(App { sender, ledger, under_way: UnderWay::default() }) })
 }
 
 /// The certificate authorities of the machine. They are read once in a process: a test run starts hundreds of functions.
@@ -130,7 +126,7 @@ impl Deliver {
         let batch = Batch::new(Instant::now() + spare, finished);
         let records = &event.payload.records;
         let attempts = async {
-            // The ledger is done once this is dropped.
+            // The ledger ends once this is dropped.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
@@ -162,13 +158,15 @@ impl App {
     }
 
     async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
-        let Self { stores, sender, ledger, under_way } = self;
-        let Some((record, content)) = Record::read(index, record, &stores.queue, under_way)? else { return Ok(()) };
+        let Self { sender, ledger, under_way } = self;
+        let Some((record, content)) = Record::read(index, record, &ledger.stores.queue, under_way)? else {
+            return Ok(());
+        };
         match content {
-            Content::Event(event) => events::handle(&record, event, stores, sender, ledger, batch).await,
-            // Boxed, like the other rarer paths: the future of every record has the size of the largest path.
-            Content::Attempt(due) => Box::pin(due::attempt(&record, due, stores, sender, ledger, batch)).await,
-            Content::Parked(due) => Box::pin(due::event(&record, due, stores, sender, ledger, batch)).await,
+            Content::Event(event) => events::handle(&record, event, sender, ledger, batch).await,
+            // Boxed, like other rare paths: the future of every record has the size of the largest path.
+            Content::Attempt(due) => Box::pin(due::attempt(&record, due, sender, ledger, batch)).await,
+            Content::Parked(due) => Box::pin(due::event(&record, due, sender, ledger, batch)).await,
         }
     }
 }
@@ -202,9 +200,8 @@ mod tests {
         let client = Client::new(policy, Duration::from_secs(2), 1, tls, network);
         let app = App {
             sender: Sender { client, slots: Slots::new(1), endpoints: stores.endpoints.clone() },
-            ledger: Ledger { stores: stores.clone(), schedule: Vec::new(), disable_after: Duration::ZERO },
+            ledger: Ledger { stores, schedule: Vec::new(), disable_after: Duration::ZERO },
             under_way: UnderWay::default(),
-            stores,
         };
         Deliver { app: Arc::new(app) }
     }

@@ -36,7 +36,7 @@ struct Counts {
 }
 
 impl Tally {
-    /// Logs and counts an attempt that ended `now`.
+    /// Logs and counts an attempt that ended at `now`.
     pub(crate) fn attempt(
         &self,
         tenant: &TenantId,
@@ -72,7 +72,6 @@ impl Tally {
         }
     }
 
-    /// Emits the metrics.
     pub(crate) fn emit(self) {
         let Counts { latencies, ages, delivered, failed } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         if latencies.is_empty() {
@@ -102,9 +101,9 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
 /// Logs and counts a delivery that has failed. A test that fails is for its tenant to see, and no reason for an alarm.
 pub(crate) fn failed(tenant: &TenantId, delivery: &Delivery) {
     let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery given up");
+    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
     if delivery.event != EventName::Test {
-        metrics::emit(&[counted("GivenUp", 1.0)], &[("Reason", reason)]);
+        metrics::emit(&[counted("DeliveryFailed", 1.0)], &[("Reason", reason)]);
     }
 }
 
@@ -136,7 +135,7 @@ pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error)
     tracing::error!(%tenant, %endpoint, ?error, "the delivery log of an endpoint could not be spread");
 }
 
-/// Logs that an endpoint's record does not say what attempts have shown.
+/// Logs that what attempts have shown could not be written to an endpoint's record.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     tracing::warn!(%tenant, %endpoint, ?error, "the health of an endpoint could not be noted");
 }
@@ -186,7 +185,6 @@ pub(crate) fn undone(message_id: &str, undone: &Undone) {
     }
 }
 
-/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref().map(String::as_str)).unwrap_or("no text")

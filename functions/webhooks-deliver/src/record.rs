@@ -1,4 +1,4 @@
-//! Records: what comes out of the queues, and why it may have to stay there.
+//! Records of the queues, and why a record may stay in its queue.
 
 use std::{any::Any, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) index: usize,
     /// Whether it has been received before.
     pub(crate) is_repeated: bool,
-    /// What a message asks for stays under way until its result is stored.
+    /// Marks the work of a message as under way until the result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
 }
 
@@ -46,8 +46,8 @@ pub(crate) enum Undone {
 }
 
 impl Record {
-    /// Reads a record of one of the queues. `None` if this process works on the same already: then that record answers for
-    /// this one.
+    /// Reads a record of one of the queues. `None` if this process works on the same message already: then the other record
+    /// answers for both.
     pub(crate) fn read(
         index: usize,
         record: &SqsMessage,

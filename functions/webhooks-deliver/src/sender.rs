@@ -1,4 +1,4 @@
-//! Sends attempts: whether one may start now, and what came back.
+//! Makes attempts, once there is a slot for them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +28,6 @@ use crate::{
 /// How long an attempt waits when no file descriptor was left for it: other attempts have to end first.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Makes attempts.
 pub(crate) struct Sender {
     pub(crate) client: Client,
     pub(crate) slots: Slots,
@@ -43,7 +42,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) tenant: TenantId,
     pub(crate) delivery: Delivery,
     pub(crate) payload: Payload,
-    /// The endpoint that it goes to, as long as that is there and active.
+    /// Its endpoint, if that exists and is active.
     pub(crate) receiver: Option<&'a Receiver>,
     /// Whether the log has the delivery already.
     pub(crate) is_stored: bool,
@@ -60,7 +59,7 @@ impl<'a> Outgoing<'a> {
         destination: Destination,
         receiver: Option<&'a Receiver>,
     ) -> Self {
-        // Of an endpoint that is gone, the first shard is always read.
+        // For an endpoint that is gone, the first shard is always read.
         let shards = match &destination {
             Destination::Endpoint(_) => receiver.map_or(1, |receiver| receiver.log_shards),
             Destination::Callback { .. } => SHARDS,
@@ -90,7 +89,7 @@ impl<'a> Outgoing<'a> {
         self.receiver.map(|receiver| receiver.health)
     }
 
-    /// What became of it.
+    /// The attempt with its result.
     pub(crate) fn ended(self, result: AttemptResult) -> Ended {
         let health = self.health();
         let Self { index, tenant, delivery, payload, is_stored, mark, .. } = self;
@@ -112,8 +111,8 @@ impl Sender {
         self.slots.silence(self.lane(outgoing), outgoing.health().as_ref(), now)
     }
 
-    /// Takes a slot for a receiver that hangs. One process at a time tries such an endpoint, for as long as an attempt
-    /// takes: each would wait for it with all that it could do for others.
+    /// Takes a slot for a receiver that hangs. One process at a time probes such an endpoint, for as long as an attempt may
+    /// take, so that the receiver does not hold up all processes.
     pub(crate) async fn probe(&self, outgoing: &Outgoing<'_>, last_start: Instant) -> Result<Slot, NoSlot> {
         let (lane, now, turn) = (self.lane(outgoing), Timestamp::now(), self.client.timeout());
         if let Some(Receiver { id, health, .. }) = outgoing.receiver
@@ -123,7 +122,7 @@ impl Sender {
             if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
-            // Others of this process need not ask, too.
+            // Other attempts of this process need not ask.
             self.slots.let_probe(lane, now.after(turn));
             if !self.begin_probe(&outgoing.tenant, *id, now.before(turn), now).await {
                 self.slots.let_probe(lane, now);
@@ -138,7 +137,6 @@ impl Sender {
         begun.inspect_err(|error| observe::not_noted(tenant, id, error)).unwrap_or(false)
     }
 
-    /// Makes an attempt.
     pub(crate) async fn attempt(&self, outgoing: Outgoing<'_>, slot: Slot, batch: &Batch) -> Ended {
         let Some(target) = outgoing.target() else { return outgoing.ended(AttemptResult::NoEndpoint) };
         let (at, delivery) = (Timestamp::now(), &outgoing.delivery);

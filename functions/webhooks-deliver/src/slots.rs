@@ -1,10 +1,10 @@
 //! Slots: how many attempts run at once in this process, and whose turn it is.
 //!
-//! Every attempt takes a slot. Where slots are scarce, the tenant that has the fewest gets the next one, and of that
-//! tenant the destination that has the fewest. Each destination has a lane, which is only as wide as its receiver has
-//! shown to take: each success widens it by one attempt, as slow start does with a congestion window (RFC 5681, section
-//! 3.1), and a receiver that does not answer gets few. So one that hangs cannot hold the slots of others, and one that
-//! comes back is not flooded.
+//! Every attempt takes a slot. Where slots are scarce, the next goes to the tenant that has the fewest, and to that one of
+//! its destinations that has the fewest. Each destination has a lane, only as wide as its receiver has shown to take: each
+//! success widens it by one attempt, as slow start does with a congestion window (RFC 5681, section 3.1), and a receiver
+//! that does not answer gets few. So a receiver that hangs cannot hold the slots of others, and a receiver that comes back
+//! is not flooded.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::DefaultHasher},
@@ -25,10 +25,10 @@ use tokio::{
 
 use crate::breaker::{Seen, Shown, Silence};
 
-/// How many attempts a receiver gets at once of which nothing is known: as many as a batch has events.
+/// How many attempts at once an unknown receiver gets: as many as a batch has events.
 const NEW: usize = 10;
-/// How many a receiver gets at once that does not answer. More would hardly cost less time of invocations, and fewer would
-/// let what waits for it pile up.
+/// How many attempts at once a silent receiver gets. More would hardly save invocation time, and with fewer, what waits
+/// for the receiver would pile up.
 const SILENT: usize = 4;
 /// How many destinations a process remembers.
 const LANES: usize = 10_000;
@@ -41,8 +41,7 @@ pub(crate) struct Slots {
     state: Arc<Mutex<State>>,
 }
 
-/// A destination of a tenant: an endpoint, or an origin that job callbacks go to. Those few that have the same hash share
-/// a lane.
+/// A destination of a tenant: an endpoint, or an origin that job callbacks go to. The few with the same hash share a lane.
 #[derive(Clone, Copy)]
 pub(crate) struct Lane {
     tenant: u64,
@@ -68,7 +67,7 @@ pub(crate) enum NoSlot {
 struct State {
     total: usize,
     free: usize,
-    /// How many slots the receivers have that do not answer.
+    /// How many slots silent receivers have.
     probes: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<u64, LaneState>,
@@ -76,10 +75,10 @@ struct State {
 
 #[derive(Default)]
 struct TenantState {
-    /// How many slots it has, and how many of them are for receivers that do not answer.
+    /// How many slots it has, and how many of them are for silent receivers.
     slots: usize,
     probes: usize,
-    /// The lanes in which attempts wait, the one first that has waited longest.
+    /// The lanes in which attempts wait, the longest wait first.
     waiting: Vec<Lane>,
 }
 
@@ -96,7 +95,6 @@ impl Slots {
         Self { secret: random::bytes(), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The lane of a tenant's destination.
     pub(crate) fn lane(&self, tenant: &TenantId, destination: impl Hash) -> Lane {
         let tenant = self.hash(tenant.as_str());
         Lane { tenant, destination: self.hash((tenant, destination)) }
@@ -117,17 +115,15 @@ impl Slots {
         }
     }
 
-    /// Whether this process may try a receiver that does not answer.
     pub(crate) fn is_probing(&self, lane: Lane, now: Timestamp) -> bool {
         self.lock().lane(lane).seen.is_probing(now)
     }
 
-    /// Lets this process try a receiver that does not answer.
     pub(crate) fn let_probe(&self, lane: Lane, until: Timestamp) {
         self.lock().lane(lane).seen.let_probe(until);
     }
 
-    /// Waits for a slot until `last_start`, but only until `patience` ends if it is the receiver that has no room.
+    /// Waits for a slot until `last_start`, but only until `patience` if the lane is full.
     pub(crate) async fn take(&self, lane: Lane, patience: Instant, last_start: Instant) -> Result<Slot, NoSlot> {
         // A free slot would be given even after the time is up.
         if Instant::now() >= last_start {
@@ -152,8 +148,8 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for a receiver that does not answer, if it may have another one. All such receivers together get a
-    /// quarter of the slots, and a tenant's no more than are left for those of others.
+    /// Takes a slot for a silent receiver, if it may have another. All silent receivers together get a quarter of the slots,
+    /// and a tenant's no more than are left for other tenants.
     pub(crate) async fn probe(&self, lane: Lane, last_start: Instant) -> Result<Slot, NoSlot> {
         let is_idle = {
             let mut state = self.lock();
@@ -173,11 +169,11 @@ impl Slots {
             }
             is_idle
         };
-        // All slots are taken: without a turn of its own, it would never be tried.
+        // All slots are taken: without a turn of its own, the receiver would never be tried.
         if is_idle { self.take(lane, last_start, last_start).await } else { Err(NoSlot::Full) }
     }
 
-    /// Takes a slot, or a place among those who wait for one.
+    /// Takes a slot, or queues for one.
     fn queue(&self, lane: Lane) -> Result<Slot, oneshot::Receiver<Slot>> {
         let mut state = self.lock();
         if state.give(lane) {
@@ -193,13 +189,13 @@ impl Slots {
         Err(turn)
     }
 
-    /// Gives a slot back, and those that are free to whose turn it is.
+    /// Gives a slot back, and then all free slots to the attempts whose turn it is.
     fn give_back(&self, lane: Lane, is_probe: bool) {
         let mut state = self.lock();
         state.take_back(lane, is_probe);
         while let Some((lane, waiting)) = state.next() {
             drop(state);
-            // Without the lock: if nobody waits any more, the slot comes back at once.
+            // Without the lock: if the attempt no longer waits, its slot comes back at once.
             waiting.send(self.slot(lane, false)).ok();
             state = self.lock();
         }
@@ -215,18 +211,18 @@ impl Slots {
 }
 
 impl Slot {
-    /// Gives the slot back after an attempt that began at `began`. Returns what it has shown.
+    /// Gives the slot back after an attempt that began at `began`. Returns what the attempt has shown.
     pub(crate) fn end(self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
         let mut state = self.slots.lock();
         let total = state.total;
         let known = state.lane(self.lane);
         let shown = known.seen.ended(outcome, began, now);
         match shown {
-            // A receiver has not shown that it takes more at once than it is given.
+            // A lane that is not half full has not shown that its receiver takes more.
             Shown::Success if known.under_way * 2 >= known.width => known.width = total.min(known.width + 1),
             Shown::NoAnswer { hangs: true } => {
                 known.width = SILENT;
-                // Whoever waits need not wait for a receiver that does not answer.
+                // The others need not wait for a silent receiver.
                 known.waiting.clear();
                 if let Some(tenant) = state.tenants.get_mut(&self.lane.tenant) {
                     tenant.waiting.retain(|waiting| waiting.destination != self.lane.destination);
@@ -293,16 +289,16 @@ impl State {
         }
     }
 
-    /// Gives a slot to whose turn it is, if one is free and somebody can use it.
+    /// Gives a free slot to the attempt whose turn it is, if there are both.
     fn next(&mut self) -> Option<(Lane, oneshot::Sender<Slot>)> {
         while self.free > 0 {
-            let (tenant, place) = self.turn()?;
+            let (tenant, index) = self.turn()?;
             let waiting = &mut self.tenants.get_mut(&tenant)?.waiting;
-            let lane = *waiting.get(place)?;
+            let lane = *waiting.get(index)?;
             let known = self.lanes.get_mut(&lane.destination)?;
             let first = known.waiting.pop_front();
             if known.waiting.is_empty() {
-                waiting.remove(place);
+                waiting.remove(index);
             }
             self.forget_idle(tenant);
             if let Some(first) = first.filter(|first| !first.is_closed()) {
@@ -313,23 +309,23 @@ impl State {
         None
     }
 
-    /// The tenant that has the fewest slots, of those that have a lane with room, and the place of its lane that has the
-    /// fewest.
+    /// Of the tenants that wait in a lane with room, the one with the fewest slots; and the index of its waiting lane with
+    /// the fewest attempts.
     fn turn(&self) -> Option<(u64, usize)> {
         let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty()).collect();
         tenants.sort_by_key(|(_, tenant)| tenant.slots);
         tenants.into_iter().find_map(|(id, tenant)| {
             let mut best = None;
-            for (place, lane) in tenant.waiting.iter().enumerate() {
+            for (index, lane) in tenant.waiting.iter().enumerate() {
                 let under_way = self.lanes.get(&lane.destination).map_or(0, |known| known.under_way);
                 if !self.is_full(*lane) && best.is_none_or(|(fewest, _)| under_way < fewest) {
-                    best = Some((under_way, place));
+                    best = Some((under_way, index));
                 }
                 if under_way == 0 {
                     break;
                 }
             }
-            best.map(|(_, place)| (*id, place))
+            best.map(|(_, index)| (*id, index))
         })
     }
 }
@@ -411,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_receiver_that_does_not_answer_waits_no_longer() {
+    async fn an_attempt_no_longer_waits_for_a_receiver_that_hangs() {
         let slots = Slots::new(100);
         let lane = lane(&slots, "t", 1);
         let mut taken = join_all((0..NEW).map(|_| take(&slots, lane))).await;
@@ -435,7 +431,7 @@ mod tests {
         assert_eq!(slots.take(other, Instant::now(), end).await.err(), Some(NoSlot::Late));
         drop((taken, last));
         assert_eq!(slots.take(other, soon(), Instant::now()).await.err(), Some(NoSlot::Late), "though a slot is free");
-        assert_eq!(slots.lock().free, NEW + 1, "those who gave up keep none");
+        assert_eq!(slots.lock().free, NEW + 1, "an attempt that no longer waits keeps no slot");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use common::{
     webhooks::{endpoints::Endpoints, log::Log, queue::Queue},
 };
 
-/// Its endpoint, the log, and the queue that brings it back. Cloning is cheap.
+/// The endpoints, the log, and the queue that brings deliveries back. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) endpoints: Endpoints,

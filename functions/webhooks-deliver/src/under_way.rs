@@ -18,7 +18,7 @@ pub(crate) struct Mark {
 }
 
 impl UnderWay {
-    /// Marks the work of a message as under way. `None` if it is already: then the other message answers for it.
+    /// Marks the work of a message as under way. `None` if it already is: then the other message answers for both.
     pub(crate) fn begin(&self, message: Message) -> Option<Mark> {
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(message.clone());
         is_new.then(|| Mark { messages: self.clone(), message })

@@ -19,12 +19,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    Function::new(Wire::Envelope, (env, &aws), Endpoints::from_env(env, &aws)?, [route()])
+    Function::new(Wire::Envelope, env, &aws, Endpoints::from_env(env, &aws)?, [route()])
 }
 
 fn route() -> Route<Endpoints> {

@@ -33,9 +33,6 @@ pub struct App {
 }
 
 /// Builds the function with the settings in `env`.
-///
-/// # Errors
-/// A setting is missing or does not parse.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -44,7 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         log: Log::from_env(env, &aws)?,
         queue: Queue::from_env(env, &aws)?,
     };
-    Function::new(Wire::Envelope, (env, &aws), app, [route()])
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 
 fn route() -> Route<App> {

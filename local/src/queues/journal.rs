@@ -84,7 +84,7 @@ impl Journal {
     /// The file cannot be opened. Another process that has it open is such a case: two would hand out each message twice.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Message>)> {
         let (connection, messages) = open(path)
-            .with_context(|| format!("cannot open {}, which one process at a time can use", path.display()))?;
+            .with_context(|| format!("cannot open {}: only one process at a time can use it", path.display()))?;
         let (sender, entries) = mpsc::unbounded_channel();
         thread::Builder::new().name("queues".to_owned()).spawn(move || write(connection, entries))?;
         Ok((Self(sender), messages))

@@ -85,8 +85,8 @@ impl Queues {
         true
     }
 
-    /// Receives the message that is alone visible in the queue so many times, since its count cannot be set. Returns its
-    /// last receipt handle, with which it stays invisible.
+    /// Receives the only visible message of the queue so many times, since its count cannot be set. Returns its last receipt
+    /// handle, with which it stays invisible.
     async fn receive_again(&self, queue_url: &str, receives: u32) -> Result<Option<String>, SqsError> {
         let mut handle = None;
         for left in (0..receives).rev() {

@@ -1,4 +1,4 @@
-//! Builds the measured binaries the way they are deployed.
+//! Builds the measured binaries the way they are deployed, but for what the environment changes of the release profile.
 
 use std::{
     collections::HashMap,

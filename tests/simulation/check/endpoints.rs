@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Check, READ, ends};
-use crate::life::{Endpoint, pending, time};
+use crate::run::{Endpoint, pending, time};
 
 impl Check<'_> {
     pub(super) fn endpoints_are_as_their_history(&mut self) {
@@ -12,18 +12,18 @@ impl Check<'_> {
         let rows = &stored.endpoints;
         let mails = self.world.state().mails.clone();
         for (number, tenant) in self.known.tenants.iter().enumerate() {
-            for (place, endpoint) in tenant.endpoints.iter().enumerate() {
+            for (index, endpoint) in tenant.endpoints.iter().enumerate() {
                 let row = rows.iter().find(|row| row["webhook_endpoint_id"]["S"] == endpoint.id.as_str());
                 let row = row.filter(|row| row["tenant_id"]["S"] == tenant.id.as_str());
                 match (row, endpoint.deleted) {
-                    (Some(_), Some(_)) => wrong.push(format!("endpoint {place} of {number} is deleted and there")),
-                    (None, None) => wrong.push(format!("endpoint {place} of {number} is gone")),
-                    (Some(row), None) => self.health(&mut wrong, (number, place), endpoint, row),
+                    (Some(_), Some(_)) => wrong.push(format!("endpoint {index} of {number} is deleted and there")),
+                    (None, None) => wrong.push(format!("endpoint {index} of {number} is gone")),
+                    (Some(row), None) => self.health(&mut wrong, (number, index), endpoint, row),
                     (None, Some(_)) => {}
                 }
                 let about: Vec<_> = mails.iter().filter(|mail| mail.text.contains(&endpoint.id)).collect();
                 if about.iter().any(|mail| mail.to != format!("t{number}@example.com")) {
-                    wrong.push(format!("a mail about endpoint {place} of {number} went to others"));
+                    wrong.push(format!("a mail about endpoint {index} of {number} went to others"));
                 }
                 let starts = 1 + endpoint.switches.iter().filter(|(active, _)| *active).count();
                 let disabled = about.iter().filter(|mail| mail.subject.contains("disabled")).count();
@@ -32,13 +32,13 @@ impl Check<'_> {
                 let faults = self.world.state().faults;
                 if disabled > starts + faults || failing > hours + faults {
                     wrong.push(format!(
-                        "endpoint {place} of {number}: {failing} mails that it fails, {disabled} that it is disabled"
+                        "endpoint {index} of {number}: {failing} mails that it fails, {disabled} that it is disabled"
                     ));
                 }
                 let is_impaired = row.is_some_and(|row| row.get("failing_since").or(row.get("disabled_at")).is_some());
                 let is_disabled = row.is_some_and(|row| row.get("disabled_at").is_some());
                 if is_impaired && about.is_empty() || is_disabled && disabled == 0 {
-                    wrong.push(format!("nobody was told of endpoint {place} of {number}"));
+                    wrong.push(format!("nobody was told of endpoint {index} of {number}"));
                 }
             }
         }
@@ -51,45 +51,44 @@ impl Check<'_> {
     }
 
     /// What an endpoint's record says about its receiver.
-    fn health(&self, wrong: &mut Vec<String>, (tenant, place): (usize, usize), endpoint: &Endpoint, row: &Value) {
-        let (slack, here) = (READ + self.skew * 2, (tenant, Some(place)));
+    fn health(&self, wrong: &mut Vec<String>, (tenant, index): (usize, usize), endpoint: &Endpoint, row: &Value) {
+        let (slack, here) = (READ + self.skew * 2, (tenant, Some(index)));
         let own = || self.logged.iter().filter(|logged| (logged.tenant, logged.endpoint) == here);
         let successes =
             || own().flat_map(|logged| &logged.attempts).filter(|attempt| attempt["outcome"] == "delivered");
         let last_success = successes().map(ends).max();
         let last_start = successes().map(|attempt| time(&attempt["at"])).max();
         let last_switch = endpoint.switches.last().map(|(_, when)| when.to);
-        let given_up =
-            own().filter(|logged| !logged.is_test()).filter_map(|logged| Some((logged.failed_at()?, logged)));
+        let failed = own().filter(|logged| !logged.is_test()).filter_map(|logged| Some((logged.failed_at()?, logged)));
         let (is_active, is_failing) = (row["active"]["BOOL"] == true, row.get("failing_since").is_some());
-        for (at, logged) in given_up.clone() {
+        for (at, logged) in failed.clone() {
             let is_newest = [last_success, last_switch].into_iter().flatten().all(|other| other + slack < at);
-            let is_gone = logged.entry["last_attempt"]["status_code"] == 410;
+            let is_gone = logged.delivery["last_attempt"]["status_code"] == 410;
             if is_newest && !is_failing && is_active {
                 wrong.push(format!(
-                    "endpoint {place} of {tenant} is not failing, though {} was given up",
+                    "endpoint {index} of {tenant} is not failing, though {} has failed",
                     logged.text("webhook_id")
                 ));
             }
             if is_newest && is_gone && (is_active || row["disabled_reason"]["S"] != "gone") {
                 wrong.push(format!(
-                    "endpoint {place} of {tenant} is not disabled, though {} met 410",
+                    "endpoint {index} of {tenant} is not disabled, though {} met 410",
                     logged.text("webhook_id")
                 ));
             }
         }
-        // What an attempt has shown is noted by the next one if a call fails.
-        let last_given_up = given_up.map(|(at, _)| at).max();
-        let is_well = last_start.is_some_and(|start| last_given_up.is_none_or(|at| at + slack + slack < start));
+        // If a call fails, the next attempt notes what the attempt has shown.
+        let last_failed = failed.map(|(at, _)| at).max();
+        let is_well = last_start.is_some_and(|start| last_failed.is_none_or(|at| at + slack + slack < start));
         if is_failing && is_well && self.faults == 0 && is_active {
-            wrong.push(format!("endpoint {place} of {tenant} is failing after a success"));
+            wrong.push(format!("endpoint {index} of {tenant} is failing after a success"));
         }
-        let (after, lived) = (self.world.script.disable_after, self.world.now().as_secs());
-        if (after == 0 || after > lived) && row["disabled_reason"]["S"] == "failing" {
-            wrong.push(format!("endpoint {place} of {tenant} was disabled"));
+        let (after, span) = (self.world.script.disable_after, self.world.now().as_secs());
+        if (after == 0 || after > span) && row["disabled_reason"]["S"] == "failing" {
+            wrong.push(format!("endpoint {index} of {tenant} was disabled"));
         }
         if is_active && (row.get("disabled_at").is_some() || row.get("disabled_reason").is_some()) {
-            wrong.push(format!("endpoint {place} of {tenant} is active, and called disabled"));
+            wrong.push(format!("endpoint {index} of {tenant} is active, and called disabled"));
         }
         let was_refused = own().filter(|logged| !logged.is_test()).any(|logged| {
             let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
@@ -97,11 +96,11 @@ impl Check<'_> {
                 || logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered")
         });
         if is_failing && !was_refused && self.faults == 0 {
-            wrong.push(format!("endpoint {place} of {tenant} is failing, and took every delivery"));
+            wrong.push(format!("endpoint {index} of {tenant} is failing, and took every delivery"));
         }
         let is_switched = endpoint.switches.last().is_some_and(|(active, _)| !active);
         if !is_active && !is_switched && row.get("disabled_at").is_none() {
-            wrong.push(format!("endpoint {place} of {tenant} is inactive, and nobody did it"));
+            wrong.push(format!("endpoint {index} of {tenant} is inactive, and nobody did it"));
         }
     }
 }

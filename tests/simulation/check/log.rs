@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Check, EARLY, Logged, Violation, ends};
 use crate::{
-    life::{Endpoint, Within, time},
+    run::{Endpoint, Within, time},
     script::{Audience, Time},
     world::stamp,
 };
@@ -22,7 +22,7 @@ impl Check<'_> {
             let job = format!("t{}-j{}", event.tenant, event.number);
             let rows: Vec<_> = self.logged.iter().filter(|logged| logged.text("job_id") == job).collect();
             let posts: Vec<_> = self.posts.iter().filter(|post| post.body.contains(&format!("\"{job}\""))).collect();
-            let callbacks = rows.iter().filter(|row| row.entry.get("webhook_endpoint_id").is_none()).count();
+            let callbacks = rows.iter().filter(|row| row.delivery.get("webhook_endpoint_id").is_none()).count();
             let is_callback = event.audience == Audience::Callback;
             // A success whose row could not be written is not sent again for that.
             let unlogged = |to| self.faults > 0 && posts.iter().any(|post| post.to == to && post.taken);
@@ -33,22 +33,22 @@ impl Check<'_> {
                 wrong.push(format!("{job} goes to a callback"));
             }
             let endpoints = self.known.tenants[event.tenant].endpoints.iter();
-            for (place, endpoint) in endpoints.enumerate() {
-                let found = rows.iter().filter(|row| row.endpoint == Some(place)).count();
-                let wants = !self.world.script.tenants[event.tenant].endpoints[place].only_failures || event.failed;
-                let to = (event.tenant, Some(place));
+            for (index, endpoint) in endpoints.enumerate() {
+                let found = rows.iter().filter(|row| row.endpoint == Some(index)).count();
+                let wants = !self.world.script.tenants[event.tenant].endpoints[index].only_failures || event.failed;
+                let to = (event.tenant, Some(index));
                 let is_for_it = wants && event.audience == Audience::Endpoints;
                 if !is_for_it && (found > 0 || posts.iter().any(|post| post.to == to)) {
-                    wrong.push(format!("{job} goes to endpoint {place}, which it is not for"));
+                    wrong.push(format!("{job} goes to endpoint {index}, which it is not for"));
                 }
                 let is_its_receiver = handled.get(&job).is_some_and(|handled| {
-                    is_on(endpoint, *handled) && !self.was_disabled(event.tenant, place, handled.to)
+                    is_on(endpoint, *handled) && !self.was_disabled(event.tenant, index, handled.to)
                 });
                 let is_missing = found == 0 && is_its_receiver && !unlogged(to);
-                // A copy of an event goes to another place in the log if the log was spread over more of them meanwhile.
+                // A copy of an event goes to another shard if the log was spread over more shards meanwhile.
                 let most = if self.has_duplicates() || self.has_late_writes() { 2 } else { 1 };
                 if is_for_it && (found > most || is_missing) {
-                    wrong.push(format!("{job} has {found} deliveries to endpoint {place}"));
+                    wrong.push(format!("{job} has {found} deliveries to endpoint {index}"));
                 }
             }
         }
@@ -61,8 +61,8 @@ impl Check<'_> {
     }
 
     /// Whether an endpoint may have been disabled before some time.
-    fn was_disabled(&self, tenant: usize, place: usize, before: Time) -> bool {
-        let (here, before) = ((tenant, Some(place)), before + self.skew * 2);
+    fn was_disabled(&self, tenant: usize, index: usize, before: Time) -> bool {
+        let (here, before) = ((tenant, Some(index)), before + self.skew * 2);
         let was_gone = self.posts.iter().any(|post| post.to == here && post.status == 410 && post.at <= before);
         let was_failing = self.logged.iter().any(|logged| {
             let failed = logged
@@ -96,21 +96,21 @@ impl Check<'_> {
                 ));
             }
             let count = logged.attempts.len();
-            if count != usize::try_from(logged.entry["attempts"].as_u64().unwrap_or(0)).unwrap_or(0)
+            if count != usize::try_from(logged.delivery["attempts"].as_u64().unwrap_or(0)).unwrap_or(0)
                 && self.is_sound()
                 && !self.has_duplicates()
             {
-                wrong.push(("the log has all attempts", format!("{id}: {count} of {}", logged.entry["attempts"])));
+                wrong.push(("the log has all attempts", format!("{id}: {count} of {}", logged.delivery["attempts"])));
             }
-            // While an attempt is due, a resend asks for the same one: two processes may make it at the same time.
+            // While an attempt is due, a resend asks for the same attempt: two processes may make it at the same time.
             let resends = self.resent(logged).count();
-            // A copy of an event's message that succeeds at once takes the place of what was there.
+            // A copy of an event's message that succeeds at once replaces what was there.
             let count =
                 if self.has_duplicates() { (resends + 1) * (self.world.script.schedule.len() + 1) } else { count };
-            // A request that an idle connection does not answer is sent once more, over a new one: perhaps the receiver had
-            // closed it before.
+            // A request that an idle connection does not answer is sent once more, over a new connection: the receiver may
+            // have closed the idle one before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // Where two make an attempt at the same moment, both leave a row for the next one if that is a long wait.
+            // If two processes make an attempt at the same moment, both leave a row for the next one if its wait is long.
             let long_waits = self.world.script.schedule.iter().filter(|delay| **delay >= LONG_WAIT).count();
             // A late copy finds what is in the log, and sends the message of the next attempt again, if there is one.
             let repeating = if logged.attempts.len() > 1 { self.repeating + self.harmless } else { self.repeating };
@@ -124,6 +124,11 @@ impl Check<'_> {
                 wrong.push(("only a fault repeats an attempt", detail));
             }
         }
+        wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
+    }
+
+    pub(super) fn what_took_place_is_in_the_log(&mut self) {
+        let mut wrong = Vec::new();
         let mut bodies = BTreeMap::new();
         for post in &self.posts {
             if *bodies.entry(&post.id).or_insert(&post.body) != &post.body {
@@ -171,7 +176,7 @@ impl Check<'_> {
             self.logged.iter().find(|logged| logged.tenant == tenant && logged.text("delivery_id") == id)
         };
         let attempted = |logged: &Logged, when: Within| {
-            // One that is under way meanwhile counts.
+            // An attempt that is under way meanwhile counts.
             logged.attempts.iter().any(|attempt| ends(attempt) + self.skew * 2 + EARLY >= when.from)
         };
         for resend in self.known.resends.iter().filter(|resend| resend.is_done) {
@@ -227,7 +232,7 @@ impl Check<'_> {
                     self.violations.push(Violation::new("counts agree with lists", detail));
                 }
             }
-            // One of them at a time, and rarely in short pages: the answers to all would take longer than many a life.
+            // One status a run, and rarely in short pages: to list all would take longer than many a run.
             let seed = self.world.script.seed;
             let limit = if seed.is_multiple_of(8) { 3 } else { 100 };
             for status in [["delivered", "failed", "ended"][usize::try_from(seed % 3).unwrap_or(0)]] {

@@ -9,8 +9,8 @@ use sha2::Sha256;
 
 use super::{Check, READ};
 use crate::{
-    life::{Endpoint, Within, callback_secret},
     receivers::Post,
+    run::{Endpoint, Within, callback_secret},
     script::Time,
     world::stamp,
 };
@@ -78,7 +78,7 @@ impl Check<'_> {
             return if found.iter().all(Option::is_some) { Ok(()) } else { Err("a secret is unknown".to_owned()) };
         }
         let slack = READ + self.skew * 2;
-        // A rotation whose answer the life did not live to see is not known.
+        // A rotation that was not answered before the end is not known.
         let replaced = secrets.get(current + 1).map(|(_, when)| when.to);
         if since.from > post.at + self.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
             return Err(format!("secret {current} is not current"));
@@ -99,14 +99,14 @@ impl Check<'_> {
     pub(super) fn nothing_goes_where_it_must_not(&mut self) {
         let mut wrong = Vec::new();
         for post in &self.posts {
-            let (tenant, Some(place)) = post.to else { continue };
-            let endpoint = &self.known.tenants[tenant].endpoints[place];
+            let (tenant, Some(index)) = post.to else { continue };
+            let endpoint = &self.known.tenants[tenant].endpoints[index];
             let is_test = post.body.contains("\"webhook.test\"");
             // Of two switches, the first may have taken effect once more after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.has_late_writes();
             let is_deleted = endpoint.deleted.is_some();
             if (is_certain || is_deleted) && is_off(endpoint, post.at, is_test || !is_certain) {
-                wrong.push(format!("{} went to endpoint {place} of {tenant} at {}", post.id, stamp(post.at)));
+                wrong.push(format!("{} went to endpoint {index} of {tenant} at {}", post.id, stamp(post.at)));
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("nothing goes to an endpoint that is off", wrong));
@@ -118,13 +118,13 @@ fn is_off(endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
     if endpoint.deleted.is_some_and(|when| when.to + READ < at) {
         return true;
     }
-    let next = |place: usize| endpoint.switches.get(place + 1).map(|(_, when)| when.from);
+    let next = |index: usize| endpoint.switches.get(index + 1).map(|(_, when)| when.from);
     !is_test
         && endpoint
             .switches
             .iter()
             .enumerate()
-            .any(|(place, (active, when))| !active && when.to + READ < at && next(place).is_none_or(|next| at < next))
+            .any(|(index, (active, when))| !active && when.to + READ < at && next(index).is_none_or(|next| at < next))
 }
 
 fn hmac(secret: &str, bytes: &[u8]) -> Vec<u8> {

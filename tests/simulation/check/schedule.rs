@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Check, EARLY, READ, ends};
-use crate::{life::time, script::Manner};
+use crate::{run::time, script::Manner};
 
-/// How long an attempt waits at most for a process, if nothing goes wrong: a batch may have to wait for a whole one.
+/// How long an attempt waits at most for a process, if nothing goes wrong: its batch may have to wait for another one.
 const PROMPT: Duration = Duration::from_secs(300);
 /// Attempts at a receiver that takes so many milliseconds may be put off, so that others need not wait for it.
 const SLOW: u64 = 2000;
@@ -44,11 +44,11 @@ impl Check<'_> {
                 }
                 before = Some(attempt);
             }
-            let last = logged.entry["last_attempt"]["outcome"].as_str().unwrap_or_default();
+            let last = logged.delivery["last_attempt"]["outcome"].as_str().unwrap_or_default();
             let is_resent = self.resent(logged).next().is_some();
             let may_end_early = last == "gone" || logged.is_test() || is_resent || !self.is_sound();
             if logged.text("status") == "failed" && tries < schedule.len() + 1 && !may_end_early {
-                wrong.push(format!("{id} is given up after {tries} attempts: {last}"));
+                wrong.push(format!("{id} has failed after {tries} attempts: {last}"));
             }
         }
         self.too_early(&mut wrong);
@@ -89,7 +89,7 @@ impl Check<'_> {
         for logged in &self.logged {
             let mut own =
                 self.logged.iter().filter(|other| (other.tenant, other.endpoint) == (logged.tenant, logged.endpoint));
-            // For one that does not answer, or takes its time, others wait.
+            // For a receiver that does not answer, or takes its time, attempts wait.
             if own.any(|other| other.attempts.iter().any(is_slow)) {
                 continue;
             }
@@ -110,7 +110,7 @@ impl Check<'_> {
                 before = Some(ends(attempt));
             }
             if let Some(first) = logged.attempts.first().filter(|_| !logged.is_test()) {
-                let waited = time(&first["at"]).saturating_sub(time(&logged.entry["created_at"]));
+                let waited = time(&first["at"]).saturating_sub(time(&logged.delivery["created_at"]));
                 if waited > PROMPT {
                     wrong.push(format!("{id} is tried after {waited:?}"));
                 }

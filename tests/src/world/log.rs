@@ -50,9 +50,9 @@ impl World {
 
     /// The only delivery of a tenant in the log.
     pub async fn only_logged(&self, tenant: &str) -> Delivery {
-        let mut entries = self.log(tenant).await;
-        assert_eq!(entries.len(), 1, "{entries:?}");
-        entries.remove(0)
+        let mut logged = self.log(tenant).await;
+        assert_eq!(logged.len(), 1, "{logged:?}");
+        logged.remove(0)
     }
 
     async fn search(&self, tenant: &str, filter: Filter) -> Vec<Delivery> {
@@ -71,13 +71,13 @@ impl World {
     }
 
     /// Changes when the next attempt of a pending delivery is due.
-    pub async fn make_due(&self, tenant: &str, entry: &Delivery, at: Timestamp) {
-        let id = entry.id.to_string();
-        let (moment, place) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
-        let destination = AttributeValue::S(format!("{tenant}/{place}"));
+    pub async fn make_due(&self, tenant: &str, delivery: &Delivery, at: Timestamp) {
+        let id = delivery.id.to_string();
+        let (moment, shard) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
+        let destination = AttributeValue::S(format!("{tenant}/{shard}"));
         let is_it = |item: &Item| {
             item["destination"] == destination
-                && item["delivery"].as_s().is_ok_and(|delivery| delivery == moment)
+                && item["delivery"].as_s().is_ok_and(|found| found == moment)
                 && item.contains_key("next_attempt_at")
         };
         let due = json!({"next_attempt_at": at.as_millisecond()});
@@ -87,6 +87,6 @@ impl World {
 
 /// The message that says that the next attempt of a delivery is due.
 #[must_use]
-pub fn due_message(tenant: &str, entry: &Delivery) -> Value {
-    json!({"tenant_id": tenant, "delivery_id": entry.id, "attempt": entry.attempts + 1})
+pub fn due_message(tenant: &str, delivery: &Delivery) -> Value {
+    json!({"tenant_id": tenant, "delivery_id": delivery.id, "attempt": delivery.attempts + 1})
 }

@@ -79,19 +79,19 @@ impl Book {
 
     /// Writes deliveries as `webhooks-deliver` does after one attempt.
     async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Delivery> {
-        let (tenant, mut rows, mut entries) = (id(tenant), Vec::new(), Vec::new());
+        let (tenant, mut rows, mut deliveries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
-            let (entry, payload) = draft.entry(&tenant);
-            if entry.status == Status::Delivered {
-                rows.push(self.log.delivered(&tenant, &entry, &payload, self.now));
+            let (delivery, payload) = draft.delivery(&tenant);
+            if delivery.status == Status::Delivered {
+                rows.push(self.log.delivered(&tenant, &delivery, &payload, self.now));
             } else {
-                rows.push(self.log.payload(&tenant, &entry.id, &payload, self.now));
-                assert!(matches!(self.log.begin(&[(&tenant, &entry)], self.now).await[..], [Ok(true)]));
+                rows.push(self.log.payload(&tenant, &delivery.id, &payload, self.now));
+                assert!(matches!(self.log.begin(&[(&tenant, &delivery)], self.now).await[..], [Ok(true)]));
             }
-            entries.push(entry);
+            deliveries.push(delivery);
         }
         self.put(rows).await;
-        entries
+        deliveries
     }
 
     async fn put(&self, rows: Vec<Row>) {
@@ -123,7 +123,7 @@ impl Draft {
         Self { body: body.to_owned(), ..self }
     }
 
-    fn entry(self, tenant: &TenantId) -> (Delivery, Payload) {
+    fn delivery(self, tenant: &TenantId) -> (Delivery, Payload) {
         let Self { to: destination, shard, at, job, event, status, body } = self;
         let webhook_id = WebhookId::of(tenant, &job, event.as_str(), &destination.to_string());
         let id = DeliveryId { destination, shard, at: Millis::new(at.as_millisecond()), webhook_id };
@@ -131,7 +131,7 @@ impl Draft {
             Status::Delivered => (Outcome::Delivered(204), None),
             _ => (Outcome::Failed(Failure::Status(500, None)), Some("no".to_owned())),
         };
-        let entry = Delivery {
+        let delivery = Delivery {
             status,
             attempts: 1,
             tries: 1,
@@ -146,7 +146,7 @@ impl Draft {
                 secret: SigningSecret::parse(CANARIES[1]).expect("a secret"),
             },
         };
-        (entry, Payload { destination, body: body.into() })
+        (delivery, Payload { destination, body: body.into() })
     }
 }
 
@@ -184,9 +184,9 @@ async fn pages(world: &World, tenant: &Tenant, mut fields: Value) -> Vec<Vec<Str
     }
 }
 
-/// The ids of entries, newest first.
-fn newest_first<'a>(entries: impl IntoIterator<Item = &'a Delivery>) -> Vec<String> {
-    let mut entries: Vec<_> = entries.into_iter().collect();
-    entries.sort_by_key(|entry| (entry.id.at, entry.webhook_id.to_string()));
-    entries.iter().rev().map(|entry| entry.id.to_string()).collect()
+/// The ids of deliveries, newest first.
+fn newest_first<'a>(deliveries: impl IntoIterator<Item = &'a Delivery>) -> Vec<String> {
+    let mut deliveries: Vec<_> = deliveries.into_iter().collect();
+    deliveries.sort_by_key(|delivery| (delivery.id.at, delivery.webhook_id.to_string()));
+    deliveries.iter().rev().map(|delivery| delivery.id.to_string()).collect()
 }

@@ -1,10 +1,11 @@
 //! The pages say what the code and the template do, their links lead somewhere, and their examples run.
 
-mod api;
+mod commands;
 mod deploying;
 mod examples;
 mod links;
 mod operating;
+mod reference;
 mod settings;
 
 use std::{fs, path::PathBuf};

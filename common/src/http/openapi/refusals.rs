@@ -20,7 +20,7 @@ pub(super) fn schemas() -> [(String, Value); 3] {
         })
     };
     let codes = json!({ "type": "string", "enum": ["invalid_type", "invalid_format", "too_small", "too_big"] });
-    let path = "The field and, in an array, the place of the element.";
+    let path = "The field and, in an array, the index of the element.";
     let path = json!({ "description": path, "type": "array", "items": text });
     let issue = json!({ "code": codes, "path": path, "message": text });
     let issues = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Issue" } });

@@ -1,4 +1,4 @@
-//! What is due: the attempts and events that messages and rows of the log ask for, by their keys.
+//! Due attempts and events, as messages and rows of the log name them: by their keys.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{id::TenantId, timestamp::Timestamp};
 
-/// The longest delay that SQS offers. What waits longer is woken from the log.
+/// The longest delay that SQS offers. Longer waits are woken from the log.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
 
 /// An attempt that is due.
@@ -18,7 +18,7 @@ pub struct DueAttempt {
     pub tenant: TenantId,
     /// The delivery.
     pub id: DeliveryId,
-    /// The number of the attempt. It is no longer due if the delivery has got past it.
+    /// The number of the attempt, which is no longer due once the delivery has got past it.
     pub attempt: u32,
 }
 
@@ -38,7 +38,7 @@ impl DueAttempt {
         Self { tenant: tenant.clone(), id: delivery.id, attempt: delivery.attempts.saturating_add(1) }
     }
 
-    /// The same with its time, if a message can wait for so long.
+    /// The [next](Self::next) attempt and its time, if a message can wait for that long.
     #[must_use]
     pub fn soon(tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<(Self, Timestamp)> {
         let at = delivery.next_attempt_at.filter(|at| at.since(now) <= MAX_DELAY)?;

@@ -11,17 +11,17 @@ use crate::{
     issue::Problem,
 };
 
-/// Identifies a delivery within its tenant. It is also the key of the delivery in the log, so that it is found by its
-/// id alone: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
+/// Identifies a delivery within its tenant. It is also the key of the delivery in the log, so nothing has to be looked up:
+/// `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId {
     /// Where the delivery goes.
     pub destination: DestinationId,
-    /// The shard of the destination's log that it is in.
+    /// The shard of the destination's log that has the delivery.
     pub shard: u8,
     /// When its event entered its queue, in milliseconds of Unix time.
     pub at: Millis,
-    /// What receivers know it by.
+    /// The id that receivers get.
     pub webhook_id: WebhookId,
 }
 
@@ -38,7 +38,7 @@ pub enum DestinationId {
     Callback,
 }
 
-/// What a receiver knows a delivery by: the same for all attempts and for duplicates of the event, so that it can
+/// The id that a receiver gets: the same for all attempts and for duplicates of the event, so that the receiver can
 /// recognise a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
@@ -52,8 +52,7 @@ pub struct Shard {
     pub number: u8,
 }
 
-/// How many shards the log of a destination has that takes more than a DynamoDB partition does, which is a thousand
-/// writes a second.
+/// How many shards the log of a busy destination has: a single DynamoDB partition takes a thousand writes a second.
 pub const SHARDS: u8 = 8;
 
 impl DeliveryId {
@@ -65,7 +64,7 @@ impl DeliveryId {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a delivery")])
     }
 
-    /// The first half of the id, which it shares with the others of its shard.
+    /// The first half of the id.
     pub(in crate::webhooks) fn shard(&self) -> Shard {
         Shard { destination: self.destination, number: self.shard }
     }
@@ -99,7 +98,7 @@ impl Shard {
 impl FromStr for DeliveryId {
     type Err = NotAnId;
 
-    /// Only what is written as an id is one, to the letter: each delivery has one.
+    /// Takes only the text that `Display` writes, to the letter, so that each delivery has one id.
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NotAnId);
@@ -144,7 +143,7 @@ impl fmt::Display for Millis {
 }
 
 impl DestinationId {
-    /// The endpoint, unless these are the callbacks.
+    /// The endpoint; `None` for callbacks.
     #[must_use]
     pub fn endpoint(self) -> Option<EndpointId> {
         match self {
@@ -185,13 +184,13 @@ impl WebhookId {
         Self(u128::from_be_bytes(half))
     }
 
-    /// An id that no other delivery has: tests are never duplicates of one another.
+    /// A new id: tests are never duplicates of one another.
     #[must_use]
     pub fn unique() -> Self {
         Self(ambient::uuid().as_u128())
     }
 
-    /// The shard, of this many, that a delivery with this id is in.
+    /// The shard of a delivery with this id, of so many `shards`.
     #[must_use]
     pub fn shard(self, shards: u8) -> u8 {
         u8::try_from(self.0 % u128::from(shards.max(1))).unwrap_or_default()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::timestamp::Timestamp;
 
-/// How an attempt ended. A receiver's failure is data, not an error of ours.
+/// How an attempt ended. A receiver's failure is data, not our error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The receiver answered with this 2xx status.

@@ -57,7 +57,7 @@ pub struct Delivery {
     pub trigger: Trigger,
     /// An attempt that fails after this time is the last.
     #[serde(skip)]
-    pub give_up_at: Millis,
+    pub fails_at: Millis,
 }
 
 /// What became of an attempt that was due.
@@ -90,7 +90,7 @@ impl Delivery {
             last_attempt: None,
             tries: 0,
             trigger: Trigger::Event,
-            give_up_at: give_up_at(id.at),
+            fails_at: fails_at(id.at),
         }
     }
 
@@ -117,7 +117,7 @@ impl Delivery {
         Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
     }
 
-    /// The state after an attempt was due. `schedule` has the delays between attempts, of which a test has only one;
+    /// The state after an attempt was due. `schedule` has the delays between attempts (a test has a single attempt);
     /// `jitter` returns a number in `0.0..1.0`.
     #[must_use]
     pub fn after(
@@ -129,7 +129,7 @@ impl Delivery {
     ) -> Self {
         match result {
             AttemptResult::Made(attempt, outcome) => {
-                let left = Timestamp::from_millisecond(self.give_up_at.get()).since(now);
+                let left = Timestamp::from_millisecond(self.fails_at.get()).since(now);
                 let schedule = if self.event == EventName::Test { &[] } else { schedule };
                 let step = next_step(*outcome, self.tries.saturating_add(1), schedule, left, jitter);
                 self.attempted(attempt.clone(), step, now)
@@ -157,7 +157,7 @@ impl Delivery {
         }
     }
 
-    /// It has waited for too long for its next attempt, because its receiver does not answer.
+    /// The state after waiting too long for an attempt, because the receiver does not answer.
     fn expired(&self, now: Timestamp) -> Self {
         let unanswered = || Attempt {
             at: now,
@@ -179,7 +179,7 @@ impl Delivery {
             next_attempt_at: Some(due),
             tries: 0,
             trigger,
-            give_up_at: give_up_at(Millis::new(now.as_millisecond())),
+            fails_at: fails_at(Millis::new(now.as_millisecond())),
             ..self
         }
     }
@@ -187,13 +187,13 @@ impl Delivery {
     /// Whether it failed when this attempt was due.
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
-        // One that has expired failed without the attempt.
+        // An expired delivery failed without the attempt.
         self.status == Status::Failed && (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt)
     }
 }
 
-/// When a delivery fails whose time starts at `start`.
-fn give_up_at(start: Millis) -> Millis {
+/// When a delivery fails that started at `start`.
+fn fails_at(start: Millis) -> Millis {
     Millis::new(start.get().saturating_add(i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX)))
 }
 
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn each_attempt_moves_a_delivery_on() {
         let (first, failure) = (first(), made(Outcome::Failed(Failure::Status(500, None))));
-        assert_eq!(first.give_up_at.get(), 1_000_000_000 + 3 * 24 * 60 * 60 * 1000);
+        assert_eq!(first.fails_at.get(), 1_000_000_000 + 3 * 24 * 60 * 60 * 1000);
         let waiting = after(&first, &failure);
         assert_eq!((waiting.status, waiting.attempts, waiting.tries), (Status::Pending, 1, 1));
         assert_eq!(waiting.next_attempt_at.map(Timestamp::as_second), Some(1_000_012));

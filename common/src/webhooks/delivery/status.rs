@@ -16,7 +16,7 @@ pub enum Status {
     Pending,
     /// The receiver took it.
     Delivered,
-    /// It was given up.
+    /// No attempt follows.
     Failed,
     /// Its endpoint was deleted or made inactive meanwhile.
     Ended,

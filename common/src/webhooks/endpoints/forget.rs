@@ -1,5 +1,4 @@
-//! Forgetting a tenant: all its endpoints are deleted, and in the end every trace of them. It can stop anywhere and be
-//! repeated.
+//! Forgets a tenant: deletes its endpoints, and in the end every trace of them. The work can stop anywhere and be repeated.
 
 use super::{
     logged::{DELETED, LOGGED, deleted},
@@ -16,8 +15,8 @@ use crate::{
 const DOING: &str = "forgetting endpoints";
 
 impl Endpoints {
-    /// Deletes all endpoints of `tenant`, those that cannot be read included. Where their deliveries are logged is known
-    /// until `remembered_until`. They are not counted down: the tenant creates no more. Returns whether there were any.
+    /// Deletes all endpoints of `tenant`, unreadable ones included. Their ids are remembered until `remembered_until`. The
+    /// count is left alone: the tenant creates no more endpoints. Returns whether there were any.
     ///
     /// # Errors
     /// A call fails.
@@ -48,7 +47,7 @@ impl Endpoints {
         Ok(destinations.into_iter().flat_map(|destination| Shard::first(destination, SHARDS)).collect())
     }
 
-    /// Deletes all that is stored for `tenant`: what reminds of its endpoints, and the calls that are remembered.
+    /// Deletes all that is stored for `tenant`: the ids of deleted endpoints, and the calls that are remembered.
     ///
     /// # Errors
     /// A call fails.

@@ -1,7 +1,7 @@
-//! Whether the receiver of an endpoint answers and takes its deliveries.
+//! Health: whether the receiver of an endpoint answers, and takes its deliveries.
 //!
-//! What is known is in the endpoint's record, which every delivery reads anyway. It is written only where it changes.
-//! What its tenant has to be told of is a notice that the same call makes pending.
+//! It is in the endpoint's record, which every delivery reads anyway, and written only where it changes. The write that
+//! makes an endpoint failing or inactive also makes a notice to its tenant pending.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ use crate::{
     error::Result,
     id::{EndpointId, TenantId, names},
     timestamp::Timestamp,
-    webhooks::delivery::Attempt,
+    webhooks::delivery::{Attempt, Delivery},
 };
 
 /// What the record of an endpoint says about its receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// Since when attempts have timed out or not connected, without a success. First attempts then have to wait for their
-    /// turn among the retries: a circuit breaker that is open.
+    /// Since when attempts have timed out or not connected, without a success. The circuit breaker is open then: first
+    /// attempts wait for their turn among the retries.
     pub unanswered_since: Option<Timestamp>,
-    /// While it does not answer: whether attempts take long to fail.
+    /// While the receiver does not answer: whether attempts take long to fail.
     pub hangs: bool,
     /// Since when deliveries have failed, without a success.
     pub failing_since: Option<Timestamp>,
-    /// When it last became healthy again.
+    /// When the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
-    /// While it does not answer: when a process last began to try it.
+    /// While the receiver does not answer: when a process last began to probe it.
     pub probed_at: Option<Timestamp>,
 }
 
@@ -57,11 +57,11 @@ pub enum Consequence {
     Disabled(DisabledReason),
 }
 
-/// What is known of a receiver that does not answer, or does not take its deliveries. A success ends all of it.
+/// The attributes of a receiver that does not answer, or does not take its deliveries. A success removes them.
 pub(super) const IMPAIRED: [&str; 4] = ["unanswered_since", "hangs", "probed_at", "failing_since"];
-/// What a fresh start ends besides.
+/// The attributes that a fresh start removes besides.
 pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
-/// The value of `notice` while there is something that the tenant has not been told.
+/// The value of `notice` while its tenant has something to be told.
 pub(super) const PENDING: &str = "pending";
 
 /// What follows for an endpoint from a delivery that has failed with `attempt`.
@@ -76,7 +76,7 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
     }
 }
 
-/// When and why the endpoint was made inactive, if its tenant did not do that.
+/// When and why the service made the endpoint inactive, if it did.
 pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
     let at = record.optional_number("disabled_at").map(Timestamp::from_millisecond);
     at.map(|at| Ok((at, record.parsed("disabled_reason")?))).transpose()
@@ -108,7 +108,7 @@ impl Health {
         }
     }
 
-    /// Whether a success is news.
+    /// Whether a success would change it.
     #[must_use]
     pub fn is_impaired(&self) -> bool {
         self.unanswered_since.is_some() || self.failing_since.is_some()
@@ -116,8 +116,8 @@ impl Health {
 }
 
 impl Endpoints {
-    /// Notes that the receiver took a delivery at `at`, which ends all that was wrong with it. One that has been disabled
-    /// stays so. A notice that is pending stays too: whoever sends it sees that there is nothing left to tell.
+    /// Notes that the receiver took a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. A pending
+    /// notice stays, too: its sender sees that there is nothing left to tell.
     ///
     /// # Errors
     /// The write fails.
@@ -128,8 +128,8 @@ impl Endpoints {
         is_noted(update.condition_expression(condition)).await.map(drop)
     }
 
-    /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. It is silent since the first
-    /// such attempt.
+    /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. The receiver is silent since
+    /// the first such attempt.
     ///
     /// # Errors
     /// The write fails.
@@ -146,7 +146,7 @@ impl Endpoints {
         is_noted(update).await.map(drop)
     }
 
-    /// Notes that an endpoint that did not answer fails soon by now.
+    /// Notes that a receiver that hung now fails soon.
     ///
     /// # Errors
     /// The write fails.
@@ -155,7 +155,7 @@ impl Endpoints {
         is_noted(update.condition_expression("attribute_exists(unanswered_since)")).await.map(drop)
     }
 
-    /// Lets the caller try an endpoint that does not answer, unless another process has begun to at `since` or later.
+    /// Lets the caller probe a receiver that does not answer, unless another process began to at `since` or later.
     ///
     /// # Errors
     /// The write fails.
@@ -175,20 +175,22 @@ impl Endpoints {
         is_noted(update).await
     }
 
-    /// Notes that a delivery has failed with `attempt`, to an endpoint that had this `health` when the attempt began.
-    /// Returns what that has changed. It can be noted again: then it changes nothing.
+    /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns what
+    /// that has changed. A repetition changes nothing.
     ///
     /// # Errors
     /// The write fails.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,
-        id: EndpointId,
-        attempt: &Attempt,
+        delivery: &Delivery,
         health: Health,
         disable_after: Duration,
         now: Timestamp,
     ) -> Result<Option<Consequence>> {
+        let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(delivery.last_attempt.as_ref()) else {
+            return Ok(None);
+        };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let mut set =
             "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();
@@ -254,7 +256,7 @@ mod tests {
         }
     }
 
-    /// So what is added to it is read, and ends with a success and with a fresh start.
+    /// An attribute that is not listed would not be read, nor removed by a success or a fresh start.
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |name| if name == "hangs" { boolean(true) } else { number(7) };

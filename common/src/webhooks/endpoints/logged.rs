@@ -1,5 +1,5 @@
-//! Where the deliveries to endpoints are logged: in one shard for each, until it takes more writes than that. Deleted
-//! endpoints are remembered for as long as the log may have deliveries to them.
+//! The shards of the delivery log that an endpoint has: one, until writes to it are throttled. Deleted endpoints are
+//! remembered for as long as the log may have deliveries to them.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ use crate::{
     webhooks::delivery::{DestinationId, SHARDS, Shard},
 };
 
-/// What says where the deliveries to an endpoint are logged. It has no secret.
+/// The attributes that say where the deliveries to an endpoint are logged. None is secret.
 pub(super) const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
-/// What the sort keys of deleted endpoints begin with. They too sort before every id.
+/// The prefix of the sort keys of deleted endpoints, which sort before every id.
 pub(super) const DELETED: &str = "#deleted#";
-/// How many deleted endpoints a listing of deliveries still asks for.
+/// How many deleted endpoints a list of deliveries still includes.
 const MAX_DELETED: i32 = 100;
 
 impl Endpoints {
     /// The shards of the delivery log that may have deliveries of `tenant`: to the endpoint `only`, or to all endpoints
-    /// and callbacks. Endpoints that were deleted count, as long as the log has deliveries to them.
+    /// and callbacks. Deleted endpoints count for as long as the log has deliveries to them.
     ///
     /// # Errors
-    /// The tenant has and had no such endpoint; or a read fails.
+    /// The tenant has no such endpoint, and had none; or a read fails.
     pub async fn shards(&self, tenant: &TenantId, only: Option<EndpointId>) -> Result<Vec<Shard>> {
         match only {
             Some(id) => self.shards_of(tenant, id).await,
@@ -48,7 +48,7 @@ impl Endpoints {
         Ok(Shard::first(DestinationId::Endpoint(id), shards).collect())
     }
 
-    /// The shards of the callbacks, of all endpoints that exist, and of the newest of those that were deleted.
+    /// The shards of the callbacks, of all endpoints that exist, and of the newest deleted endpoints.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
         let deleted = self
             .dynamodb
@@ -84,7 +84,7 @@ impl Endpoints {
         let update = dynamo::change(update, vec![("log_shards", number(SHARDS.into()))], &[])
             .condition_expression("attribute_exists(webhook_endpoint_id)");
         match update.send().await {
-            // An endpoint that has been deleted needs no more room.
+            // A deleted endpoint needs no more room.
             Err(error) if !is_refused(&error) => Err(failure("spreading the delivery log")(error)),
             _ => Ok(()),
         }
@@ -96,7 +96,7 @@ pub(super) fn log_shards(record: &Record<'_>) -> u8 {
     record.optional_number("log_shards").and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
 }
 
-/// What is left of an endpoint that was deleted.
+/// What is left of a deleted endpoint.
 pub(super) fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
     let mut item = key(tenant, format!("{DELETED}{id}"));
     item.insert("delete_at".to_owned(), number(remembered_until.as_second()));

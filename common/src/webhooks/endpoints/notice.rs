@@ -1,10 +1,10 @@
-//! What the tenant of an endpoint has to be told: that it is failing, or has been disabled.
+//! Notices tell a tenant that an endpoint is failing, or has been disabled.
 //!
-//! The write that changes an endpoint also makes its notice pending, so that there is never one without the other.
-//! Pending notices are in a sparse index. What a notice says is decided when it is sent, by what is true then.
+//! The write that changes the endpoint also makes the notice pending, so that neither is lost. Pending notices are in a
+//! sparse index. A notice says what is true when it is sent.
 //!
-//! Each try is counted before it is made. So if two try at once, one of them does; a table that cannot be written sends
-//! nothing; and tries get rarer, whatever becomes of them.
+//! Each try is counted before it is made. So two processes do not send the same notice; while the table cannot be written,
+//! nothing is sent; and tries get rarer, whatever comes of them.
 
 use std::time::Duration;
 
@@ -30,24 +30,24 @@ use crate::{
     },
 };
 
-/// A notice that is pending, and the endpoint that it is about, as that is now.
+/// A pending notice, and its endpoint as it is now.
 #[derive(Debug)]
 pub struct Notice {
     /// The endpoint.
     pub endpoint: EndpointId,
-    /// Where the endpoint is.
+    /// The URL of the endpoint.
     pub url: EndpointUrl,
     /// The tenant's own note.
     pub description: Option<Description>,
-    /// Since when it has been failing, if it still is.
+    /// Since when the endpoint has been failing, if it still is.
     pub failing_since: Option<Timestamp>,
-    /// When and why it was made inactive, if it was.
+    /// When and why the service made the endpoint inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// Where the delivery log has the endpoint's deliveries.
     pub shards: Vec<Shard>,
     /// Since when the notice is pending.
     at: Timestamp,
-    /// How often it has been tried to send it.
+    /// How many times sending it was tried.
     tries: u32,
     /// When the last mail about the endpoint was sent.
     mailed_at: Option<Timestamp>,
@@ -68,11 +68,11 @@ pub enum Step {
 
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
-/// How long it is tried to send a notice.
+/// For how long sending a notice is tried.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first try and the second. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The time between mails that an endpoint is failing, for one that keeps recovering.
+/// The least time between two mails that an endpoint is failing: it may keep recovering.
 const APART: Duration = Duration::from_secs(60 * 60);
 
 impl Notice {
@@ -135,8 +135,8 @@ impl Endpoints {
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 
-    /// Counts a try to send a notice. Returns it as it then is, or `None` if it has changed meanwhile: then there is
-    /// nothing to send.
+    /// Counts a try to send a notice. Returns the notice after that, or `None` if it changed meanwhile: then there is nothing
+    /// to send.
     ///
     /// # Errors
     /// The write fails.
@@ -149,7 +149,7 @@ impl Endpoints {
         Ok(is_noted(update).await?.then_some(Notice { tries, ..notice }))
     }
 
-    /// Is done with a notice, if it is still the same. A mail was sent at `mailed_at`, or none.
+    /// Removes a notice, unless it has changed. A mail was sent at `mailed_at`, or none.
     ///
     /// # Errors
     /// The write fails.
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_tried_ever_more_rarely_for_a_day() {
+    fn a_notice_that_cannot_be_sent_is_tried_ever_more_rarely_for_a_day() {
         let tries: Vec<u32> = (0..u32::from(u16::MAX))
             .scan(0, |tries, minute| {
                 let notice = notice(*tries);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_keeps_failing_and_recovering_is_told_of_once_an_hour() {
+    fn a_tenant_is_told_once_an_hour_of_an_endpoint_that_keeps_failing_and_recovering() {
         let mailed_at = Some(Timestamp::now().before(MINUTE * 59));
         let failing = Notice { mailed_at, ..notice(0) };
         assert_eq!(failing.step(failing.at), Step::Wait);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_tell_of_one_that_has_recovered() {
+    fn there_is_nothing_to_tell_of_an_endpoint_that_has_recovered() {
         let recovered = Notice { failing_since: None, ..notice(0) };
         assert_eq!(recovered.step(recovered.at), Step::Drop);
         let disabled = Notice { disabled: Some((recovered.at, DisabledReason::Failing)), ..recovered };

@@ -51,7 +51,7 @@ pub struct Endpoint {
 pub struct EndpointView {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
-    /// Where to deliver: the stored text, so that the owner can see a broken one too.
+    /// Where to deliver: the stored text, so that the owner can see even a broken URL.
     pub url: String,
     /// The tenant's own note.
     pub description: Option<Description>,
@@ -65,9 +65,9 @@ pub struct EndpointView {
     pub updated_at: Timestamp,
     /// When the secret before the latest rotation stops signing, or stopped.
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// Since when deliveries to it have been given up, without a success.
+    /// Since when deliveries to it have failed, without a success.
     pub failing_since: Option<Timestamp>,
-    /// When and why it was made inactive, if its tenant did not do that.
+    /// When and why the service made it inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
@@ -86,7 +86,7 @@ pub struct Receiver {
     pub events: Option<EventFilter>,
     /// How many shards its part of the delivery log has.
     pub log_shards: u8,
-    /// What is known of how it does.
+    /// The health of its receiver.
     pub health: Health,
 }
 
@@ -115,14 +115,15 @@ impl Change {
 }
 
 /// The largest endpoint limit a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains the
-/// list as JSON inside a JSON string. There an entry takes up to 12,150 bytes: a URL of 2,048 characters of four bytes
-/// each, a description of 500 of seven (a control character, escaped twice), and 458 for the rest. 517 of them fit.
+/// list as JSON inside a JSON string. There an endpoint takes up to 12,150 bytes: a URL of 2,048 characters of four bytes
+/// each, a description of 500 of seven (a control character, escaped twice), and 458 for the rest. 517 endpoints fit.
 pub const MAX_ENDPOINTS: u32 = 500;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
                         events, log_shards, healthy_at";
+
 impl Endpoints {
     /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
     ///
@@ -194,8 +195,8 @@ impl Endpoints {
         self.get(tenant, id, LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
 
-    /// Applies `change`. An empty change leaves even `updated_at` alone. A secret other than the current one rotates: the
-    /// current one becomes the previous one, and also signs for the time of `overlap`.
+    /// Applies `change`. An empty change leaves even `updated_at` alone. A new secret rotates: the current secret becomes the
+    /// previous one, and goes on signing for the time of `overlap`.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or a call fails.
@@ -218,8 +219,8 @@ impl Endpoints {
         if is_done { Ok(()) } else { Err(NOT_FOUND) }
     }
 
-    /// Applies `change` in one write, so that of several rotations at once none loses a secret. Returns false if there is
-    /// no such endpoint, or its secret is the one in the change.
+    /// Applies `change` in one write, so that rotations at the same time lose no secret. Returns false if there is no such
+    /// endpoint, or it already has the secret of the change.
     async fn apply(
         &self,
         tenant: &TenantId,
@@ -292,7 +293,7 @@ fn receiver() -> String {
     format!("{RECEIVER}, {}", health::IMPAIRED.join(", "))
 }
 
-/// An endpoint that cannot be read must not stop deliveries to the tenant's others, but operators need to know.
+/// An unreadable endpoint must not stop deliveries to others of its tenant, but operators need to know.
 fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text("webhook_endpoint_id");
     let unreadable = |error: &Error| {

@@ -25,9 +25,6 @@ pub(super) const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found"
 
 impl Endpoints {
     /// The store over the table that `env` names.
-    ///
-    /// # Errors
-    /// A variable is missing.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
@@ -53,7 +50,7 @@ impl Endpoints {
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
-    /// An update of an endpoint's item, which says nothing yet.
+    /// An update of an endpoint's item, still without an expression.
     pub(super) fn change(&self, tenant: &TenantId, id: EndpointId) -> UpdateItemFluentBuilder {
         self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)))
     }

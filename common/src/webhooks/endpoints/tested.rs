@@ -1,4 +1,4 @@
-//! Tests of endpoints, at most ten a minute for each. Its record has the times of the last ten.
+//! Tests of endpoints, at most ten a minute for each. An endpoint's record has the times of its last ten tests.
 
 use aws_sdk_dynamodb::types::{AttributeValue, Update};
 
@@ -21,7 +21,7 @@ use crate::{
 const TESTS: usize = 10;
 /// A minute, in milliseconds.
 const WINDOW: i64 = 60_000;
-/// What the limit needs of a record.
+/// The attributes that the limit needs.
 const TESTED: &str = "webhook_endpoint_id, #url, tested_at";
 
 impl Endpoints {
@@ -38,7 +38,7 @@ impl Endpoints {
         now: Timestamp,
     ) -> Result<()> {
         let id = test.webhook_endpoint_id.ok_or(NOT_FOUND)?;
-        // Each round that is refused is one in which another test was counted, so the limit ends this.
+        // A round is refused only if another test was counted meanwhile, so the limit ends this.
         for round in 0..=TESTS {
             let record = self.get(tenant, id, TESTED).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;

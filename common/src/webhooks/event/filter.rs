@@ -10,7 +10,7 @@ use crate::issue::Problem;
 #[serde(transparent)]
 pub struct EventFilter(Vec<EventName>);
 
-/// What can be filtered.
+/// The events that can be filtered.
 const NAMES: [EventName; 2] = [EventName::Completed, EventName::Failed];
 
 impl EventFilter {

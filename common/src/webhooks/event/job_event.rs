@@ -23,7 +23,7 @@ pub struct JobEvent {
     pub tenant: TenantId,
     /// The producer's id of the job, taken as it comes.
     pub job_id: String,
-    /// When it entered its queue.
+    /// When the event entered its queue.
     pub at: Timestamp,
     /// Where to deliver the event.
     pub audience: Audience,

@@ -41,7 +41,7 @@ impl EventName {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the name of an event")])
     }
 
-    /// Whether it tells of a job. How an endpoint does is judged by these events alone.
+    /// Whether the event is about a job. Only such events count for the health of an endpoint.
     #[must_use]
     pub fn is_of_a_job(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)

@@ -29,7 +29,7 @@ pub struct Counts {
     pub pending: u32,
     /// Taken by the receiver.
     pub delivered: u32,
-    /// Given up.
+    /// Failed: no attempt follows.
     pub failed: u32,
     /// Ended because the endpoint was deleted or made inactive.
     pub ended: u32,
@@ -42,13 +42,13 @@ pub struct Statistics {
     pub total: Counts,
     /// By the hour in which they were created.
     pub hours: BTreeMap<Timestamp, Counts>,
-    /// Those that were given up, by the reason of the last failure.
+    /// Those that failed, by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,
-    /// Whether all were counted. If there are too many, these are the numbers of the newest.
+    /// Whether all were counted. If not, there were too many, and the newest were counted.
     pub is_complete: bool,
 }
 
-/// How many pages of a query, of a megabyte each, are counted at most, over all shards. Each shard has at least one.
+/// The most pages, of a megabyte each, that are counted over all shards. Each shard has at least one.
 const COUNTED: usize = 64;
 
 impl Log {
@@ -69,11 +69,11 @@ impl Log {
         let counted = stream::iter(shards.to_vec()).map(|shard| self.count_shard(tenant, shard, &range, pages));
         let counted: Vec<Statistics> = counted.buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut sum = Statistics { is_complete: true, ..Statistics::default() };
-        for one in counted {
-            sum.is_complete &= one.is_complete;
-            sum.total += one.total;
-            one.hours.into_iter().for_each(|(hour, counts)| *sum.hours.entry(hour).or_default() += counts);
-            one.reasons.into_iter().for_each(|(reason, count)| *sum.reasons.entry(reason).or_default() += count);
+        for part in counted {
+            sum.is_complete &= part.is_complete;
+            sum.total += part.total;
+            part.hours.into_iter().for_each(|(hour, counts)| *sum.hours.entry(hour).or_default() += counts);
+            part.reasons.into_iter().for_each(|(reason, count)| *sum.reasons.entry(reason).or_default() += count);
         }
         Ok(sum)
     }

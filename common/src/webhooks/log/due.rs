@@ -1,9 +1,9 @@
 //! Due rows: which attempt is due in which minute.
 //!
-//! Every pending delivery has a row in the minute of its next attempt, written before the state that it belongs to. A
-//! sweep passes over each minute twice. At the minute itself it wakes what waits for longer than SQS can delay a
-//! message. Fifteen minutes later it checks the state of all: what is still due by then has lost its message, and is
-//! woken again. Rows are never deleted, since that would cost as much as writing them: they expire.
+//! Every pending delivery has a row in the minute of its next attempt, written before its state. A sweep passes over each
+//! minute twice. At the minute itself it wakes the deliveries that wait for longer than SQS can delay a message. Fifteen
+//! minutes later it checks the state of all: a delivery that is still due has lost its message, and is woken again. Rows
+//! are never deleted, since that would cost as much as writing them: they expire.
 
 use std::{fmt, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY},
 };
 
-/// The partitions of a minute. One takes a thousand rows a second.
+/// The partitions of a minute. Each takes a thousand rows a second.
 pub const PARTITIONS: u8 = 16;
 /// How long after its minute a due row is checked: longer than anything that SQS delays, and any attempt, takes.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
-/// How long due rows are kept, and how far back a sweep that was interrupted goes on.
+/// How long due rows are kept, and how far back a sweep begins at most.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A minute, counted from the Unix epoch.
@@ -82,9 +82,9 @@ impl fmt::Display for Minute {
     }
 }
 
-/// What the keys of rows begin with that wait for longer than SQS delays a message.
+/// The prefix of rows whose wait is longer than SQS delays a message.
 const WAKE: &str = "wake";
-/// The others have a message on its way, and are only checked.
+/// The prefix of the others, which have a message on its way and are only checked.
 const CHECK: &str = "check";
 
 impl Log {
@@ -93,7 +93,7 @@ impl Log {
     pub fn due(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Row {
         let at = delivery.next_attempt_at.unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
-        // What is overdue already goes into the present, since the past has been swept.
+        // An overdue row goes into the present minute, since the past has been swept.
         let minute = Minute::of(at.max(now));
         let partition = partition(minute, delivery.webhook_id.shard(PARTITIONS));
         let (attempt, ms) = (delivery.attempts.saturating_add(1), at.as_millisecond());
@@ -103,7 +103,7 @@ impl Log {
         Row(item)
     }
 
-    /// The long waits that end in a minute, of one of its partitions.
+    /// The long waits in a partition of a minute.
     ///
     /// # Errors
     /// The read failed.
@@ -111,7 +111,7 @@ impl Log {
         self.due_rows(minute, partition, WAKE).await
     }
 
-    /// All that is due in a minute, of one of its partitions.
+    /// All due attempts in a partition of a minute.
     ///
     /// # Errors
     /// The read failed.
@@ -132,7 +132,7 @@ impl Log {
         Ok(items.iter().filter_map(due_attempt).collect())
     }
 
-    /// Takes the sweep until `until`, unless somebody has it `now`, and returns how far it is.
+    /// Takes the lease of the sweep until `until`, and returns how far the sweep is; `None` if the lease is taken.
     ///
     /// # Errors
     /// A call failed.
@@ -152,14 +152,14 @@ impl Log {
         let (record, present) = (Record::new("sweep", &item), Minute::of(now));
         // A new deployment has no rows older than this.
         let minute = |name| record.optional_number(name).map_or(present.before(CHECK_AFTER * 2), Minute);
-        // A sweep whose clock was ahead has seen minutes that get more rows before they come.
+        // A sweep whose clock was ahead may have passed over minutes that still get rows.
         Ok(Some(Sweep {
             woken: minute("woken").clamp(present.before(KEPT), present),
             checked: minute("checked").clamp(present.before(KEPT), present.before(CHECK_AFTER)),
         }))
     }
 
-    /// Stores how far the sweep is. At the end it is given back, so that the next need not wait.
+    /// Stores how far the sweep is. At its end, the lease is given back, so that the next sweep need not wait.
     ///
     /// # Errors
     /// The write failed.

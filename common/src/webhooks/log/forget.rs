@@ -1,7 +1,7 @@
-//! Forgetting a tenant: all that the log has of its deliveries is deleted.
+//! Forgets a tenant: deletes all that the log has of its deliveries.
 //!
-//! It can stop anywhere and be repeated. What is not found by the tenant is left to expire: due rows, which hold ids and
-//! times, and parked events, each of which is a partition of its own.
+//! The work can stop anywhere and be repeated. Items that cannot be found by their tenant are left to expire: due rows,
+//! which hold ids and times, and parked events, each of which is a partition of its own.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -39,7 +39,7 @@ impl Log {
         });
         let details: Vec<Vec<Item>> =
             stream::iter(details.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
-        // The states come last: what belongs to one is found by it.
+        // The states come last: the other items are found through them.
         for keys in [details.concat(), states] {
             batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await?;
         }

@@ -22,7 +22,6 @@ pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     AttributeValue::M(value)
 }
 
-/// Reads an attempt.
 pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     let none = Item::new();
     let record = Record::new("attempt", value.as_m().unwrap_or(&none));
@@ -36,7 +35,6 @@ pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     })
 }
 
-/// Reads the state of the delivery `id`.
 pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     let record = Record::new("delivery", item);
     let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
@@ -47,7 +45,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
         last_attempt: item.get("last").map(read_attempt).transpose()?,
         tries: count("tries"),
         trigger: record.optional_text("trigger").and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
-        give_up_at: Millis::new(record.optional_number("give_up_at").unwrap_or_default()),
+        fails_at: Millis::new(record.optional_number("fails_at").unwrap_or_default()),
         ..Delivery::new(id, record.parsed("event")?, record.text("job_id")?.to_owned())
     })
 }
@@ -57,7 +55,7 @@ mod tests {
     use super::*;
     use crate::webhooks::delivery::{Failure, Outcome};
 
-    /// That is how the log tells a write whose answer was lost from somebody else's.
+    /// So a process recognises its own write if the answer to it was lost.
     #[test]
     fn an_attempt_is_the_same_once_it_has_been_stored_and_read() {
         let answer = Some("no".to_owned());

@@ -1,8 +1,8 @@
-//! Parked events: those whose first attempts have to wait for their turn among the retries.
+//! Parked events: their first attempts wait for their turn among the retries.
 //!
-//! A row for all of an event's destinations that do not answer, and not one for each delivery: so receivers that hang cost
-//! the queue of events, which all tenants share, next to nothing. What becomes of the deliveries is in the log once their
-//! turn has come. The row is only read again: it expires.
+//! A parked event has one row for all of its destinations that do not answer, so that receivers that hang cost the queue
+//! of events, which all tenants share, next to nothing. Its deliveries are in the log once their turn has come. The row is
+//! never changed: it expires.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ use crate::{
     },
 };
 
-/// An event that was parked.
+/// A parked event.
 pub struct Parked {
-    /// The event. Its audience are the callback or the endpoints that it was parked for.
+    /// The event.
     pub event: JobEvent,
-    /// The endpoints that it was parked for, if any.
+    /// The endpoints that the event was parked for; none if it was parked for its callback.
     pub endpoints: Vec<EndpointId>,
 }
 
@@ -42,8 +42,8 @@ struct Body {
 }
 
 impl Log {
-    /// The row of an event that is parked for some of its endpoints or, where there are none, for
-    /// its callback; and its message. The same event, parked for the same destinations, is the same row.
+    /// The message and the row of an event that is parked for some of its endpoints or, without any, for its callback. The
+    /// same event, parked for the same destinations, has the same row.
     #[must_use]
     pub fn park(&self, event: &JobEvent, endpoints: &[EndpointId], now: Timestamp) -> (DueEvent, Row) {
         let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");

@@ -16,7 +16,7 @@ use crate::{
 /// What nearly every body has, so that compression need not store it. Stored bodies depend on it: it must never change.
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
-/// The attribute of a body as it is, and of one that is compressed behind its length.
+/// The attributes of a plain body, and of a compressed body behind its plain length.
 const RAW: &str = "payload";
 const LZ4: &str = "payload_lz4";
 /// The attributes of a payload, wherever it is stored.
@@ -29,7 +29,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs `body`. In items of up to a kilobyte, which is the least that DynamoDB charges for, it stays as it is.
+    /// Packs `body`. It stays plain in items of up to a kilobyte, the least that DynamoDB charges for.
     pub(super) fn new(body: &Bytes) -> Self {
         if body.len() > SMALL {
             let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -56,18 +56,18 @@ impl Packed {
     }
 }
 
-/// The most that a body may have to fit, with the rest of a delivery that succeeds at once, into a kilobyte.
+/// The largest body that fits into a kilobyte, with the rest of a delivery that succeeds at once.
 const SMALL: usize = 640;
 
 /// No body is larger: SQS takes no larger event (1 MiB).
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// How large the payload in `item` is there.
+/// The stored size of the body in `item`.
 pub(super) fn stored_bytes(item: &Item) -> usize {
     [RAW, LZ4].into_iter().find_map(|name| bytes(item, name)).map_or(0, <[u8]>::len)
 }
 
-/// The payload in `item`, if it has one, which goes to `destination`.
+/// The payload in `item`, if any, of a delivery to `destination`.
 pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
     let Some(body) = body(item)? else { return Ok(None) };
     let destination = match destination {
@@ -80,14 +80,12 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
     Ok(Some(Payload { destination, body }))
 }
 
-/// The callback in `item`.
 pub(super) fn callback(item: &Item) -> Result<(EndpointUrl, SigningSecret)> {
     let record = Record::new("payload", item);
     let url = record.checked("callback_url", EndpointUrl::parse)?;
     Ok((url, record.checked("callback_secret", SigningSecret::parse)?))
 }
 
-/// The body in `item`.
 pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
     if let Some(body) = bytes(item, RAW) {
         return Ok(Some(Bytes::copy_from_slice(body)));

@@ -1,12 +1,13 @@
-//! Recoveries: everything of a time that an endpoint did not take is sent again, at a bounded rate.
+//! Recoveries: the failed deliveries of an endpoint, within some time, are sent again at a bounded rate.
 //!
-//! A recovery is an item that says how far it is. Whoever runs it stores its progress after every page, and a page is
-//! harmless to repeat, because only deliveries that are still failed are resent. Until it has begun, calls may join it.
+//! A recovery is an item with its progress, which is stored after every page. A page is harmless to repeat, because only
+//! deliveries that are still failed are resent; after a crash, `resent` does not count those of the page that was not
+//! stored. Failed tests are sent again, too. Until a recovery has begun, calls may join it.
 //!
-//! Beside a tenant's recoveries, each endpoint has an item that names its latest one. Whoever adds another one replaces
-//! that item, so calls at the same time cannot miss each other's.
+//! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item, so calls at
+//! the same time cannot miss each other's.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 use aws_sdk_dynamodb::types::{Put, ReturnValue};
 use futures::{StreamExt, stream};
@@ -62,53 +63,52 @@ pub const PAGE: usize = 100;
 /// How many recoveries are listed, and how many of a tenant are looked at.
 const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
-/// How many recoveries of a tenant may be unfinished.
+/// How many recoveries of a tenant may be unfinished. Calls at the same moment may exceed it.
 const UNFINISHED: usize = 100;
-/// How often a call looks again after others have changed what it saw.
+/// How often a call starts over after another call came first.
 const ROUNDS: u32 = 10;
 /// The partition of the index with the recoveries that are not done.
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Has everything sent again that `endpoint` did not take between two times, and remembers the call with the id of
-    /// the recovery that does it.
+    /// Adds a recovery of the failed deliveries to `endpoint` that were created in `time`, and remembers the call with it.
     ///
-    /// That is one that waits, if its time overlaps: it is widened. So a call that is repeated over and over does not add
-    /// to the work. What has begun may have passed what failed a moment ago, so it is never joined.
+    /// If a recovery of an overlapping time still waits, it is widened instead, so that repeated calls do not add work. A
+    /// recovery that has begun is never joined: it may have passed a delivery that failed a moment ago.
     ///
     /// # Errors
-    /// The tenant has too many unfinished ones, or a call failed.
+    /// The tenant has too many unfinished recoveries, or a call failed.
     pub async fn start_recovery(
         &self,
         tenant: &TenantId,
         endpoint: EndpointId,
-        (since, until): (Timestamp, Timestamp),
+        time: Range<Timestamp>,
         marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
         now: Timestamp,
     ) -> Result<RecoveryId> {
         for _ in 0..ROUNDS {
             let latest = self.latest_recovery(tenant, endpoint).await?;
             let recoveries = self.newest_recoveries(tenant).await?;
-            let joins = |one: &&Recovery| {
-                one.waits() && one.webhook_endpoint_id == endpoint && one.since <= until && since <= one.until
-            };
-            let waiting = recoveries.iter().find(joins);
-            let id = waiting.map_or_else(RecoveryId::generate, |waiting| waiting.id);
-            let call = marker(id)?;
+            let waiting = recoveries.iter().find(|other| {
+                let overlaps = other.since <= time.end && time.start <= other.until;
+                other.waits() && other.webhook_endpoint_id == endpoint && overlaps
+            });
+            let recovery = waiting.map_or_else(|| Recovery::new(endpoint, &time), |waiting| waiting.widened(&time));
+            let call = marker(recovery.id)?;
             let transaction = Transaction::new("writing a recovery").once(call.as_ref());
             let transaction = match waiting {
-                Some(waiting) if waiting.since <= since && until <= waiting.until && call.is_none() => return Ok(id),
-                Some(waiting) => {
-                    self.widen(transaction, tenant, id, waiting.since.min(since), waiting.until.max(until))
+                Some(waiting) if waiting.since <= time.start && time.end <= waiting.until && call.is_none() => {
+                    return Ok(recovery.id);
                 }
-                None if recoveries.iter().filter(|one| !one.done).count() >= UNFINISHED => {
+                Some(_) => self.widen(transaction, tenant, &recovery),
+                None if recoveries.iter().filter(|other| !other.done).count() >= UNFINISHED => {
                     return Err(Error::Conflict(Conflict::RecoveryLimit(UNFINISHED)));
                 }
-                None => self.add(transaction, tenant, id, latest, (endpoint, since, until), now),
+                None => self.add(transaction, tenant, &recovery, latest, now),
             };
             match transaction.first_refused(&self.dynamodb).await? {
-                None => return Ok(id),
-                // The same call came first: whoever made this one looks for its answer.
+                None => return Ok(recovery.id),
+                // The same call came first: the caller looks for its answer.
                 Some(0) if call.is_some() => return Err(Error::Busy),
                 // Another call was faster, or the recovery has begun.
                 Some(_) => {}
@@ -117,26 +117,25 @@ impl Log {
         Err(Error::Busy)
     }
 
-    /// Writes a new recovery, on condition that no call has written one of the endpoint since `latest`.
+    /// Writes a new recovery, on condition that `latest` is still the latest of the endpoint.
     fn add(
         &self,
         transaction: Transaction,
         tenant: &TenantId,
-        id: RecoveryId,
+        recovery: &Recovery,
         latest: Option<String>,
-        (endpoint, since, until): (EndpointId, Timestamp, Timestamp),
         now: Timestamp,
     ) -> Transaction {
-        let mut recovery = recovery_key(tenant, id);
-        recovery.extend(item([
+        let mut added = recovery_key(tenant, recovery.id);
+        added.extend(item([
             ("open", text(OPEN)),
-            ("endpoint", text(endpoint)),
-            ("since", number(since.as_millisecond())),
-            ("until", number(until.as_millisecond())),
+            ("endpoint", text(recovery.webhook_endpoint_id)),
+            ("since", number(recovery.since.as_millisecond())),
+            ("until", number(recovery.until.as_millisecond())),
             ("expires_at", self.expiry(now)),
         ]));
-        let mut last = latest_key(tenant, endpoint);
-        last.extend(item([("recovery", text(id)), ("expires_at", self.expiry(now))]));
+        let mut last = latest_key(tenant, recovery.webhook_endpoint_id);
+        last.extend(item([("recovery", text(recovery.id)), ("expires_at", self.expiry(now))]));
         let last = Put::builder().table_name(&self.table).set_item(Some(last));
         let last = match latest {
             Some(latest) => {
@@ -144,21 +143,15 @@ impl Log {
             }
             None => last.condition_expression("attribute_not_exists(delivery)"),
         };
-        transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(recovery)))
+        transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(added)))
     }
 
-    /// Has a recovery that waits take more, on condition that it still waits and that no call has it take still more.
-    fn widen(
-        &self,
-        transaction: Transaction,
-        tenant: &TenantId,
-        id: RecoveryId,
-        since: Timestamp,
-        until: Timestamp,
-    ) -> Transaction {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(recovery_key(tenant, id)));
-        let range = vec![("since", number(since.as_millisecond())), ("until", number(until.as_millisecond()))];
-        let update = change(update, range, &[])
+    /// Stores the wider time of a recovery, on condition that it still waits and that no call has widened it further.
+    fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
+        let key = recovery_key(tenant, recovery.id);
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
+        let [since, until] = [recovery.since, recovery.until].map(|time| number(time.as_millisecond()));
+        let update = change(update, vec![("since", since), ("until", until)], &[])
             .condition_expression(
                 "attribute_exists(#open) AND attribute_not_exists(begun) AND #since >= :since AND #until <= :until",
             )
@@ -172,7 +165,7 @@ impl Log {
     /// The read failed.
     pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
         let recoveries = self.newest_recoveries(tenant).await?;
-        let wanted = |one: &Recovery| endpoint.is_none_or(|endpoint| endpoint == one.webhook_endpoint_id);
+        let wanted = |recovery: &Recovery| endpoint.is_none_or(|endpoint| endpoint == recovery.webhook_endpoint_id);
         Ok(recoveries.into_iter().filter(wanted).take(LISTED).collect())
     }
 
@@ -187,15 +180,15 @@ impl Log {
         items.iter().map(Recovery::from_item).collect()
     }
 
-    /// The id of the recovery of `endpoint` that a call wrote last.
+    /// The id of the latest recovery of `endpoint`.
     async fn latest_recovery(&self, tenant: &TenantId, endpoint: EndpointId) -> Result<Option<String>> {
         let get = self.dynamodb.get_item().table_name(&self.table).set_key(Some(latest_key(tenant, endpoint)));
         let found = get.consistent_read(true).send().await.map_err(failure("reading the latest recovery"))?.item;
         found.map(|item| Record::new("latest recovery", &item).text("recovery").map(str::to_owned)).transpose()
     }
 
-    /// The oldest recovery of each tenant that is not done: one at a time, so that a tenant with many holds up nobody
-    /// else's, and the rate of a tenant is bounded.
+    /// The oldest unfinished recovery of each tenant: one at a time, so that a tenant with many does not hold up others,
+    /// and the rate of each tenant is bounded.
     ///
     /// # Errors
     /// A read failed.
@@ -209,7 +202,7 @@ impl Log {
         let mut open = Vec::new();
         for ([partition, _], item) in self.get(keys.into_iter().map(only_key).collect()).await? {
             let tenant = partition.strip_prefix(PREFIX).and_then(|tenant| tenant.parse().ok());
-            // One that cannot be read must not stop the others.
+            // An unreadable recovery must not stop the others.
             match Recovery::from_item(&item) {
                 Ok(recovery) => open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery))),
                 Err(error) => tracing::error!(partition, ?error, "a recovery cannot be read and is left out"),
@@ -221,8 +214,8 @@ impl Log {
         Ok(open)
     }
 
-    /// Makes the next page of deliveries pending again, each at the time that `due` gives, and returns them.
-    /// The recovery then is where the page ended, but that is not saved.
+    /// Makes the next page of deliveries pending again, each at the time that `due` gives, and returns them. Moves
+    /// `recovery` to the end of the page, without saving it.
     ///
     /// # Errors
     /// A call failed. The page can be repeated.
@@ -241,7 +234,7 @@ impl Log {
         }
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
         let KeyRange { from, to } = self.range(&filter, None, now);
-        // What comes after the last key, which has a fixed length.
+        // Just after the last key: keys have a fixed length.
         let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
@@ -249,7 +242,7 @@ impl Log {
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             match self.resend(tenant, id, Trigger::Recovery, due, None, now).await {
                 Ok(delivery) => Ok(Some(delivery)),
-                // It has been resent, has expired, or was never kept.
+                // The delivery has been resent or has expired, or its payload was never kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
                 Err(error) => Err(error),
             }
@@ -266,7 +259,7 @@ impl Log {
         Ok(resent)
     }
 
-    /// Has no call join a recovery any more, and reads what it has to take. One that was deleted is done.
+    /// Closes a recovery to further calls, and reads its final time. A deleted recovery is done.
     async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
@@ -280,7 +273,7 @@ impl Log {
         Ok(())
     }
 
-    /// The first of the failed deliveries of a shard, oldest first.
+    /// The oldest failed deliveries of a shard, oldest first.
     async fn failed(&self, tenant: &TenantId, shard: Shard, range: &KeyRange) -> Result<Vec<DeliveryId>> {
         let query = self.query(tenant, shard, Some(Status::Failed), range);
         let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
@@ -309,7 +302,26 @@ impl Log {
 }
 
 impl Recovery {
-    /// Whether it is as if the next call had started it.
+    fn new(endpoint: EndpointId, time: &Range<Timestamp>) -> Self {
+        Self {
+            id: RecoveryId::generate(),
+            webhook_endpoint_id: endpoint,
+            since: time.start,
+            until: time.end,
+            resent: 0,
+            done: false,
+            shard: 0,
+            after: String::new(),
+            begun: false,
+        }
+    }
+
+    /// The same recovery, over `time` as well.
+    fn widened(&self, time: &Range<Timestamp>) -> Self {
+        Self { since: self.since.min(time.start), until: self.until.max(time.end), ..self.clone() }
+    }
+
+    /// Whether it has not begun.
     fn waits(&self) -> bool {
         !self.done && !self.begun && self.shard == 0 && self.after.is_empty()
     }
@@ -333,7 +345,7 @@ impl Recovery {
 
 /// What the partitions of recoveries begin with.
 const PREFIX: &str = "recovery/";
-/// It comes before every id, and after what names the latest recovery of an endpoint.
+/// Sorts before every id, and after the keys of the items that name latest recoveries.
 const BEFORE_IDS: &str = "$";
 
 pub(super) fn partition(tenant: &TenantId) -> String {

@@ -1,4 +1,4 @@
-//! Resending: a delivery is pending once more.
+//! Resends a delivery: makes it pending again.
 
 use super::{
     payload,
@@ -19,7 +19,7 @@ use crate::{
 
 impl Log {
     /// Makes a delivery pending again, whatever its status, with the whole schedule ahead, and the first attempt due at
-    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only what has failed.
+    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only failed deliveries.
     ///
     /// # Errors
     /// There is no such delivery, or its payload was not kept; the marker is not new; or a call failed.
@@ -43,7 +43,7 @@ impl Log {
                 return Err(NOT_FOUND);
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
-            // The payload may still be in the state, which it would make expensive to change.
+            // The payload may still be in the state, whose updates it would make expensive.
             let payload = (before.status == Status::Delivered).then(|| self.payload(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
             let rows = payload.into_iter().chain([self.due(tenant, &after, now)]).map(|row| ((), row)).collect();

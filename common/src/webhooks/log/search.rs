@@ -1,4 +1,4 @@
-//! Finding deliveries: newest first, over all destinations of a tenant or one, with filters.
+//! Finds deliveries, newest first: to one destination of a tenant or to all, with filters.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -27,15 +27,15 @@ use crate::{
 /// Which deliveries to find.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only those with this status.
+    /// Only deliveries with this status.
     pub status: Option<Status>,
-    /// Only those of this event.
+    /// Only deliveries of this event.
     pub event: Option<EventName>,
-    /// Only those of this job.
+    /// Only deliveries of this job.
     pub job_id: Option<String>,
-    /// Only those created at this time or later.
+    /// Only deliveries created at this time or later.
     pub since: Option<Timestamp>,
-    /// Only those created before this time.
+    /// Only deliveries created before this time.
     pub until: Option<Timestamp>,
 }
 
@@ -57,23 +57,23 @@ impl Cursor {
     /// Parses a cursor from a request.
     ///
     /// # Errors
-    /// It is not one of ours.
+    /// The text is not a cursor of ours.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let id: Result<DeliveryId, NotAnId> = format!("{}.0.{text}", DestinationId::Callback).parse();
         id.map(|id| Self(id.moment())).map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
     }
 }
 
-/// How many items one page reads at most, over all shards, where a filter leaves some of them out.
+/// The most items that a page reads, over all shards, if a filter leaves some of them out.
 const FILTERED: usize = 4000;
 /// The same for items that are read one by one, because the index has only their keys.
 const FILTERED_KEYS: usize = 1000;
 /// Sorts after every key.
 const END: &str = "~";
-/// What is read of a delivery to list it: not its payload.
+/// The attributes that a list shows of a delivery: not its payload.
 const LISTED: [&str; 6] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last"];
 
-/// The keys of a shard's deliveries that are read; both ends are included.
+/// The keys to read of a shard, both ends included.
 #[derive(Clone, Debug)]
 pub(super) struct KeyRange {
     pub(super) from: String,
@@ -91,7 +91,7 @@ impl Log {
     /// The newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once.
     ///
     /// # Errors
-    /// A read failed, or an delivery cannot be read.
+    /// A read failed, or a delivery cannot be read.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -104,8 +104,8 @@ impl Log {
         let range = self.range(filter, cursor, now);
         let page = match filter.status {
             None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
-            // What is not delivered is in the index, so the rest need not be read.
-            Some(status) => self.search_index(tenant, shards, filter, status, &range, limit).await?,
+            // The index has all other deliveries, so the delivered ones need not be read.
+            Some(_) => self.search_index(tenant, shards, filter, &range, limit).await?,
         };
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
     }
@@ -136,14 +136,13 @@ impl Log {
         tenant: &TenantId,
         shards: &[Shard],
         filter: &Filter,
-        status: Status,
         range: &KeyRange,
         limit: usize,
     ) -> Result<Stretch<Delivery>> {
         let is_filtered = filter.is_about_the_job();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
         let read = stream::iter(shards.to_vec()).map(async |shard| {
-            let query = self.query(tenant, shard, Some(status), range).limit(most).scan_index_forward(false);
+            let query = self.query(tenant, shard, filter.status, range).limit(most).scan_index_forward(false);
             let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
             let found = items.iter().filter_map(|item| id(shard, item)).collect();
@@ -157,7 +156,7 @@ impl Log {
         Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
 
-    /// The keys of the deliveries that `filter` wants to be created between two times, and before `cursor`.
+    /// The keys of the deliveries that were created in the time of `filter`, and come after `cursor` in a list.
     pub(super) fn range(&self, filter: &Filter, cursor: Option<&Cursor>, now: Timestamp) -> KeyRange {
         let moment = |time: Timestamp| Millis::new(time.as_millisecond());
         let since = filter.since.map_or(Millis::new(0), moment).max(self.oldest(now));
@@ -170,7 +169,7 @@ impl Log {
         KeyRange { to: last.max(since.clone()), from: since }
     }
 
-    /// The deliveries of a shard, or through the index those with a status.
+    /// A query for the deliveries of a shard, or through the index for those with a status.
     pub(super) fn query(
         &self,
         tenant: &TenantId,
@@ -209,24 +208,24 @@ impl Filter {
     }
 }
 
-/// How many items of each shard to read, to find more than `limit`: so it is known whether there are more. A filter
-/// may need to see more of them, up to `filtered` over all shards.
+/// How many items of each shard to read: one more than `limit`, to know whether there are more. With a filter, up to
+/// `filtered` over all shards.
 fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
     let share = filtered.unwrap_or_default() / shards.len().max(1);
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges what was read of several shards, newest first, as far as all of them were read, and `most` at most.
+/// Merges the stretches of several shards, newest first, as far as all shards were read, and `most` at most.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
     // Behind this point, some shard has not been read yet.
-    let end = read.iter().filter_map(|one| one.end.clone()).max();
-    let found = read.into_iter().flat_map(|one| one.found).map(|one| (moment(&one), one));
+    let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
+    let found = read.into_iter().flat_map(|stretch| stretch.found).map(|found| (moment(&found), found));
     let mut found: Vec<_> = found.filter(|(at, _)| end.as_ref().is_none_or(|end| at >= end)).collect();
     found.sort_by(|(one, _), (other, _)| other.cmp(one));
     let is_longer = found.len() > most;
     found.truncate(most);
     let end = if is_longer { found.last().map(|(at, _)| at.clone()) } else { end };
-    Stretch { found: found.into_iter().map(|(_, one)| one).collect(), end }
+    Stretch { found: found.into_iter().map(|(_, found)| found).collect(), end }
 }
 
 /// Reads only what the list of deliveries shows. Some names are words that DynamoDB reserves.
@@ -237,7 +236,7 @@ fn listed(query: QueryFluentBuilder) -> QueryFluentBuilder {
     LISTED.iter().fold(query, |query, name| query.expression_attribute_names(format!("#{name}"), *name))
 }
 
-/// Lets DynamoDB leave out what the filter does not want, of a query that names all attributes.
+/// Has DynamoDB apply a filter to a query that names all attributes.
 fn filtered(mut query: QueryFluentBuilder, filter: &Filter) -> QueryFluentBuilder {
     let wanted = [
         ("status", filter.status.map(text)),

@@ -26,9 +26,9 @@ use crate::{
     webhooks::delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
 };
 
-/// How much of a job's id the log keeps, in bytes. Producers may send one of any length.
+/// How much of a job's id the log keeps, in bytes. Producers may send ids of any length.
 const JOB_ID_BYTES: usize = 1024;
-/// What the sort keys of earlier attempts begin with.
+/// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
 /// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a
 /// JSON string. There a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
@@ -55,7 +55,7 @@ impl Log {
         Row(item)
     }
 
-    /// The row that keeps the last attempt of `delivery`, before the next one takes its place in the state.
+    /// The row that keeps the last attempt of `delivery`, before the next one replaces it in the state.
     #[must_use]
     pub fn attempt(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<Row> {
         let attempt = delivery.last_attempt.as_ref()?;
@@ -65,12 +65,12 @@ impl Log {
         Some(Row(item))
     }
 
-    /// Stores the states of deliveries that have none yet. For each, in the same order: `false` if it has one, because the
-    /// same event was handled twice at the same time, and the other one goes on.
+    /// Stores the first states of deliveries. Returns for each, in the same order, `false` if there is a state already: the
+    /// same event is handled elsewhere at the same time, and goes on there.
     ///
     /// These are statements and not a batched write, since that has no conditions: an `INSERT` fails where there is an
     /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No
-    /// delivery may be among them twice: all of its batch would fail.
+    /// delivery may occur twice: its whole batch would fail.
     pub async fn begin(&self, states: &[(&TenantId, &Delivery)], now: Timestamp) -> Vec<Result<bool>> {
         let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
@@ -102,7 +102,7 @@ impl Log {
                 Err(Error::Busy)
             }
         });
-        // Without an answer, nothing is known of any.
+        // Without an answer, none is known to be stored.
         begun.chain(iter::repeat_with(|| Err(Error::Busy))).take(batch.len()).collect()
     }
 
@@ -117,8 +117,8 @@ impl Log {
         transaction.put_new(&self.table, "delivery", self.state(tenant, delivery, now))
     }
 
-    /// Changes the state from `before` to `after`. Returns `false` if it is no longer as it was `before`: another attempt
-    /// or a resend came first. A delivery that succeeded is `delivered`, whatever came first.
+    /// Changes the state from `before` to `after`. Returns `false` if it is no longer `before`: another attempt or a resend
+    /// came first. A delivery that succeeded is `delivered`, whatever came first.
     ///
     /// # Errors
     /// The write failed.
@@ -134,11 +134,11 @@ impl Log {
             update.condition_expression("attribute_exists(delivery)")
         } else {
             update
-                .condition_expression("attempts = :was AND tries = :tried AND give_up_at = :end AND #status = :pending")
+                .condition_expression("attempts = :was AND tries = :tried AND fails_at = :end AND #status = :pending")
                 .expression_attribute_values(":was", number(before.attempts.into()))
                 .expression_attribute_values(":tried", number(before.tries.into()))
                 // A resend moves this, even if there has been no attempt.
-                .expression_attribute_values(":end", number(before.give_up_at.get()))
+                .expression_attribute_values(":end", number(before.fails_at.get()))
                 .expression_attribute_values(":pending", text(Status::Pending))
         };
         match Box::pin(update.send()).await {
@@ -148,7 +148,7 @@ impl Log {
         }
     }
 
-    /// Forgets the payload of a delivery that was delivered in the end, if it is too large to be kept.
+    /// Deletes the payload of a delivery that has succeeded, if it is too large to be kept.
     ///
     /// # Errors
     /// The write failed.
@@ -161,10 +161,10 @@ impl Log {
         delete.send().await.map(drop).map_err(failure("deleting a payload"))
     }
 
-    /// The state of each of these deliveries that has one, read consistently.
+    /// The states of these deliveries, as far as the log has them, read consistently.
     ///
     /// # Errors
-    /// The read failed, or an delivery cannot be read.
+    /// The read failed, or a delivery cannot be read.
     pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
         let keys = ids.iter().map(|id| state_key(tenant, id)).collect();
         let found = self.get(keys).await?;
@@ -184,7 +184,7 @@ impl Log {
         let Some(state) = found.get(&[shard_key(tenant, id.shard()), id.moment()]) else { return Ok(None) };
         let delivery = read_delivery(*id, state)?;
         let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
-        // One that is too large is gone with the success, even if a crash came before its deletion.
+        // A payload that is too large is gone after a success, even if a crash came before its deletion.
         let is_kept = |item: &&Item| {
             delivery.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes
         };
@@ -195,7 +195,7 @@ impl Log {
         Ok(Some((delivery, payload)))
     }
 
-    /// The same, for the tenant: what is older than the retention is gone, also if it has not been deleted yet.
+    /// [Finds](Self::find) a delivery for its tenant: after the retention it is gone, even if it is not deleted yet.
     ///
     /// # Errors
     /// There is no such delivery; the read failed, or what is stored cannot be read.
@@ -209,7 +209,7 @@ impl Log {
         found.ok_or(NOT_FOUND)
     }
 
-    /// The attempts of a delivery before the last one, oldest first: the newest of them, if there are very many.
+    /// The attempts of a delivery before the last one, oldest first; only the newest, if there are very many.
     ///
     /// # Errors
     /// The read failed, or an attempt cannot be read.
@@ -251,7 +251,7 @@ fn attempt_key(number: u32) -> String {
     format!("{ATTEMPT}{number:06}")
 }
 
-/// The attributes that say how a delivery stands. Where it is delivered, few are left.
+/// The attributes that go with a status. `delivered` needs few.
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static str, AttributeValue)> {
     let mut set = vec![("status", text(delivery.status))];
     if delivery.status != Status::Delivered {
@@ -261,7 +261,7 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static 
     if let Some(next) = delivery.next_attempt_at {
         set.push(("next_attempt_at", number(next.as_millisecond())));
         set.push(("trigger", text(delivery.trigger)));
-        set.push(("give_up_at", number(delivery.give_up_at.get())));
+        set.push(("fails_at", number(delivery.fails_at.get())));
     }
     set
 }

@@ -74,12 +74,12 @@ pub(super) fn key_of(item: &Item) -> Key {
     })
 }
 
-/// What the rows were for that could not be written.
+/// The rows that could not be written, by their labels.
 #[derive(Debug)]
 pub struct Unwritten<T> {
-    /// Those whose partition, or table, was throttled until the end.
+    /// Rows whose partition, or table, was throttled until the end.
     pub throttled: Vec<T>,
-    /// Those whose call failed.
+    /// Rows whose call failed.
     pub failed: Vec<T>,
 }
 
@@ -91,7 +91,7 @@ impl<T> Unwritten<T> {
     }
 }
 
-/// The index of what is not delivered.
+/// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
 /// How long items outlive the retention: a delivery that is resent on its last day still has its whole schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
@@ -101,7 +101,7 @@ pub(super) const WRITES: usize = 25;
 const READS: usize = 100;
 /// How many calls one caller may have under way.
 pub(super) const CONCURRENCY: usize = 16;
-/// How often a batch is sent again for what was left out, which happens where a partition is throttled.
+/// How often a batch is sent again for items that DynamoDB left out, because their partition is throttled.
 pub(super) const ROUNDS: u32 = 4;
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
@@ -120,10 +120,10 @@ impl Log {
         })
     }
 
-    /// Writes rows, in any order. Each comes with what it is for.
+    /// Writes rows, in any order. Each has a label, by which the caller knows it.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
         // A batch may not have the same key twice: of duplicates, the last one counts.
-        let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(what, row)| (row.key(), (what, row))).collect();
+        let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(label, row)| (row.key(), (label, row))).collect();
         let mut rows = rows.into_iter().peekable();
         let mut calls = Vec::new();
         while rows.peek().is_some() {
@@ -143,11 +143,11 @@ impl Log {
         unwritten
     }
 
-    /// Writes up to 25 rows. Returns what the rows were for that are not written.
+    /// Writes up to 25 rows. Returns the labels of those that are not written.
     async fn put_batch<T: Copy>(&self, batch: Vec<(Key, (T, Row))>) -> (Vec<T>, Result<()>) {
         let (mut left, mut requests) = (BTreeMap::new(), Vec::with_capacity(batch.len()));
-        for (key, (what, Row(item))) in batch {
-            left.insert(key, what);
+        for (key, (label, Row(item))) in batch {
+            left.insert(key, label);
             #[expect(clippy::expect_used, reason = "the item is given")]
             let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
             requests.push(WriteRequest::builder().put_request(put).build());
@@ -197,7 +197,7 @@ impl Log {
         number(self.retention.end(now).as_second())
     }
 
-    /// The oldest deliveries that can be seen.
+    /// The creation time of the oldest deliveries that can be seen.
     pub(super) fn oldest(&self, now: Timestamp) -> Millis {
         Millis::new(now.as_millisecond() - i64::try_from(self.retention.0.as_millis()).unwrap_or(i64::MAX))
     }
@@ -211,12 +211,12 @@ pub(super) fn shard_key(tenant: &TenantId, shard: Shard) -> String {
     format!("{tenant}/{shard}")
 }
 
-/// The partition of the index with those deliveries of a shard that have a status.
+/// The partition of the index with the deliveries of a shard that have this status.
 pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> String {
     format!("{tenant}/{shard}/{status}")
 }
 
-/// The partition of what a delivery has besides its state.
+/// The partition of the payload and the earlier attempts of a delivery.
 pub(super) fn details_partition(tenant: &TenantId, id: &DeliveryId) -> String {
     format!("{tenant}/{}/{}", id.shard(), id.moment())
 }

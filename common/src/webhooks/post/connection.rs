@@ -24,7 +24,7 @@ use tokio::{
 /// How much is read of a response, or of a TLS handshake. Interim responses, headers, the framing of the body and the
 /// overhead of TLS all count, because a receiver could send any of them forever.
 const MAX_BYTES: usize = 64 * 1024;
-/// The least that a read counts: a single byte costs us as much work as many.
+/// What a read counts at least: a single byte is as much work for us as many.
 const READ: usize = 128;
 /// What an interim response (100, 102, 103) counts: a handful is normal, sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
@@ -128,7 +128,7 @@ pub(super) struct Connection {
     wire: Arc<Meter>,
     /// Counts what arrives inside TLS; without TLS, the same meter as `wire`.
     response: Arc<Meter>,
-    /// The place in the pool's limit that this connection takes.
+    /// Counts this connection against the pool's limit.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -175,7 +175,7 @@ impl Connection {
         self.response.is_full()
     }
 
-    /// Whether it is open and done with the last exchange, so that it can be used again.
+    /// Whether the connection can be used again: it is open, and done with the last exchange.
     pub(super) fn is_idle(&mut self) -> bool {
         // Polling also replaces the waker, and so releases the task that used the connection last.
         let context = &mut Context::from_waker(Waker::noop());

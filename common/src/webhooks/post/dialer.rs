@@ -129,8 +129,8 @@ impl Dialer {
         }
     }
 
-    /// Connects to whichever address answers first. They are tried in order: the next one when one fails, or alongside
-    /// one that is slow.
+    /// Connects to the address that answers first. The addresses are tried in order: the next when one fails, or alongside
+    /// a slow one.
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> io::Result<Box<dyn Stream>> {
         let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
         let mut next = addresses.iter().map(|address| {
@@ -155,8 +155,7 @@ impl Dialer {
     }
 }
 
-/// The first addresses, alternating between IPv4 and IPv6, so that the other family is tried soon if one does not work
-/// (RFC 8305, section 4).
+/// The first addresses, alternating between IPv4 and IPv6, so that both families are tried soon (RFC 8305, section 4).
 fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
     let (of_first, of_other): (Vec<_>, Vec<_>) =

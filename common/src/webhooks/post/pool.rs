@@ -76,8 +76,8 @@ impl Pool {
         }
     }
 
-    /// Reserves the sockets for a dial, and closes idle connections for it if necessary, the longest idle first. `None`
-    /// is a dial beyond the limit, with nothing idle left to close. It may go ahead all the same.
+    /// Reserves the sockets for a dial, and closes idle connections if necessary, the longest idle first. `None` if none is
+    /// left to close: the dial is beyond the limit, and may go ahead all the same.
     pub(super) fn reserve(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(permit) = Arc::clone(&self.sockets).try_acquire_many_owned(MAX_PARALLEL as u32) {

@@ -48,16 +48,13 @@ impl DestinationPolicy {
     }
 
     /// Reads the policy from `ALLOW_HTTP_DESTINATIONS` and `ALLOWED_DESTINATIONS`.
-    ///
-    /// # Errors
-    /// A variable is missing or does not parse.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// Everything wrong with a URL that can be seen from it alone: its scheme, and its host if that is an address. The
-    /// URL parser has already turned every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded,
-    /// full-width digits) into that address (WHATWG URL, "host parsing").
+    /// The refusals that need no look-up: of the scheme, and of the host if that is an address. The URL parser has already
+    /// turned every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width digits) into
+    /// the address (WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
         let address = match url.host() {
@@ -88,7 +85,7 @@ fn is_localhost(name: &str) -> bool {
 }
 
 /// The IPv4 address that an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address really reaches, else the address itself.
-/// The other forms that embed one (compatible, 6to4, Teredo) are refused altogether.
+/// The other forms that embed an IPv4 address (compatible, 6to4, Teredo) are always refused.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -143,7 +140,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
 /// The only IPv6 space allocated for the public internet (IANA IPv6 address space registry).
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-/// Within it: protocol assignments with Teredo, documentation, 6to4, documentation again.
+/// The exceptions in [`GLOBAL_V6`]: protocol assignments with Teredo, documentation, 6to4, documentation again.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl EndpointUrl {
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
-        // The parser silently drops these, but the stored URL must be the one that is dialled.
+        // The parser silently drops these characters, but the stored URL must be the dialled URL.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             problems.push(Problem::format("Must not contain whitespace or control characters"));
         }
@@ -61,25 +61,25 @@ impl EndpointUrl {
         &self.given
     }
 
-    /// The parsed URL, which is the one requested.
+    /// The parsed URL, to which requests go.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Scheme, host and port, as far as they are in the text: what a connection is opened to.
+    /// Scheme and host, and the port if the text has it: what a connection is opened to.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.url[..Position::BeforePath]
     }
 }
 
-/// Whether HTTP can request it: the URL standard allows characters in a host that HTTP does not.
+/// Whether HTTP can request the URL: the URL standard allows characters in a host that HTTP does not.
 fn is_requestable(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host() && url.as_str().parse::<Uri>().is_ok()
 }
 
-/// The parser drops an empty user name, so this also looks for its `@`.
+/// The parser drops an empty user name, so this also looks for the `@`.
 fn has_user_info(text: &str, url: &Url) -> bool {
     let authority = text.split(['/', '\\']).find(|part| !part.is_empty() && !part.ends_with(':'));
     let at = authority.and_then(|part| part.split(['?', '#']).next()).is_some_and(|part| part.contains('@'));

@@ -7,7 +7,7 @@ use sha2::Sha256;
 use super::signing_secret::SigningSecret;
 use crate::timestamp::Timestamp;
 
-/// What to sign with: the current secret and, after a rotation, the one before for a while.
+/// What to sign with: the current secret and, for a while after a rotation, the previous secret.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningKeys<'a> {
     /// The secret that signs everything.
@@ -46,8 +46,8 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 }
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
-/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. One for
-/// each key that a secret can mean, with spaces between them: the text's bytes, and what libraries decode it to.
+/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. A secret
+/// can mean two keys, its own bytes and the bytes that libraries decode it to: each signs, with spaces in between.
 #[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
     let head = format!("{id}.{}.", now.as_second());

@@ -13,11 +13,11 @@ use zeroize::Zeroizing;
 
 use crate::{issue::Problem, random};
 
-/// Says that a text is a secret for webhooks. It is not part of the key.
+/// Marks a text as a secret for webhooks. It is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// 1 to 256 characters, not blank. Its text is one HMAC key; what libraries for Standard Webhooks decode it to can be
-/// another.
+/// 1 to 256 characters, not blank. The text is an HMAC key; the bytes that libraries for Standard Webhooks decode from it
+/// can be a second key.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
@@ -34,8 +34,8 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// Validates one that a tenant chooses for an endpoint. With an empty key anybody could sign, and some libraries take it.
-    /// A secret that is stored or comes with a job is only parsed: no delivery may be lost for this.
+    /// Validates a secret that a tenant chooses for an endpoint. Some libraries take an empty key, with which anybody could
+    /// sign. A secret that is stored or comes with a job is only parsed: no delivery may be lost for this.
     ///
     /// # Errors
     /// Every rule that `text` breaks, or it decodes to an empty key.
@@ -44,8 +44,8 @@ impl SigningSecret {
         if secret.is_empty_key() { Err(vec![Problem::format("Must not decode to an empty key")]) } else { Ok(secret) }
     }
 
-    /// Whether it has no byte of base64. The prefix promises base64; without it, only a text of which base64 decoders skip
-    /// every character counts.
+    /// Whether base64 decoders make an empty key of the text. Without the prefix, which promises base64, only a text counts
+    /// of which they skip every character.
     fn is_empty_key(&self) -> bool {
         match self.0.strip_prefix(PREFIX) {
             Some(text) => text.matches(is_symbol).count() < 2,
@@ -66,9 +66,9 @@ impl SigningSecret {
         &self.0
     }
 
-    /// The key that libraries for Standard Webhooks make of the text, if they take it: they decode it from base64. The
-    /// npm packages `standardwebhooks` and `svix` do it in one way, and those of the same names on PyPI in another. A
-    /// text that both take is the same key to both. It is shorter than the text, so it is never the same key as that.
+    /// The key that libraries for Standard Webhooks decode from the text as base64, if they take it. The npm packages
+    /// `standardwebhooks` and `svix` decode in one way, the PyPI packages of these names in another. A text that both take
+    /// is the same key to both. The key is shorter than the text, so it is never the text's own bytes.
     #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
@@ -76,7 +76,7 @@ impl SigningSecret {
     }
 }
 
-/// npm: padding is optional, and a lone last character is dropped unseen, whatever it is. Lengths are in UTF-16 units.
+/// npm: padding is optional, and a lone last character is dropped, whatever it is. Lengths are in UTF-16 units.
 fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let symbols = text.trim_end_matches('=');
     let (length, padding) = (symbols.encode_utf16().count(), text.len() - symbols.len());
@@ -112,12 +112,12 @@ fn decoded_by_pypi(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     decode(&symbols)
 }
 
-/// Whether it is of the alphabet of base64; the padding is not.
+/// Whether a character is in the alphabet of base64, to which padding does not belong.
 fn is_symbol(character: char) -> bool {
     matches!(character, 'A'..='Z' | 'a'..='z' | '0'..='9' | '+' | '/')
 }
 
-/// Padding has been removed, and bits that are left over after the last byte are ignored.
+/// Without padding. Bits that are left over after the last byte are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// No library takes an empty key.
@@ -147,8 +147,8 @@ mod tests {
         }
     }
 
-    /// PyPI `standardwebhooks` 1.1.0 decodes these to nothing, but for those that it refuses altogether: after the prefix, one
-    /// symbol alone and what is not ASCII.
+    /// PyPI `standardwebhooks` 1.1.0 decodes these to nothing, or refuses them: after the prefix, a lone symbol, and text
+    /// that is not ASCII.
     #[test]
     fn a_chosen_secret_does_not_decode_to_an_empty_key() {
         for nothing in [

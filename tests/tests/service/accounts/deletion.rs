@@ -110,7 +110,7 @@ async fn the_last_member_takes_the_organization_along() {
     // An event goes to nobody.
     world.enqueue("job-events", event(&jo.id, "late")).await;
     world.poll_all("job-events").await;
-    assert!(world.log(&jo.id).await.iter().all(|entry| entry.job_id != "late"));
+    assert!(world.log(&jo.id).await.iter().all(|delivery| delivery.job_id != "late"));
     // The address and the slug are free, and nothing of before is in the new organization.
     let again = world.tenant("acme").await;
     assert_ne!((&again.id, &again.user), (&jo.id, &jo.user));

@@ -21,20 +21,20 @@ pub(super) async fn send_to(world: &World, url: &str) {
 async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
     assert!(world.drain("deliveries").await.is_empty());
-    let entry = world.log("t").await.into_iter().next().expect("a delivery");
-    assert_eq!(entry.attempts, 1);
-    match entry.status {
+    let delivery = world.log("t").await.into_iter().next().expect("a delivery");
+    assert_eq!(delivery.attempts, 1);
+    match delivery.status {
         Status::Delivered => None,
         status => {
             assert_eq!(status, Status::Failed);
-            Some(reason(&entry))
+            Some(reason(&delivery))
         }
     }
 }
 
 /// How the last attempt ended.
-pub(super) fn reason(entry: &Delivery) -> String {
-    entry.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
+pub(super) fn reason(delivery: &Delivery) -> String {
+    delivery.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +170,7 @@ async fn an_attempt_is_seen_from_outside() {
         .filter(|line| line.contains("\"_aws\""))
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    for metric in ["Attempts", "Delivered", "Failed", "GivenUp", "AttemptLatency", "AgeAtDelivery"] {
+    for metric in ["Attempts", "Delivered", "Failed", "DeliveryFailed", "AttemptLatency", "AgeAtDelivery"] {
         assert!(metrics.iter().any(|line| line[metric].is_number()), "{metric}");
     }
     assert!(metrics.iter().any(|line| line["Failed"] == 1.0 && line["Reason"] == "status_5xx"));

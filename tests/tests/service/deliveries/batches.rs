@@ -26,10 +26,10 @@ async fn an_attempt_that_cannot_be_started_in_time_goes_to_the_queue_and_is_not_
         _ = batch => panic!("the first attempt hangs for 23 s"),
         mut postponed = postponed => {
             let mut logged = world.log("t").await;
-            logged.sort_by_key(|entry| entry.id.to_string());
+            logged.sort_by_key(|delivery| delivery.id.to_string());
             postponed.sort_by_key(|message| message["delivery_id"].to_string());
-            assert_eq!(postponed, logged.iter().map(|entry| due_message("t", entry)).collect::<Vec<_>>());
-            assert!(logged.iter().all(|entry| (entry.status, entry.attempts) == (Status::Pending, 0)));
+            assert_eq!(postponed, logged.iter().map(|delivery| due_message("t", delivery)).collect::<Vec<_>>());
+            assert!(logged.iter().all(|delivery| (delivery.status, delivery.attempts) == (Status::Pending, 0)));
         }
     }
 }

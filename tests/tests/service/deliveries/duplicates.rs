@@ -35,8 +35,8 @@ async fn a_message_that_comes_with_its_double_is_one_attempt() {
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.deliver(event(&tenant.id, "j")).await;
-    let entry = world.only_logged(&tenant.id).await;
-    world.enqueue("deliveries", due_message(&tenant.id, &entry)).await;
+    let delivery = world.only_logged(&tenant.id).await;
+    world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
     assert_eq!(world.poll("deliveries").await, 2);
     assert_eq!(receiver.count().await, 2);
     assert!(world.drain("deliveries").await.is_empty());
@@ -58,15 +58,15 @@ async fn what_comes_again_because_its_message_was_not_sent_sends_it_and_posts_no
     for (queue, attempts) in [("job-events", 1), ("deliveries", 2)] {
         refuses.on();
         assert_eq!(world.poll(queue).await, 1);
-        let entry = world.only_logged(&tenant.id).await;
-        assert_eq!((entry.status, entry.attempts), (Status::Pending, attempts));
+        let delivery = world.only_logged(&tenant.id).await;
+        assert_eq!((delivery.status, delivery.attempts), (Status::Pending, attempts));
         refuses.off();
         assert_eq!(world.poll(queue).await, 1, "it came back");
         assert_eq!(receiver.count().await, usize::try_from(attempts).expect("a few"), "and was not posted again");
     }
     assert_eq!(world.poll("deliveries").await, 1);
-    let entry = world.only_logged(&tenant.id).await;
-    assert_eq!((entry.status, entry.attempts, receiver.count().await), (Status::Delivered, 3, 3));
+    let delivery = world.only_logged(&tenant.id).await;
+    assert_eq!((delivery.status, delivery.attempts, receiver.count().await), (Status::Delivered, 3, 3));
     assert!(world.drain("deliveries").await.is_empty() && world.drain("job-events").await.is_empty());
 }
 

@@ -93,9 +93,9 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
     for receiver in &live {
         let received = receiver.received().await;
         let mut ids = BTreeMap::new();
-        for delivery in &received {
-            let id = delivery.header("webhook-id").to_owned();
-            let first = ids.entry(delivery.json()["job_id"].to_string()).or_insert_with(|| id.clone());
+        for attempt in &received {
+            let id = attempt.header("webhook-id").to_owned();
+            let first = ids.entry(attempt.json()["job_id"].to_string()).or_insert_with(|| id.clone());
             assert_eq!(*first, id, "a duplicate has the webhook-id of the first");
         }
         assert_eq!(ids.len(), events, "nothing is lost");
@@ -106,15 +106,15 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
 
     // The log agrees with the receivers.
     let (mut delivered, mut failed) = (HashSet::new(), BTreeSet::new());
-    for entry in world.log(&tenant.id).await {
-        let is_new = match entry.status {
-            Status::Delivered => delivered.insert(entry.webhook_id.to_string()),
-            Status::Failed => failed.insert(entry.job_id.clone()),
-            Status::Pending | Status::Ended => unreachable!("nobody will wake {entry:?}"),
+    for delivery in world.log(&tenant.id).await {
+        let is_new = match delivery.status {
+            Status::Delivered => delivered.insert(delivery.webhook_id.to_string()),
+            Status::Failed => failed.insert(delivery.job_id.clone()),
+            Status::Pending | Status::Ended => unreachable!("nobody will wake {delivery:?}"),
         };
-        assert!(is_new, "{entry:?} is there twice");
-        let is_dead = entry.webhook_endpoint_id.is_some_and(|id| id.to_string() == dead);
-        assert_eq!((is_dead, entry.attempts >= 3), (entry.status == Status::Failed, is_dead), "{entry:?}");
+        assert!(is_new, "{delivery:?} is there twice");
+        let is_dead = delivery.webhook_endpoint_id.is_some_and(|id| id.to_string() == dead);
+        assert_eq!((is_dead, delivery.attempts >= 3), (delivery.status == Status::Failed, is_dead), "{delivery:?}");
     }
     assert_eq!(failed.len(), events, "what nobody took is failed");
     assert_eq!(delivered.difference(&taken).count(), 0, "nothing is delivered that no receiver took");

@@ -19,9 +19,9 @@ async fn the_payload_comes_back_exactly() {
         for status in STATUSES {
             let job = format!("{number}{status}");
             for draft in [Draft::to(&endpoint, book.now, &job), Draft::to_callback(3, book.now, &job)] {
-                let entry = book.write_one(&tenant, draft.status(status).body(body)).await;
-                let answer = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
-                let expected = json!({"delivery": entry, "payload": body, "attempts": [entry.last_attempt]});
+                let delivery = book.write_one(&tenant, draft.status(status).body(body)).await;
+                let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
+                let expected = json!({"delivery": delivery, "payload": body, "attempts": [delivery.last_attempt]});
                 assert_eq!(answer.ok(), &expected);
             }
         }
@@ -36,8 +36,8 @@ async fn a_large_payload_is_kept_until_it_is_delivered() {
     let body = json!({"result": "x".repeat(101)}).to_string();
     for (status, kept) in [(Status::Delivered, false), (Status::Pending, true), (Status::Failed, true)] {
         let draft = Draft::to_callback(0, book.now, status).status(status).body(&body);
-        let entry = book.write_one(&tenant, draft).await;
-        let answer = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
+        let delivery = book.write_one(&tenant, draft).await;
+        let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
         assert_eq!(answer.ok().get("payload"), kept.then(|| json!(body)).as_ref(), "{status}");
     }
 }
@@ -53,17 +53,17 @@ async fn every_attempt_is_shown_oldest_first() {
             Attempt::new(at, number, outcome, None, Trigger::Schedule)
         })
         .collect();
-    let (mut entry, _) = Draft::to_callback(0, book.ago(HOUR), "j").status(Status::Failed).entry(&id(&tenant));
+    let (mut delivery, _) = Draft::to_callback(0, book.ago(HOUR), "j").status(Status::Failed).delivery(&id(&tenant));
     let mut rows = Vec::new();
     for (number, attempt) in (1..).zip(&attempts) {
-        (entry.attempts, entry.last_attempt) = (number, Some(attempt.clone()));
+        (delivery.attempts, delivery.last_attempt) = (number, Some(attempt.clone()));
         // After a crash, the last attempt may be in both places.
-        rows.extend(book.log.attempt(&id(&tenant), &entry, book.now));
+        rows.extend(book.log.attempt(&id(&tenant), &delivery, book.now));
     }
     book.put(rows).await;
-    assert!(matches!(book.log.begin(&[(&id(&tenant), &entry)], book.now).await[..], [Ok(true)]));
-    let answer = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
-    assert_eq!(answer.ok(), &json!({"delivery": entry, "attempts": attempts}));
+    assert!(matches!(book.log.begin(&[(&id(&tenant), &delivery)], book.now).await[..], [Ok(true)]));
+    let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
+    assert_eq!(answer.ok(), &json!({"delivery": delivery, "attempts": attempts}));
 }
 
 /// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
@@ -72,22 +72,22 @@ async fn the_largest_delivery_fits_into_lambdas_answer() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
-    let (mut entry, payload) = Draft::to_callback(0, book.now, "j").status(Status::Failed).entry(&id(&tenant));
+    let (mut delivery, payload) = Draft::to_callback(0, book.now, "j").status(Status::Failed).delivery(&id(&tenant));
     // No body of a mebibyte and no response of a kibibyte takes more bytes as JSON inside JSON.
     let payload = Payload { body: "\\".repeat(1 << 20).into(), ..payload };
     let outcome = Outcome::Failed(Failure::Status(500, None));
     let largest = Attempt::new(book.now, u32::MAX, outcome, Some("\u{1}".repeat(1024)), Trigger::Recovery);
-    let mut rows = vec![book.log.payload(&id(&tenant), &entry.id, &payload, book.now)];
+    let mut rows = vec![book.log.payload(&id(&tenant), &delivery.id, &payload, book.now)];
     for number in 1..=300 {
-        (entry.attempts, entry.last_attempt) = (number, Some(largest.clone()));
-        rows.extend(book.log.attempt(&id(&tenant), &entry, book.now));
+        (delivery.attempts, delivery.last_attempt) = (number, Some(largest.clone()));
+        rows.extend(book.log.attempt(&id(&tenant), &delivery, book.now));
     }
     book.put(rows).await;
-    assert!(matches!(book.log.begin(&[(&id(&tenant), &entry)], book.now).await[..], [Ok(true)]));
+    assert!(matches!(book.log.begin(&[(&id(&tenant), &delivery)], book.now).await[..], [Ok(true)]));
     let mut event = tests::sample_event("deliveries-get");
     event["headers"]["x-api-key"] = json!(tenant.key);
-    event["body"] = json!(json!({"json": {"delivery_id": entry.id}}).to_string());
+    event["body"] = json!(json!({"json": {"delivery_id": delivery.id}}).to_string());
     let answer = world.stack.invoke("deliveries-get", event).await.expect("an answer").to_string();
-    assert_eq!(answer.matches("duration_ms").count(), 202, "200 earlier ones, the last, and that of the entry");
+    assert_eq!(answer.matches("duration_ms").count(), 202, "200 earlier attempts, the last, and that of the delivery");
     assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
 }

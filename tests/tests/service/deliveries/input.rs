@@ -72,7 +72,7 @@ async fn any_time_of_rfc_3339_is_understood() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
-    let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, "j")).await;
+    let delivery = book.write_one(&tenant, Draft::to_callback(0, book.now, "j")).await;
     for (since, until, found) in [
         ("0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", 1),
         ("1969-12-31T23:59:59Z", "2262-04-12T00:00:00+14:00", 1),
@@ -94,7 +94,7 @@ async fn any_time_of_rfc_3339_is_understood() {
     world.rpc(&tenant.key, "deliveries/recover", same).await.ok();
     for (cursor, found) in [(format!("9999999999999.{}", "f".repeat(32)), 1), (format!("{:013}.{:032}", 0, 0), 0)] {
         let page = read(&world, &tenant, "list", json!({"cursor": cursor})).await;
-        assert_eq!(ids(page.ok()), vec![entry.id.to_string(); found]);
+        assert_eq!(ids(page.ok()), vec![delivery.id.to_string(); found]);
         assert_eq!(page.ok().get("next_cursor"), None);
     }
 }

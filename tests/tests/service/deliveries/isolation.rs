@@ -125,7 +125,7 @@ async fn an_endpoint_that_does_not_answer_gets_first_attempts_from_the_deliverie
     world.deliver(event(&tenant.id, 4)).await;
     assert_eq!(well.count().await, 3, "one success is enough");
     let attempts: Vec<_> =
-        world.log_of(&tenant.id, Status::Delivered).await.iter().map(|entry| entry.attempts).collect();
+        world.log_of(&tenant.id, Status::Delivered).await.iter().map(|delivery| delivery.attempts).collect();
     assert_eq!(attempts, [1, 1, 1]);
 }
 
@@ -258,14 +258,14 @@ async fn an_event_that_is_parked_for_long_waits_in_the_log() {
         assert_eq!(world.poll("deliveries").await, 5);
         let waiting = world.log_of(&tenant.id, Status::Pending).await;
         assert_eq!(waiting.len(), expected);
-        assert!(waiting.iter().all(|entry| entry.attempts == 0 && entry.next_attempt_at > Some(now)));
+        assert!(waiting.iter().all(|delivery| delivery.attempts == 0 && delivery.next_attempt_at > Some(now)));
         assert_eq!(world.counts("deliveries").await[2], 1, "it comes back");
         until(&world, async || world.log_of(&tenant.id, Status::Failed).await.len() == 6 + 5 * expected).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_waited_for_three_days_for_a_receiver_that_does_not_answer_is_given_up() {
+async fn a_delivery_that_has_waited_three_days_for_a_receiver_that_does_not_answer_fails() {
     let (world, tenant, id, receiver) = silent(&[("RETRY_SCHEDULE", "900")]).await;
     for number in 0..4 {
         park(&world, &tenant, &id, 100 + number, 1).await;

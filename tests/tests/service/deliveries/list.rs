@@ -30,13 +30,13 @@ async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
         let event = if number % 7 < 3 { EventName::Failed } else { EventName::Completed };
         Draft { event, status: STATUSES[number as usize / 2 % 4], ..draft }
     });
-    let entries = book.write(&tenant, drafts).await;
+    let deliveries = book.write(&tenant, drafts).await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoints[1]})).await.ok();
-    (tenant, endpoints, entries, book)
+    (tenant, endpoints, deliveries, book)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_says_what_became_of_a_delivery() {
+async fn the_list_says_what_became_of_a_delivery() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -71,8 +71,8 @@ async fn an_entry_says_what_became_of_a_delivery() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_come_first_over_all_destinations_and_pages() {
     let world = World::start().await;
-    let (tenant, _, entries, _) = mixed(&world).await;
-    let expected = newest_first(&entries);
+    let (tenant, _, deliveries, _) = mixed(&world).await;
+    let expected = newest_first(&deliveries);
     for limit in [1, 5, 47, 48, 100] {
         // The last page has no cursor, and no page before it is short.
         let pages = pages(&world, &tenant, json!({"limit": limit})).await;
@@ -84,15 +84,15 @@ async fn the_newest_come_first_over_all_destinations_and_pages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_combination_of_filters_finds_what_passes_them_all() {
     let world = World::start().await;
-    let (tenant, endpoints, entries, book) = mixed(&world).await;
+    let (tenant, endpoints, deliveries, book) = mixed(&world).await;
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    // What each field wants of an entry.
-    let passes = |fields: &Value, entry: &Delivery| {
-        let at = entry.created_at.to_string();
+    // What each field wants of a delivery.
+    let passes = |fields: &Value, delivery: &Delivery| {
+        let at = delivery.created_at.to_string();
         let wanted = |name: &str, has: Value| fields.get(name).is_none_or(|wanted| *wanted == has);
-        wanted("status", json!(entry.status))
-            && wanted("event", json!(entry.event))
-            && wanted("webhook_endpoint_id", json!(entry.webhook_endpoint_id))
+        wanted("status", json!(delivery.status))
+            && wanted("event", json!(delivery.event))
+            && wanted("webhook_endpoint_id", json!(delivery.webhook_endpoint_id))
             && text(&fields["since"]).is_none_or(|since| at >= since)
             && text(&fields["until"]).is_none_or(|until| at < until)
     };
@@ -116,7 +116,7 @@ async fn every_combination_of_filters_finds_what_passes_them_all() {
     assert_eq!(combinations.len(), 5 * 2 * 4 * 4);
     let mut found = 0;
     for mut fields in combinations {
-        let expected = newest_first(entries.iter().filter(|entry| passes(&fields, entry)));
+        let expected = newest_first(deliveries.iter().filter(|delivery| passes(&fields, delivery)));
         found += expected.len();
         for limit in [3, 100] {
             fields["limit"] = json!(limit);
@@ -129,11 +129,11 @@ async fn every_combination_of_filters_finds_what_passes_them_all() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_found_whatever_the_status_and_the_length_of_its_id() {
     let world = World::start().await;
-    let (tenant, _, entries, book) = mixed(&world).await;
-    for entry in &entries[..8] {
-        let found = pages(&world, &tenant, json!({"job_id": entry.job_id})).await.concat();
-        assert_eq!(found, [entry.id.to_string()]);
-        let both = json!({"job_id": entry.job_id, "status": entry.status});
+    let (tenant, _, deliveries, book) = mixed(&world).await;
+    for delivery in &deliveries[..8] {
+        let found = pages(&world, &tenant, json!({"job_id": delivery.job_id})).await.concat();
+        assert_eq!(found, [delivery.id.to_string()]);
+        let both = json!({"job_id": delivery.job_id, "status": delivery.status});
         assert_eq!(pages(&world, &tenant, both).await.concat(), found);
     }
     assert!(pages(&world, &tenant, json!({"job_id": "unknown"})).await.concat().is_empty());
@@ -141,9 +141,9 @@ async fn a_job_is_found_whatever_the_status_and_the_length_of_its_id() {
     let long = format!("{}🦀", "j".repeat(1023));
     for (status, job) in STATUSES.into_iter().flat_map(|status| [(status, long.as_str()), (status, "")]) {
         let at = book.ago(HOUR + SECOND * status as u32);
-        let entry = book.write_one(&tenant, Draft::to_callback(1, at, job).status(status)).await;
+        let delivery = book.write_one(&tenant, Draft::to_callback(1, at, job).status(status)).await;
         let found = pages(&world, &tenant, json!({"job_id": job, "status": status})).await.concat();
-        assert_eq!(found, [entry.id.to_string()]);
+        assert_eq!(found, [delivery.id.to_string()]);
     }
 }
 
@@ -187,7 +187,7 @@ async fn what_is_older_than_the_retention_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_sees_anything_of_another_tenant() {
     let world = World::start().await;
-    let (theirs, [endpoint, deleted, _], entries, _) = mixed(&world).await;
+    let (theirs, [endpoint, deleted, _], deliveries, _) = mixed(&world).await;
     let ours = world.tenant("ours").await;
     assert_eq!(read(&world, &ours, "list", json!({})).await.ok(), &json!({"deliveries": []}));
     for status in STATUSES {
@@ -204,14 +204,14 @@ async fn nobody_sees_anything_of_another_tenant() {
             assert_eq!(answer.json()["message"], "Webhook endpoint not found");
         }
     }
-    for entry in &entries[..5] {
+    for delivery in &deliveries[..5] {
         for route in ["get", "resend"] {
-            let answer = read(&world, &ours, route, json!({"delivery_id": entry.id})).await;
+            let answer = read(&world, &ours, route, json!({"delivery_id": delivery.id})).await;
             assert_eq!(answer.error(), (404, "NOT_FOUND", ""), "{route}");
             assert_eq!(answer.json()["message"], "Delivery not found");
         }
     }
-    assert_eq!(pages(&world, &theirs, json!({})).await.concat(), newest_first(&entries));
+    assert_eq!(pages(&world, &theirs, json!({})).await.concat(), newest_first(&deliveries));
     assert!(world.drain("deliveries").await.is_empty());
 }
 
@@ -226,8 +226,8 @@ async fn deliveries_of_one_millisecond_are_all_listed() {
             (0, job) => Draft::to_callback(4, book.now, job).status(status),
             (_, job) => Draft::to(&endpoint, book.now, job).status(status),
         });
-        let entries = book.write(&tenant, drafts).await;
+        let deliveries = book.write(&tenant, drafts).await;
         let pages = pages(&world, &tenant, json!({"limit": 5, "status": status})).await;
-        assert_eq!(pages.concat(), newest_first(&entries));
+        assert_eq!(pages.concat(), newest_first(&deliveries));
     }
 }

@@ -39,7 +39,7 @@ async fn an_entry_appears_at_once_even_while_others_of_its_batch_hang() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(1), logged).await.expect("an entry within a second")
+        tokio::time::timeout(Duration::from_secs(1), logged).await.expect("a delivery within a second")
     };
     let ((), states) = tokio::join!(polled, seen);
     assert_eq!(states.len(), 1, "the hanging one has not ended by then");
@@ -83,14 +83,14 @@ async fn the_largest_event_that_its_queue_takes_fits_into_the_log() {
     world.poll("job-events").await;
     world.poll("deliveries").await;
     world.poll("deliveries").await;
-    let entry = world.only_logged("t").await;
-    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 3));
+    let delivery = world.only_logged("t").await;
+    assert_eq!((delivery.status, delivery.attempts), (Status::Delivered, 3));
     let received = receiver.received().await;
     assert_eq!(received.len(), 3);
     assert!(received.iter().all(|attempt| attempt.body == received[0].body && attempt.path.len() > 2000));
     // What is delivered and as large as this is not kept.
-    let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &entry.id).await.expect("it is read");
-    assert!(found.expect("an entry").1.is_none());
+    let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &delivery.id).await.expect("it is read");
+    assert!(found.expect("a delivery").1.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +129,7 @@ async fn an_endpoint_with_more_deliveries_than_a_partition_takes_gets_more_parti
     let answer = world.stack.invoke("webhooks-deliver", events(0)).await.expect("an answer");
     assert_eq!(answer, json!({"batchItemFailures": []}), "what arrived is not sent again");
     let logged = world.log(&tenant.id).await;
-    let spread: HashSet<u8> = logged.iter().map(|entry| entry.id.shard).collect();
+    let spread: HashSet<u8> = logged.iter().map(|delivery| delivery.id.shard).collect();
     assert!(spread.len() > 1 && logged.len() == 20, "{spread:?}");
     assert_eq!(receiver.count().await, 20);
     // From now on, they are spread before they are written.

@@ -56,15 +56,15 @@ async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
     let world = World::metered().await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
-    let mut entries = Vec::new();
+    let mut deliveries = Vec::new();
     for number in 0..100 {
         let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
         let drafts = [number % 10, number % 10 + 20].map(|back| Draft::to(&endpoint, book.ago(SECOND * back), back));
-        entries.extend(book.write(&tenant, drafts).await);
+        deliveries.extend(book.write(&tenant, drafts).await);
     }
     let _before = world.units();
     let first = world.rpc(&tenant.key, "deliveries/list", json!({})).await;
-    assert_eq!(ids(first.ok()), newest_first(&entries)[..20]);
+    assert_eq!(ids(first.ok()), newest_first(&deliveries)[..20]);
     // The key and its user; the endpoints, and the deleted ones; each endpoint, and each shard of the callbacks.
     let Units { calls, items, .. } = world.units();
     assert_eq!(calls, 2 + 2 + 100 + usize::from(SHARDS));

@@ -37,8 +37,8 @@ pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     resent
 }
 
-fn sorted(entries: &[Delivery]) -> Vec<String> {
-    let mut ids: Vec<_> = entries.iter().map(|entry| entry.id.to_string()).collect();
+fn sorted(deliveries: &[Delivery]) -> Vec<String> {
+    let mut ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id.to_string()).collect();
     ids.sort();
     ids
 }
@@ -79,9 +79,9 @@ async fn what_failed_in_that_time_at_that_endpoint_is_sent_again() {
     assert_eq!(read(&world, &tenant, "stats", json!({"since": since})).await.ok()["recoveries"], json!([progress]));
     let resent = run(&book).await;
     assert_eq!(sorted(&resent), sorted(&wanted));
-    for entry in [resent, others].concat() {
-        let now = read(&world, &tenant, "get", json!({"delivery_id": entry.id})).await;
-        assert_eq!(now.ok()["delivery"], json!(entry), "what was not resent is as it was");
+    for delivery in [resent, others].concat() {
+        let now = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
+        assert_eq!(now.ok()["delivery"], json!(delivery), "what was not resent is as it was");
     }
     (progress["resent"], progress["done"]) = (json!(4), json!(true));
     for (endpoint, expected) in [(&endpoint, json!([progress])), (&other, json!([]))] {

@@ -15,8 +15,8 @@ use tests::{Tenant, World};
 
 use super::{Book, DAY, Draft, STATUSES, id, ids, read};
 
-async fn get(world: &World, tenant: &Tenant, entry: &Delivery) -> Value {
-    read(world, tenant, "get", json!({"delivery_id": entry.id})).await.ok().clone()
+async fn get(world: &World, tenant: &Tenant, delivery: &Delivery) -> Value {
+    read(world, tenant, "get", json!({"delivery_id": delivery.id})).await.ok().clone()
 }
 
 /// What is due since `from`, by the due rows.
@@ -39,31 +39,31 @@ async fn whatever_its_status_a_delivery_is_due_again() {
     let (at, body) = (book.ago(DAY * 20), json!({"result": "é".repeat(800)}).to_string());
     for status in STATUSES {
         for draft in [Draft::to(&endpoint, at, status), Draft::to_callback(3, at, status)] {
-            let entry = book.write_one(&tenant, draft.status(status).body(&body)).await;
-            let (before, start) = (get(&world, &tenant, &entry).await, Timestamp::now().as_millisecond());
-            let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": entry.id})).await;
+            let delivery = book.write_one(&tenant, draft.status(status).body(&body)).await;
+            let (before, start) = (get(&world, &tenant, &delivery).await, Timestamp::now().as_millisecond());
+            let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await;
             assert_eq!(answer.ok(), &json!({"success": true, "message": "Delivery will be sent again"}));
 
             // It is pending and due now; its webhook-id, payload and attempts are as before.
-            let after = get(&world, &tenant, &entry).await;
-            let known = book.log.known(&id(&tenant), &[entry.id]).await.expect("the state");
-            let next = known[&entry.id].next_attempt_at.expect("it is due");
+            let after = get(&world, &tenant, &delivery).await;
+            let known = book.log.known(&id(&tenant), &[delivery.id]).await.expect("the state");
+            let next = known[&delivery.id].next_attempt_at.expect("it is due");
             assert!((start..=Timestamp::now().as_millisecond()).contains(&next.as_millisecond()), "{next}");
             let mut expected = before.clone();
             expected["delivery"]["status"] = json!("pending");
             expected["delivery"]["next_attempt_at"] = json!(next);
             assert_eq!(after, expected);
             // The whole schedule is ahead, with its three days.
-            assert_eq!(known[&entry.id].tries, 0);
-            assert!(known[&entry.id].give_up_at.get() >= start + 3 * 24 * 60 * 60 * 1000);
+            assert_eq!(known[&delivery.id].tries, 0);
+            assert!(known[&delivery.id].fails_at.get() >= start + 3 * 24 * 60 * 60 * 1000);
 
-            let message = json!({"tenant_id": tenant.id, "delivery_id": entry.id, "attempt": 2});
+            let message = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 2});
             assert_eq!(world.drain("deliveries").await, [message]);
-            let wanted = DueAttempt { tenant: id(&tenant), id: entry.id, attempt: 2 };
+            let wanted = DueAttempt { tenant: id(&tenant), id: delivery.id, attempt: 2 };
             assert!(due(&book, next).await.contains(&wanted), "the sweep finds it, too");
             for listed in STATUSES {
                 let page = read(&world, &tenant, "list", json!({"status": listed})).await;
-                assert_eq!(ids(page.ok()).contains(&entry.id.to_string()), listed == Status::Pending, "{listed}");
+                assert_eq!(ids(page.ok()).contains(&delivery.id.to_string()), listed == Status::Pending, "{listed}");
             }
         }
     }
@@ -75,8 +75,8 @@ async fn many_resends_make_one_chain() {
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
     for status in STATUSES {
-        let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, status).status(status)).await;
-        let fields = json!({"delivery_id": entry.id});
+        let delivery = book.write_one(&tenant, Draft::to_callback(0, book.now, status).status(status)).await;
+        let fields = json!({"delivery_id": delivery.id});
         let resends = (0..8).map(|_| world.rpc(&tenant.key, "deliveries/resend", fields.clone()));
         for answer in join_all(resends).await {
             answer.ok();
@@ -84,9 +84,9 @@ async fn many_resends_make_one_chain() {
         world.rpc(&tenant.key, "deliveries/resend", fields).await.ok();
         // All messages name the same attempt: the first one that is handled makes the others stale.
         let messages = world.drain("deliveries").await;
-        let same = json!({"tenant_id": tenant.id, "delivery_id": entry.id, "attempt": 2});
+        let same = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 2});
         assert_eq!(messages, vec![same; 9]);
-        let after = get(&world, &tenant, &entry).await;
+        let after = get(&world, &tenant, &delivery).await;
         assert_eq!((&after["delivery"]["status"], &after["delivery"]["attempts"]), (&json!("pending"), &json!(1)));
     }
 }
@@ -96,11 +96,11 @@ async fn what_was_not_kept_cannot_be_sent_again() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
-    let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, "j")).await;
-    let before = get(&world, &tenant, &entry).await;
-    let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": entry.id})).await;
+    let delivery = book.write_one(&tenant, Draft::to_callback(0, book.now, "j")).await;
+    let before = get(&world, &tenant, &delivery).await;
+    let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await;
     assert_eq!(answer.error(), (409, "CONFLICT", "payload_not_kept"));
-    assert_eq!(get(&world, &tenant, &entry).await, before);
+    assert_eq!(get(&world, &tenant, &delivery).await, before);
     assert!(world.drain("deliveries").await.is_empty());
 }
 
@@ -110,11 +110,11 @@ async fn a_payload_that_should_be_gone_is_gone() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
-    let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, "j").status(Status::Failed)).await;
-    assert!(get(&world, &tenant, &entry).await.get("payload").is_some());
+    let delivery = book.write_one(&tenant, Draft::to_callback(0, book.now, "j").status(Status::Failed)).await;
+    assert!(get(&world, &tenant, &delivery).await.get("payload").is_some());
     world.set("deliveries", ("status", "failed"), json!({"status": "delivered"})).await;
-    assert_eq!(get(&world, &tenant, &entry).await.get("payload"), None);
-    let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": entry.id})).await;
+    assert_eq!(get(&world, &tenant, &delivery).await.get("payload"), None);
+    let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await;
     assert_eq!(answer.error(), (409, "CONFLICT", "payload_not_kept"));
 }
 
@@ -123,8 +123,8 @@ async fn a_resend_stands_even_if_its_message_cannot_be_sent() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1")]).await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
-    let entry = book.write_one(&tenant, Draft::to_callback(0, book.now, "j").status(Status::Failed)).await;
-    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": entry.id})).await.ok();
-    assert_eq!(get(&world, &tenant, &entry).await["delivery"]["status"], "pending");
-    assert_eq!(due(&book, book.now).await, [DueAttempt { tenant: id(&tenant), id: entry.id, attempt: 2 }]);
+    let delivery = book.write_one(&tenant, Draft::to_callback(0, book.now, "j").status(Status::Failed)).await;
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await.ok();
+    assert_eq!(get(&world, &tenant, &delivery).await["delivery"]["status"], "pending");
+    assert_eq!(due(&book, book.now).await, [DueAttempt { tenant: id(&tenant), id: delivery.id, attempt: 2 }]);
 }

@@ -32,8 +32,8 @@ async fn a_failed_attempt_is_repeated_from_the_deliveries_queue_until_it_succeed
     }
     assert_eq!(healthy.received().await.len(), 1);
     let mut logged = world.log(&tenant.id).await;
-    logged.sort_by_key(|entry| entry.attempts);
-    let logged: Vec<_> = logged.iter().map(|entry| (entry.status, entry.attempts)).collect();
+    logged.sort_by_key(|delivery| delivery.attempts);
+    let logged: Vec<_> = logged.iter().map(|delivery| (delivery.status, delivery.attempts)).collect();
     assert_eq!(logged, [(Status::Delivered, 1), (Status::Delivered, 3)]);
 }
 
@@ -89,10 +89,10 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
     world.deliver(event).await;
     for attempt in [2, 3] {
         let messages = world.drain("deliveries").await;
-        let entry = world.only_logged("t").await;
+        let delivery = world.only_logged("t").await;
         assert_eq!(
             messages,
-            [json!({"tenant_id": "t", "delivery_id": entry.id.to_string(), "attempt": attempt})],
+            [json!({"tenant_id": "t", "delivery_id": delivery.id.to_string(), "attempt": attempt})],
             "nothing else is in a message"
         );
         world.enqueue("deliveries", &messages[0]).await;
@@ -111,12 +111,12 @@ async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!(world.poll("deliveries").await, 0);
     assert_eq!(world.counts("deliveries").await[2], 1);
-    let entry = world.only_logged(&tenant.id).await;
-    let message = due_message(&tenant.id, &entry).to_string();
+    let delivery = world.only_logged(&tenant.id).await;
+    let message = due_message(&tenant.id, &delivery).to_string();
     world.enqueue("deliveries", message.clone()).await;
     assert_eq!(world.poll("deliveries").await, 1);
     assert_eq!((receiver.count().await, world.counts("deliveries").await[2]), (1, 2));
-    world.make_due(&tenant.id, &entry, Timestamp::now()).await;
+    world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
     // The second of two is stale.
     for _ in 0..2 {
         world.enqueue("deliveries", message.clone()).await;
@@ -136,8 +136,8 @@ async fn what_fails_three_times_and_then_works_is_delivered() {
     }
     assert_eq!(receiver.received().await.len(), 4);
     assert!(world.drain("deliveries").await.is_empty());
-    let entry = world.only_logged("t").await;
-    assert_eq!((entry.status, entry.attempts), (Status::Delivered, 4));
+    let delivery = world.only_logged("t").await;
+    assert_eq!((delivery.status, delivery.attempts), (Status::Delivered, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,7 +175,7 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
     let events = (0..20).map(|job| callback("t", job, receiver.url("/")));
     world.stack.invoke("webhooks-deliver", records(events)).await.expect("an answer");
     let now = common::timestamp::Timestamp::now().as_millisecond();
-    let due = world.log("t").await.into_iter().filter_map(|entry| entry.next_attempt_at);
+    let due = world.log("t").await.into_iter().filter_map(|delivery| delivery.next_attempt_at);
     let waits: Vec<_> = due.map(|due| due.as_millisecond() - now).collect();
     assert_eq!(waits.len(), 20);
     let (first, last) = (waits.iter().min().expect("they wait"), waits.iter().max().expect("they wait"));
@@ -183,7 +183,7 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver_asks_for() {
+async fn three_days_after_its_event_a_delivery_fails_whatever_its_receiver_asks_for() {
     let world = world("5,5,5").await;
     let day = 24 * 3600 * 1000;
     let now = common::timestamp::Timestamp::now().as_millisecond();
@@ -199,10 +199,10 @@ async fn three_days_after_its_event_a_delivery_is_given_up_whatever_its_receiver
         batch["Records"][0]["attributes"]["SentTimestamp"] = json!((now - age).to_string());
         world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
         let logged = world.log("t").await;
-        let entry = logged.iter().find(|entry| entry.job_id == age.to_string()).expect("a delivery");
+        let delivery = logged.iter().find(|delivery| delivery.job_id == age.to_string()).expect("a delivery");
         let status = if waits { Status::Pending } else { Status::Failed };
-        assert_eq!((entry.status, entry.attempts), (status, 1), "{age} {answer:?}");
-        assert_eq!(reason(entry), "status_5xx");
+        assert_eq!((delivery.status, delivery.attempts), (status, 1), "{age} {answer:?}");
+        assert_eq!(reason(delivery), "status_5xx");
         assert_eq!(receiver.received().await.len(), 1);
     }
 }

@@ -27,7 +27,7 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
         Draft::to(&endpoint, old, "6").status(Status::Failed),
     ];
     book.write(&tenant, drafts).await;
-    let (mut gone, _) = Draft::to(&endpoint, earlier, "7").status(Status::Failed).entry(&id(&tenant));
+    let (mut gone, _) = Draft::to(&endpoint, earlier, "7").status(Status::Failed).delivery(&id(&tenant));
     gone.last_attempt.as_mut().expect("an attempt").outcome = "gone".into();
     assert!(matches!(book.log.begin(&[(&id(&tenant), &gone)], book.now).await[..], [Ok(true)]));
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": deleted})).await.ok();

@@ -48,14 +48,14 @@ async fn lose_message(world: &World) {
 async fn a_long_wait_has_no_message_until_its_minute_comes() {
     let (world, tenant, receiver) = failed_once("1000").await;
     // A message that comes early is dropped: the log has the wait.
-    let entry = world.only_logged(&tenant.id).await;
-    world.enqueue("deliveries", due_message(&tenant.id, &entry)).await;
+    let delivery = world.only_logged(&tenant.id).await;
+    world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
     attempt(&world).await;
     assert_eq!(receiver.count().await, 1);
     world.sweep(in_minutes(15)).await;
     assert!(world.drain("deliveries").await.is_empty(), "its minute has not come");
     world.sweep(in_minutes(21)).await;
-    world.make_due(&tenant.id, &entry, Timestamp::now()).await;
+    world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
     attempt(&world).await;
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
     world.sweep(in_minutes(40)).await;

@@ -5,7 +5,7 @@
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
 use local::{Options, Stack};
-use pulldown_cmark::{CodeBlockKind, Event, Tag};
+use pulldown_cmark::{CodeBlockKind, Event, Tag, TextMergeStream};
 use serde_json::{Map, Value, json};
 use tokio::{process::Command, time::timeout};
 
@@ -72,16 +72,17 @@ async fn run(path: &str) {
 }
 
 /// What a page says that its examples print.
-enum Answer {
+pub(super) enum Answer {
     Json(Value),
     /// A request, with its headers and its body.
     Request(String),
 }
 
 /// The blocks of a page that run, as one script, and what the page says that they print.
-fn examples(page: &str) -> (String, Vec<Answer>) {
+pub(super) fn examples(page: &str) -> (String, Vec<Answer>) {
     let (mut script, mut answers, mut block) = (String::new(), Vec::new(), None);
-    for event in parser(page) {
+    // In a list, the parser cuts a block into lines.
+    for event in TextMergeStream::new(parser(page)) {
         match event {
             Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => block = Some(language),
             Event::Text(text) => match block.take().as_deref() {

@@ -7,7 +7,7 @@ use common::{
     config::Env,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Failure, Outcome, Trigger},
+        delivery::{Attempt, Delivery, Failure, Outcome, Trigger},
         endpoints::{Consequence, Endpoints, Health},
     },
 };
@@ -16,7 +16,7 @@ use tests::{Receiver, Tenant, World, callback, event};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// A world in which a delivery is given up after its first attempt, with a tenant.
+/// A world in which a delivery has a single attempt, with a tenant.
 pub(crate) async fn impatient() -> (World, Tenant) {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
@@ -31,7 +31,7 @@ pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_delivery_that_is_given_up_starts_it_and_a_success_ends_it() {
+async fn an_endpoint_is_failing_from_its_first_failed_delivery_until_a_success() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
@@ -39,9 +39,9 @@ async fn the_first_delivery_that_is_given_up_starts_it_and_a_success_ends_it() {
     world.deliver(event(&tenant.id, "1")).await;
     assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "there will be another attempt");
     while world.poll("deliveries").await == 0 {}
-    let given_up = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
+    let last = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
     let failing = world.only_endpoint(&tenant).await;
-    assert_eq!(failing["failing_since"], json!(given_up.at));
+    assert_eq!(failing["failing_since"], json!(last.at));
     assert_eq!((&failing["active"], failing.get("disabled_at")), (&json!(true), None));
     assert_eq!(failing["updated_at"], failing["created_at"], "the tenant has not changed it");
 
@@ -150,32 +150,29 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let env = Env::new(move |name| settings.get(name).cloned());
     let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
-    let given_up = async |attempt: &Attempt| {
+    let note = async |attempt: &Attempt| {
         let (health, now) = (Health::default(), Timestamp::now());
-        let noted = endpoints.delivery_failed(&owner, endpoint, attempt, health, Duration::ZERO, now).await;
-        noted.expect("a call")
+        let delivery = Delivery { last_attempt: Some(attempt.clone()), ..Delivery::test(endpoint, now) };
+        endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now).await.expect("a call")
     };
     let failed =
         |at, status| Attempt::new(at, 1, Outcome::Failed(Failure::Status(status, None)), None, Trigger::Schedule);
     let (start, ago) = (Timestamp::now(), |seconds| Timestamp::now().before(Duration::from_secs(seconds)));
     let (first, gone) = (failed(ago(60), 500), failed(ago(60), 410));
-    assert_eq!(given_up(&first).await, Some(Consequence::Failing));
-    assert_eq!(given_up(&first).await, None, "it is no news");
+    assert_eq!(note(&first).await, Some(Consequence::Failing));
+    assert_eq!(note(&first).await, None, "it is no news");
 
     endpoints.answered(&owner, endpoint, ago(30)).await.expect("a call");
     for late in [&first, &gone] {
-        assert_eq!(given_up(late).await, None);
+        assert_eq!(note(late).await, None);
     }
     let healthy = world.only_endpoint(&tenant).await;
     assert_eq!((&healthy["active"], healthy.get("failing_since")), (&json!(true), None));
 
-    assert_eq!(given_up(&failed(ago(20), 500)).await, Some(Consequence::Failing));
+    assert_eq!(note(&failed(ago(20), 500)).await, Some(Consequence::Failing));
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     for late in [failed(start, 500), failed(start, 410)] {
-        assert_eq!(given_up(&late).await, None);
+        assert_eq!(note(&late).await, None);
     }
-    assert_eq!(
-        given_up(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await,
-        Some(Consequence::Failing)
-    );
+    assert_eq!(note(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await, Some(Consequence::Failing));
 }

@@ -188,7 +188,7 @@ async fn of_16_rotations_at_once_none_loses_the_secret_before_it() {
 /// verifies everything: the receiver need not change over yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_during_three_rotations() {
-    // However the failures fall, no delivery is given up.
+    // However the failed attempts are spread, no delivery fails.
     let world = World::with(&[("RETRY_SCHEDULE", &["0"; 20].join(","))]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 20]).await;
@@ -233,7 +233,7 @@ async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_d
     }
     assert_eq!(known_since.len(), 4);
     let log = world.log(&tenant.id).await;
-    let attempts = log.iter().filter_map(|entry| entry.last_attempt.as_ref());
+    let attempts = log.iter().filter_map(|delivery| delivery.last_attempt.as_ref());
     let resent = attempts.filter(|attempt| attempt.trigger == Trigger::Resend).count();
     assert!((5..=15).contains(&resent), "{resent} deliveries were last sent by a resend");
 }

@@ -43,15 +43,15 @@ async fn a_test_event_goes_through_the_whole_path() {
 
     let logged = get(&world, &tenant, &delivery).await;
     assert_eq!(logged["payload"], nine);
-    let entry = &logged["delivery"];
-    assert_eq!(entry["webhook_id"], received[0].header("webhook-id"));
+    let test = &logged["delivery"];
+    assert_eq!(test["webhook_id"], received[0].header("webhook-id"));
     assert_eq!(
-        (&entry["event"], &entry["job_id"], &entry["status"]),
+        (&test["event"], &test["job_id"], &test["status"]),
         (&json!("webhook.test"), &json!("test"), &json!("delivered"))
     );
-    assert_eq!((&entry["webhook_endpoint_id"], &entry["last_attempt"]["trigger"]), (&json!(endpoint), &json!("test")));
+    assert_eq!((&test["webhook_endpoint_id"], &test["last_attempt"]["trigger"]), (&json!(endpoint), &json!("test")));
     let listed = world.rpc(&tenant.key, "deliveries/list", json!({"event": "webhook.test"})).await;
-    assert_eq!(&listed.ok()["deliveries"], &json!([entry]));
+    assert_eq!(&listed.ok()["deliveries"], &json!([test]));
     let others = world.rpc(&tenant.key, "deliveries/list", json!({"event": "job.completed"})).await;
     assert_eq!(others.ok()["deliveries"], json!([]));
 }
@@ -70,8 +70,8 @@ async fn every_test_is_a_delivery_of_its_own() {
     let ids: BTreeSet<_> = received.iter().map(|one| one.header("webhook-id").to_owned()).collect();
     assert_eq!((received.len(), ids.len()), (3, 3));
     // The messages come again, as after a crash: nothing is posted twice.
-    for entry in world.log(&tenant.id).await {
-        let message = json!({"tenant_id": tenant.id, "delivery_id": entry.id, "attempt": 1});
+    for test in world.log(&tenant.id).await {
+        let message = json!({"tenant_id": tenant.id, "delivery_id": test.id, "attempt": 1});
         world.enqueue("deliveries", message).await;
     }
     world.poll_all("deliveries").await;
@@ -118,9 +118,9 @@ async fn a_test_that_fails_is_not_repeated_and_a_resend_of_it_is_one_attempt() {
     for (attempts, code, trigger) in [(1, 500, "test"), (2, 503, "resend")] {
         assert_eq!(world.poll("deliveries").await, 1);
         let logged = get(&world, &tenant, &delivery).await;
-        let entry = &logged["delivery"];
-        assert_eq!((&entry["status"], &entry["attempts"]), (&json!("failed"), &json!(attempts)));
-        let last = &entry["last_attempt"];
+        let test = &logged["delivery"];
+        assert_eq!((&test["status"], &test["attempts"]), (&json!("failed"), &json!(attempts)));
+        let last = &test["last_attempt"];
         assert_eq!((&last["status_code"], &last["trigger"]), (&json!(code), &json!(trigger)));
         assert!(world.drain("deliveries").await.is_empty());
         world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery})).await.ok();
@@ -182,8 +182,8 @@ async fn a_test_goes_only_where_other_deliveries_go() {
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), moved).await;
     test(&world, &tenant, &endpoint).await;
     world.poll("deliveries").await;
-    let entry = world.only_logged(&tenant.id).await;
-    assert_eq!((entry.status, &*entry.last_attempt.expect("an attempt").outcome), (Status::Failed, "blocked"));
+    let test = world.only_logged(&tenant.id).await;
+    assert_eq!((test.status, &*test.last_attempt.expect("an attempt").outcome), (Status::Failed, "blocked"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -130,5 +130,5 @@ async fn a_delivery_ends_when_its_endpoint_is_deleted_or_inactive() {
     assert!(world.drain("deliveries").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
     let logged = world.log(&tenant.id).await;
     assert_eq!(logged.len(), 2);
-    assert!(logged.iter().all(|entry| (entry.status, entry.attempts) == (Status::Ended, 1)), "{logged:?}");
+    assert!(logged.iter().all(|delivery| (delivery.status, delivery.attempts) == (Status::Ended, 1)), "{logged:?}");
 }

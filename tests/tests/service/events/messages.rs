@@ -26,7 +26,7 @@ async fn numbers_keep_every_digit() {
 
 /// The queues refuse these characters as SQS does (see `local::queues`), so none of them may get into a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn strings_that_sqs_refuses_are_delivered_retried_and_given_up_like_any_others() {
+async fn strings_that_sqs_refuses_are_delivered_and_retried_like_any_others() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let refused = "\u{fffe}\u{ffff}\u{1}\u{8}\u{1f}\0";
     let escaped = r"\ufffe\uffff\u0001\u0008\u001f\u0000";
@@ -44,10 +44,10 @@ async fn strings_that_sqs_refuses_are_delivered_retried_and_given_up_like_any_ot
         let received = receiver.received().await;
         assert_eq!(received.len(), 3);
         let logged = world.log("t").await;
-        let entry = logged.iter().find(|entry| entry.status == status).expect("a delivery");
-        assert_eq!((entry.job_id.as_str(), entry.attempts), (format!("{status}{refused}").as_str(), 3));
+        let delivery = logged.iter().find(|delivery| delivery.status == status).expect("a delivery");
+        assert_eq!((delivery.job_id.as_str(), delivery.attempts), (format!("{status}{refused}").as_str(), 3));
         for attempt in received {
-            assert_eq!(attempt.json()["job_id"], entry.job_id);
+            assert_eq!(attempt.json()["job_id"], delivery.job_id);
             assert_eq!(attempt.json()["result"], json!([refused]));
             attempt.verify(&format!("s{refused}"));
         }

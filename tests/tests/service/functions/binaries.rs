@@ -91,7 +91,7 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(said.contains("_TABLE"), "{said}");
 }
 
-/// The folder of the functions' binaries: `FUNCTIONS_DIR`, where CI has them as they are deployed, or else this test's
+/// The folder of the functions' binaries: `FUNCTIONS_DIR`, where CI has them in their release profile, or else this test's
 /// target directory. There they get the features that the whole workspace asks for, like everything that `cargo test`
 /// builds: little more than linking is left to do. Only the first call has to do it; Cargo makes the others wait.
 pub(crate) async fn build() -> PathBuf {

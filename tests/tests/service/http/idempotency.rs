@@ -9,13 +9,13 @@ const ROUTES: [&str; 4] = ["webhooks/create", "webhooks/test", "deliveries/resen
 const DAY: i64 = 24 * 60 * 60;
 
 /// An endpoint whose test has failed.
-struct Place {
+struct Setup {
     endpoint: String,
     delivery: String,
     receiver: Receiver,
 }
 
-impl Place {
+impl Setup {
     async fn new(world: &World, tenant: &Tenant) -> Self {
         let receiver = Receiver::scripted(&[(500, &[])]).await;
         let endpoint = world.endpoint(tenant, &receiver.url("/"), "s").await;
@@ -62,21 +62,21 @@ async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
     let world = World::start().await;
     for (number, route) in ROUTES.into_iter().enumerate() {
         let tenant = world.tenant(&format!("acme-{number}")).await;
-        let place = Place::new(&world, &tenant).await;
-        let call = async || world.rpc_once(&tenant.key, route, "retry-1", place.fields(route)).await;
+        let setup = Setup::new(&world, &tenant).await;
+        let call = async || world.rpc_once(&tenant.key, route, "retry-1", setup.fields(route)).await;
         let first = call().await.ok().clone();
         for _ in 0..12 {
             assert_eq!(call().await.ok(), &first, "{route}");
         }
-        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
         // What it did has gone on meanwhile, and is not done again.
         assert_eq!(call().await.ok(), &first, "{route}");
-        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
         // Another key is another call, and so is one without.
-        world.rpc_once(&tenant.key, route, "retry-2", place.fields(route)).await.ok();
-        assert_eq!(place.effects(&world, &tenant, route).await, 2, "{route}");
-        world.rpc(&tenant.key, route, place.fields(route)).await.ok();
-        assert_eq!(place.effects(&world, &tenant, route).await, 3, "{route}");
+        world.rpc_once(&tenant.key, route, "retry-2", setup.fields(route)).await.ok();
+        assert_eq!(setup.effects(&world, &tenant, route).await, 2, "{route}");
+        world.rpc(&tenant.key, route, setup.fields(route)).await.ok();
+        assert_eq!(setup.effects(&world, &tenant, route).await, 3, "{route}");
     }
 }
 
@@ -100,13 +100,13 @@ async fn of_many_calls_at_once_one_acts_and_all_answer_alike() {
         // As tight as it can be: only one endpoint more fits.
         let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "2")]).await;
         let tenant = world.tenant("acme").await;
-        let place = Place::new(&world, &tenant).await;
-        let fields = place.fields(route);
+        let setup = Setup::new(&world, &tenant).await;
+        let fields = setup.fields(route);
         let answers = join_all((0..12).map(|_| world.rpc_once(&tenant.key, route, "k", fields.clone()))).await;
         for answer in &answers {
             assert_eq!(answer.ok(), answers[0].ok(), "{route}");
         }
-        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
         assert_eq!(remembered(&world).await.len(), 1, "{route}");
     }
 }
@@ -116,14 +116,14 @@ async fn the_same_key_with_other_fields_is_refused() {
     let world = World::start().await;
     for (number, route) in ROUTES.into_iter().enumerate() {
         let tenant = world.tenant(&format!("acme-{number}")).await;
-        let place = Place::new(&world, &tenant).await;
-        let fields = place.fields(route);
+        let setup = Setup::new(&world, &tenant).await;
+        let fields = setup.fields(route);
         let first = world.rpc_once(&tenant.key, route, "k", fields.clone()).await;
         let mut other = fields.clone();
         other["more"] = json!(true);
         let answer = world.rpc_once(&tenant.key, route, "k", other).await;
         assert_eq!(answer.error(), (409, "CONFLICT", "idempotency_key_reused"), "{route}");
-        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}");
+        assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
         assert_eq!(world.rpc_once(&tenant.key, route, "k", fields).await.ok(), first.ok(), "{route}");
     }
 }
@@ -148,12 +148,12 @@ async fn order_white_space_and_meta_do_not_matter() {
 async fn a_key_is_of_one_tenant_and_one_route() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
-    let place = Place::new(&world, &ours).await;
-    let fields = place.fields("webhooks/create");
+    let setup = Setup::new(&world, &ours).await;
+    let fields = setup.fields("webhooks/create");
     let mine = world.rpc_once(&ours.key, "webhooks/create", "k", fields.clone()).await;
     let other = world.rpc_once(&theirs.key, "webhooks/create", "k", fields.clone()).await;
     assert_ne!(mine.ok()["webhook_endpoint_id"], other.ok()["webhook_endpoint_id"]);
-    world.rpc_once(&ours.key, "webhooks/test", "k", place.fields("webhooks/test")).await.ok();
+    world.rpc_once(&ours.key, "webhooks/test", "k", setup.fields("webhooks/test")).await.ok();
     // A session of the same tenant makes the same call.
     let request = world.http.post(world.url("/v1/webhooks/create")).json(&json!({ "json": fields }));
     let request = request.header("cookie", &ours.cookie).header("origin", world.stack.api());
@@ -188,13 +188,13 @@ async fn a_bad_key_is_an_issue_like_the_others() {
 async fn a_call_that_was_refused_can_be_made_again() {
     let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "1")]).await;
     let tenant = world.tenant("acme").await;
-    let place = Place::new(&world, &tenant).await;
-    let create = async || world.rpc_once(&tenant.key, "webhooks/create", "k", place.fields("webhooks/create")).await;
+    let setup = Setup::new(&world, &tenant).await;
+    let create = async || world.rpc_once(&tenant.key, "webhooks/create", "k", setup.fields("webhooks/create")).await;
     assert_eq!(create().await.error(), (409, "CONFLICT", "endpoint_limit"));
-    world.rpc(&tenant.key, "webhooks/delete", json!({"id": place.endpoint})).await.ok();
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": setup.endpoint})).await.ok();
     create().await.ok();
     for route in ["webhooks/test", "deliveries/recover"] {
-        let answer = world.rpc_once(&tenant.key, route, "k", place.fields(route)).await;
+        let answer = world.rpc_once(&tenant.key, route, "k", setup.fields(route)).await;
         assert_eq!(answer.error(), (404, "NOT_FOUND", ""), "{route}");
     }
     assert_eq!(remembered(&world).await.len(), 1);
@@ -204,8 +204,8 @@ async fn a_call_that_was_refused_can_be_made_again() {
 async fn a_call_is_remembered_for_a_day() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let place = Place::new(&world, &tenant).await;
-    let create = async || world.rpc_once(&tenant.key, "webhooks/create", "k", place.fields("webhooks/create")).await;
+    let setup = Setup::new(&world, &tenant).await;
+    let create = async || world.rpc_once(&tenant.key, "webhooks/create", "k", setup.fields("webhooks/create")).await;
     let first = create().await.ok().clone();
     let record = remembered(&world).await.remove(0);
     let until: i64 = record["delete_at"].as_n().expect("a number").parse().expect("seconds");
@@ -217,7 +217,7 @@ async fn a_call_is_remembered_for_a_day() {
     let second = create().await.ok().clone();
     assert_ne!(second, first);
     assert_eq!(create().await.ok(), &second);
-    assert_eq!(place.effects(&world, &tenant, "webhooks/create").await, 2);
+    assert_eq!(setup.effects(&world, &tenant, "webhooks/create").await, 2);
 }
 
 /// The transaction that does the call, and the read after it, fail as often as they are tried.
@@ -229,9 +229,9 @@ async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
     join_all(lives.map(async |(route, call, takes_effect)| {
         let (world, cut_off) = World::cut_off().await;
         let tenant = world.tenant("acme").await;
-        let place = Place::new(&world, &tenant).await;
+        let setup = Setup::new(&world, &tenant).await;
         cut_off.fail(call..call + 6, takes_effect);
-        let call = async || world.rpc_once(&tenant.key, route, "k", place.fields(route)).await;
+        let call = async || world.rpc_once(&tenant.key, route, "k", setup.fields(route)).await;
         let lost = call().await;
         assert!(lost.status >= 500, "{route}: {}", lost.body);
         // Until no call fails any more.
@@ -244,7 +244,7 @@ async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
             assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 1, "{route}");
             world.sweep(Timestamp::now().after(std::time::Duration::from_secs(17 * 60))).await;
         }
-        assert_eq!(place.effects(&world, &tenant, route).await, 1, "{route}, it takes effect: {takes_effect}");
+        assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}, it takes effect: {takes_effect}");
     }))
     .await;
 }

@@ -6,8 +6,8 @@ use tests::{Doomed, at_each_call, context, event};
 use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, subjects, sweep};
 use crate::endpoints::failing::{DAY, failing_for, impatient};
 
-/// The process that gives up a delivery dies at this call: the endpoint is failing, or disabled, all the same, and that
-/// is told once. Returns whether it came to that.
+/// The process that makes the last attempt dies at this call: the endpoint is failing, or disabled, all the same, and its
+/// tenant is told once. Returns whether the process came to that call.
 async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: bool) -> (bool, ()) {
     let case = format!("{status}, schedule {schedule:?}, call {call}, takes effect: {takes_effect}");
     let (world, tenant, _receiver) = about_to_fail(status, schedule).await;
@@ -37,7 +37,7 @@ async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_gives_up_a_delivery_may_die_at_any_call() {
+async fn a_process_that_makes_the_last_attempt_may_die_at_any_call() {
     for takes_effect in [false, true] {
         let mut deaths = 0;
         for (status, schedule) in [(500, ""), (410, ""), (500, "0")] {

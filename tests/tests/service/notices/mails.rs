@@ -27,12 +27,12 @@ async fn a_mail_says_what_fails_since_when_why_and_what_to_do() {
     let oldest = world.log(&tenant.id).await.pop().expect("a delivery").created_at;
     let address = receiver.url("");
     for part in [
-        "a webhook endpoint of Doe & Co is failing",
+        "A webhook endpoint of Doe & Co is failing",
         &format!("Endpoint: {id}"),
         &format!("Address: {address}\n"),
         "Description: <ours>",
         &format!("Failing since: {since}"),
-        "Deliveries given up since then: 3",
+        "Failed deliveries since then: 3",
         "Last failure: status_5xx (status 503)",
         "POST /v1/deliveries/list",
         "POST /v1/deliveries/recover",
@@ -75,9 +75,9 @@ async fn there_is_one_mail_when_it_starts_and_one_when_the_endpoint_is_disabled(
     let update = json!({"json": {"id": id, "active": true}}).to_string();
     for part in [
         "deliveries to it have failed for too long",
-        "Deliveries given up since then: 4",
-        "they are not kept for it",
-        "sends nothing again by itself",
+        "Failed deliveries since then: 4",
+        "none are kept for it",
+        "alone sends nothing again",
         "POST /v1/webhooks/update",
         &update,
         "POST /v1/deliveries/recover",
@@ -135,7 +135,7 @@ async fn a_fresh_start_is_a_new_story() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_cannot_be_sent_holds_up_nobody_and_is_given_up_after_a_day() {
+async fn a_notice_that_cannot_be_sent_holds_up_nobody_and_is_given_up_after_a_day() {
     let (world, acme) = impatient().await;
     let other = world.tenant("other").await;
     let receiver = broken().await;

@@ -267,7 +267,7 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     world.tenant("acme").await;
     let (query, login) = ask(&world, &format!("evil/1 {SCRIPT}")).await;
     let page = get(&world, "", &query).await;
-    assert!(page.page().contains("<h1>Sign in</h1>") && page.page().contains("A command-line client asks"));
+    assert!(page.page().contains("<h1>Sign in</h1>") && page.page().contains("A command-line client wants to sign in"));
     assert_eq!(sign_in(&world, &query, EMAIL, WRONG).await.status, 401);
     let signed_in = sign_in(&world, &query, EMAIL, RIGHT).await;
     assert_eq!(signed_in.status, 303);
@@ -283,8 +283,8 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     assert!(says.contains("wants to sign in as <strong>jo@acme.example.com</strong>"));
     assert!(says.contains("<dd>evil/1 &quot;&gt;&lt;script&gt;") && says.contains("<dd>127.0.0.1</dd>"), "{says}");
     assert!(says.contains("Only approve if you have just started this yourself."));
-    assert!(says.contains("Whoever sent you this link would get your account."));
-    assert!(!says.contains("does not come from where you are"));
+    assert!(says.contains("If somebody sent you this link, approving would give them your account."));
+    assert!(!says.contains("comes from a different address"));
     assert_eq!(poll(&world, &login).await, "pending", "looking changes nothing");
 
     let approve = filled(&page, "Approve", SURE);
@@ -309,7 +309,7 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     assert_eq!(poll(&world, &login).await, "approved");
     for gone in [get(&world, &cookie, &query).await, post(&world, &cookie, &approve).await] {
         assert_eq!(gone.status, 404, "it was fetched");
-        assert!(gone.page().contains("This request has expired"));
+        assert!(gone.page().contains("This request is not valid"));
     }
 }
 
@@ -360,7 +360,7 @@ async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
         for cookie in ["", &cookie] {
             let page = get(&world, cookie, query).await;
             assert_eq!(page.status, 404, "{query}");
-            assert!(harmless(&page).contains("This request has expired") && !page.page().contains("<form"));
+            assert!(harmless(&page).contains("This request is not valid") && !page.page().contains("<form"));
         }
     }
 }
@@ -380,6 +380,6 @@ async fn a_request_from_elsewhere_gets_a_stronger_warning() {
         let answer = world.stack.invoke("console", event).await.expect("an answer");
         let body = answer["body"].as_str().expect("a page");
         assert!(body.contains("Only approve if"), "{body}");
-        assert_eq!(body.contains("does not come from where you are"), is_elsewhere, "{client}");
+        assert_eq!(body.contains("comes from a different address"), is_elsewhere, "{client}");
     }
 }

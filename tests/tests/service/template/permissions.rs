@@ -193,12 +193,12 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     everybody_is_looked_up(world, &tenant).await;
-    // One delivery arrives in the end, and is too large to be kept, and one is given up.
+    // One delivery arrives in the end, and is too large to be kept, and one fails.
     for (job, status) in [("late", Status::Delivered), ("failed", Status::Failed)] {
         world.deliver(event(&tenant.id, job)).await;
         assert_eq!(world.poll("deliveries").await, 1);
         let logged = world.log_of(&tenant.id, status).await;
-        assert_eq!(logged.iter().map(|entry| entry.job_id.as_str()).collect::<Vec<_>>(), [job]);
+        assert_eq!(logged.iter().map(|delivery| delivery.job_id.as_str()).collect::<Vec<_>>(), [job]);
     }
     the_log_is_read(world, &tenant, &id).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();

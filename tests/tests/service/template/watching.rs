@@ -13,9 +13,9 @@ pub(crate) const METRICS: [&str; 18] = [
     "AttemptLatency",
     "Attempts",
     "Delivered",
+    "DeliveryFailed",
     "EndpointDisabled",
     "Failed",
-    "GivenUp",
     "LogWriteFailed",
     "MailFailed",
     "MailSent",
@@ -93,8 +93,8 @@ fn every_queue_and_every_function_has_its_alarms() {
     };
     assert!(alarms.iter().all(|alarm| retrieved(alarm) <= 10));
     let own = [
+        "DeliveryFailed",
         "EndpointDisabled",
-        "GivenUp",
         "LogWriteFailed",
         "MailFailed",
         "Malformed",

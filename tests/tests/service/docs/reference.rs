@@ -1,79 +1,124 @@
-//! docs/api.md names the routes, who may call them, their fields and how they refuse, as the description of the API does.
+//! docs/reference.md names the routes, who may call them, their fields and how they refuse, as the description of the API does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    sync::LazyLock,
+};
 
 use serde_json::{Map, Value};
 use tests::description;
 
-use super::{code, codes, page, rows};
+use super::{code, codes, page, root, rows};
 
-const PAGE: &str = "docs/api.md";
+const PAGE: &str = "docs/reference.md";
 /// What every route can answer, so that the page says it once for all of them.
 const EVERYWHERE: [&str; 6] = ["200", "303", "400", "413", "500", "503"];
 
+/// The description of the API.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| local::openapi().expect("the functions fit to the template"));
+
 /// Every route that is described: as `METHOD /path`, with its operation and the responses that it refers to.
 fn described() -> BTreeMap<String, Value> {
-    let document = local::openapi().expect("the functions fit to the template");
-    let paths = document["paths"].as_object().expect("paths");
+    let paths = DOCUMENT["paths"].as_object().expect("paths");
     let routes = paths.iter().flat_map(|(path, methods)| {
         let methods = methods.as_object().expect("methods");
         methods.iter().map(move |(method, route)| (format!("{} {path}", method.to_uppercase()), route.clone()))
     });
     let resolved = routes.map(|(name, mut route)| {
         for response in route["responses"].as_object_mut().expect("responses").values_mut() {
-            *response = description::resolved(response, &document).clone();
+            *response = description::resolved(response, &DOCUMENT).clone();
         }
         (name, route)
     });
     resolved.collect()
 }
 
-/// The rows of the tables of routes, by route.
-fn listed(source: &str) -> BTreeMap<&str, Vec<&str>> {
-    let enveloped = rows(source, &["route", "who", "fields", "answers"]);
-    let plain = rows(source, &["route", "who", "in", "answers", "refuses with"]);
-    let mut listed = BTreeMap::new();
-    for row in enveloped.into_iter().chain(plain) {
-        let name = code(row[0]);
-        assert_eq!(listed.insert(name, row), None, "{name} is there twice");
-    }
-    listed
-}
+/// The tables of routes, each after a mark of this name.
+const TABLES: [&str; 3] = ["envelope", "plain", "pages"];
+const END: &str = "<!-- end -->";
 
+/// With `UPDATE_DOCS`, the tables are written and not compared.
 #[test]
-fn every_route_is_listed_with_who_may_call_it() {
-    let source = page(PAGE);
-    let (listed, described) = (listed(&source), described());
-    assert_eq!(listed.keys().copied().collect::<Vec<_>>(), described.keys().collect::<Vec<_>>());
-    for (name, route) in &described {
-        let credential = |one: &Value| Some(one.as_object()?.keys().next()?.clone());
-        let credentials = route["security"].as_array().expect("a list").iter().map(credential);
-        // None where one of them is no credential. Such a route may still do something with one.
-        if let Some(credentials) = credentials.collect::<Option<BTreeSet<_>>>() {
-            let listed: BTreeSet<_> = listed[name.as_str()][1].split(", ").map(str::to_owned).collect();
-            assert_eq!(listed, credentials, "{name}");
+fn the_tables_of_routes_are_printed_from_the_routes() {
+    let (mut source, described) = (page(PAGE), described());
+    for table in TABLES {
+        let mark = format!("<!-- routes: {table} -->\n");
+        let rows = described.iter().filter(|(_, route)| table_of(route) == table);
+        let table = rows.map(|(name, route)| row(name, route)).collect::<String>();
+        let table =
+            format!("| route | who | does | fields | answers | refuses with |\n|---|---|---|---|---|---|\n{table}");
+        let from = source.find(&mark).expect("a mark") + mark.len();
+        let to = from + source[from..].find(END).expect("an end");
+        if env::var_os("UPDATE_DOCS").is_none() {
+            assert_eq!(&source[from..to], table, "run this test with UPDATE_DOCS=1");
         }
+        source.replace_range(from..to, &table);
+    }
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(root().join(PAGE), source).expect("a page");
     }
 }
 
-#[test]
-fn every_field_is_listed() {
-    let source = page(PAGE);
-    let (listed, described) = (listed(&source), described());
-    for (name, route) in &described {
-        // A page says itself what is missing, so nothing of what it takes is described as required.
-        let is_page = responses(route)["200"]["content"].get("text/html").is_some();
-        let listed: BTreeMap<_, _> = codes(listed[name.as_str()][2])
-            .into_iter()
-            .map(|(field, after)| (field, !after.starts_with('?') && !is_page))
-            .collect();
-        assert_eq!(listed, fields(route), "{name}");
+/// The table that a route is in.
+fn table_of(route: &Value) -> &'static str {
+    match route["tags"][0].as_str() {
+        Some("account") => "plain",
+        Some("pages") => "pages",
+        _ => "envelope",
     }
+}
+
+/// The row of a route.
+fn row(name: &str, route: &Value) -> String {
+    let credentials = route["security"].as_array().expect("a list").iter();
+    let credentials =
+        credentials.map(|one| one.as_object().expect("an object").keys().next().map_or("anyone", |name| name));
+    let fields = fields(route).into_iter().map(|(name, required)| optional(name, required));
+    let done = &responses(route)["200"]["content"];
+    let answers = done.get("application/json").map_or("a page".to_owned(), |media| {
+        let schema = &media["schema"];
+        members(schema["properties"].get("json").unwrap_or(schema))
+    });
+    let redirects = if responses(route).contains_key("303") { ", or 303" } else { "" };
+    let own = responses(route).iter().filter(|(status, response)| {
+        !EVERYWHERE.contains(&status.as_str()) && values(response, "code") != ["INVALID_ORIGIN"].into()
+    });
+    let [credentials, fields, refusals] = [
+        credentials.collect::<Vec<_>>().join(", "),
+        fields.collect::<Vec<_>>().join(", "),
+        own.map(|(status, _)| status.as_str()).collect::<Vec<_>>().join(", "),
+    ];
+    let summary = route["summary"].as_str().expect("a summary");
+    format!("| `{name}` | {credentials} | {summary} | {fields} | {answers}{redirects} | {refusals} |\n")
+}
+
+/// What an answer has.
+fn members(schema: &Value) -> String {
+    let schema = description::resolved(schema, &DOCUMENT);
+    if schema["type"] == "null" {
+        return "`null`".to_owned();
+    }
+    if let Some(variants) = schema.get("oneOf").or_else(|| schema.get("anyOf")) {
+        let mut variants = variants.as_array().expect("a list").iter().map(members).collect::<Vec<_>>();
+        variants.dedup();
+        return variants.join("; or ");
+    }
+    if let Some(items) = schema.get("items") {
+        return format!("a list of {}", members(items));
+    }
+    let required = schema["required"].as_array().into_iter().flatten().collect::<Vec<_>>();
+    let names = schema["properties"].as_object().into_iter().flat_map(Map::keys);
+    names.map(|name| optional(name, required.iter().any(|one| *one == name))).collect::<Vec<_>>().join(", ")
+}
+
+fn optional(name: &str, is_required: bool) -> String {
+    format!("`{name}`{}", if is_required { "" } else { "?" })
 }
 
 #[test]
 fn every_route_that_takes_an_idempotency_key_is_named() {
-    let source = page(PAGE);
+    let source = page("docs/api.md");
     let (named, _) = source.split_once(" take an `idempotency-key` header").expect("a sentence");
     let named = named.rsplit("\n\n").next().unwrap_or_default();
     let named: BTreeSet<_> = codes(named).into_iter().map(|(route, _)| format!("POST /v1/{route}")).collect();
@@ -82,20 +127,6 @@ fn every_route_that_takes_an_idempotency_key_is_named() {
         |route: &Value| route["parameters"].as_array().is_some_and(|all| all.iter().any(|one| one["in"] == "header"));
     let takers = described.iter().filter(|(_, route)| takes(route)).map(|(name, _)| name.clone());
     assert_eq!(named, takers.collect());
-}
-
-#[test]
-fn every_refusal_is_listed() {
-    let source = page(PAGE);
-    let (listed, described) = (listed(&source), described());
-    for (name, route) in &described {
-        let Some(refuses) = listed[name.as_str()].get(4) else { continue };
-        let own = responses(route).iter().filter(|(status, response)| {
-            !EVERYWHERE.contains(&status.as_str()) && values(response, "code") != ["INVALID_ORIGIN"].into()
-        });
-        let listed = refuses.split(", ").filter(|word| word.parse::<u16>().is_ok() && *word != "400");
-        assert_eq!(listed.collect::<Vec<_>>(), own.map(|(status, _)| status.as_str()).collect::<Vec<_>>(), "{name}");
-    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A life: the functions live through a script, until nothing is left to do.
+//! A run: the functions work through a script, until nothing is left to do.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,9 +17,8 @@ use crate::{
     world::{BEGINNING, World, stamp},
 };
 
-/// What a life came to.
-pub(crate) struct Outcome {
-    /// What must not have happened.
+/// A run that is over.
+pub(crate) struct Run {
     pub(crate) violations: Vec<Violation>,
     pub(crate) history: Vec<String>,
     /// How long it was.
@@ -70,7 +69,7 @@ pub(crate) struct Resend {
 pub(crate) struct Recovery {
     pub(crate) tenant: usize,
     pub(crate) endpoint: usize,
-    /// What had failed before.
+    /// The deliveries that had failed before.
     pub(crate) failed: Vec<String>,
     pub(crate) when: Within,
 }
@@ -86,19 +85,19 @@ pub(crate) fn callback_secret(tenant: usize) -> String {
     secret(tenant, 9, 0)
 }
 
-/// A secret of which there is no other reading than its text, as base64 or otherwise.
+/// A secret that cannot be decoded, so that its text is its only key.
 fn secret(tenant: usize, endpoint: usize, number: usize) -> String {
     format!("*{tenant}*{endpoint}*{number:03}*")
 }
 
-/// Lives through a script, on a clock of its own, in a thread of its own.
-pub(crate) fn live(script: &Script) -> Outcome {
+/// Runs a script, on a clock of its own, in this thread.
+pub(crate) fn run(script: &Script) -> Run {
     fastrand::seed(script.seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(lives(script.clone()))
+    runtime.expect("a runtime").block_on(run_to_its_end(script.clone()))
 }
 
-async fn lives(script: Script) -> Outcome {
+async fn run_to_its_end(script: Script) -> Run {
     let world = World::new(script);
     let mut known = begin(&world).await;
     let fleet = Fleet::new(&world);
@@ -119,7 +118,7 @@ async fn lives(script: Script) -> Outcome {
     }
     violations.extend(check::all(&world, &known).await);
     let state = world.state();
-    Outcome {
+    Run {
         violations,
         history: state.history.clone(),
         span: world.now(),
@@ -132,7 +131,7 @@ async fn lives(script: Script) -> Outcome {
 
 /// Stores the tenants, with their keys and endpoints.
 async fn begin(world: &Arc<World>) -> Known {
-    // The sweep has been at it before.
+    // The sweep has run before.
     let minute = BEGINNING.as_secs() / 60;
     put(
         world,
@@ -144,42 +143,12 @@ async fn begin(world: &Arc<World>) -> Known {
     );
     let (mut tenants, observed) = (Vec::new(), Arc::default());
     for (number, tenant) in world.script.tenants.iter().enumerate() {
-        let id = format!("00000000-0000-7000-8000-{number:012}");
-        let key = format!("ak_{number:043}");
-        let hash = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&key));
-        put(
-            world,
-            "api-keys",
-            json!({
-                "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
-                "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-                // Used already on the day on which lives begin.
-                "last_request": {"S": "2026-01-31T00:00:00.000Z"},
-            }),
-        );
-        put(
-            world,
-            "users",
-            json!({
-                "pk": {"S": format!("user#{id}")}, "user_id": {"S": id}, "name": {"S": "Ada"},
-                "email": {"S": format!("ada{number}@example.com")}, "email_verified": {"BOOL": true},
-                "organization_id": {"S": id}, "role": {"S": "owner"}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-            }),
-        );
-        put(
-            world,
-            "organizations",
-            json!({
-                "pk": {"S": format!("org#{id}")}, "organization_id": {"S": id}, "name": {"S": format!("Tenant {number}")},
-                "slug": {"S": format!("tenant-{number}")}, "debug_notification_email": {"S": format!("t{number}@example.com")},
-                "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-            }),
-        );
+        let (id, key) = store_tenant(world, number);
         let client = Client { world: Arc::clone(world), key, is_observer: false, observed: Arc::clone(&observed) };
         let mut endpoints = Vec::new();
-        for (place, receiver) in tenant.endpoints.iter().enumerate() {
-            let secret = secret(number, place, 0);
-            let mut fields = json!({"url": url((number, Some(place))), "signing_secret": secret});
+        for (index, receiver) in tenant.endpoints.iter().enumerate() {
+            let secret = secret(number, index, 0);
+            let mut fields = json!({"url": url((number, Some(index))), "signing_secret": secret});
             if receiver.only_failures {
                 fields["events"] = json!(["job.failed"]);
             }
@@ -194,13 +163,48 @@ async fn begin(world: &Arc<World>) -> Known {
     Known { tenants, resends: Vec::new(), recoveries: Vec::new(), tests: Vec::new() }
 }
 
+/// Stores a tenant with its user and key, and returns its id and the key.
+fn store_tenant(world: &World, number: usize) -> (String, String) {
+    let id = format!("00000000-0000-7000-8000-{number:012}");
+    let key = format!("ak_{number:043}");
+    let hash = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&key));
+    put(
+        world,
+        "api-keys",
+        json!({
+            "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
+            "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+            // Already used on the day of the run.
+            "last_request": {"S": "2026-01-31T00:00:00.000Z"},
+        }),
+    );
+    put(
+        world,
+        "users",
+        json!({
+            "pk": {"S": format!("user#{id}")}, "user_id": {"S": id}, "name": {"S": "Ada"},
+            "email": {"S": format!("ada{number}@example.com")}, "email_verified": {"BOOL": true},
+            "organization_id": {"S": id}, "role": {"S": "owner"}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+        }),
+    );
+    put(
+        world,
+        "organizations",
+        json!({
+            "pk": {"S": format!("org#{id}")}, "organization_id": {"S": id}, "name": {"S": format!("Tenant {number}")},
+            "slug": {"S": format!("tenant-{number}")}, "debug_notification_email": {"S": format!("t{number}@example.com")},
+            "created_at": {"S": "2026-01-01T00:00:00.000Z"},
+        }),
+    );
+    (id, key)
+}
+
 pub(crate) fn put(world: &World, table: &str, item: Value) {
     let request = serde_json::from_value(json!({"TableName": table, "Item": item})).expect("a request");
     world.database.put_item(request).expect("it is stored");
     world.state().stored = None;
 }
 
-/// Sends the events of the script.
 async fn produce(world: Arc<World>, tenants: Vec<String>) {
     let mut events = world.script.events.clone();
     events.sort_by_key(|event| event.at);
@@ -235,61 +239,60 @@ async fn act(world: &Arc<World>, known: &mut Known) {
 }
 
 async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Action) -> u16 {
-    let Action { tenant: at, endpoint: place, call, .. } = action;
-    let tenant = &mut known.tenants[at];
-    let id = tenant.endpoints[place].id.clone();
+    let Action { tenant: at, endpoint: index, call, .. } = action;
+    let Tenant { client, endpoints, .. } = &mut known.tenants[at];
+    let endpoint = &mut endpoints[index];
+    let id = endpoint.id.clone();
     let from = world.now();
-    let key = format!("action {number}").replace(' ', "-");
+    let key = format!("action-{number}");
     let within = || Within { from, to: world.now() };
     match call {
         Call::Rotate => {
-            let secret = secret(at, place, tenant.endpoints[place].secrets.len());
-            let fields = json!({"id": id, "signing_secret": secret});
-            let (status, _) = tenant.client.call("webhooks-update", &fields, None).await;
+            let secret = secret(at, index, endpoint.secrets.len());
+            let (status, _) = client.call("webhooks-update", &json!({"id": id, "signing_secret": secret}), None).await;
             if status == 200 {
-                tenant.endpoints[place].secrets.push((secret, within()));
+                endpoint.secrets.push((secret, within()));
             }
             status
         }
         Call::Activate | Call::Deactivate => {
             let active = call == Call::Activate;
-            let (status, _) = tenant.client.call("webhooks-update", &json!({"id": id, "active": active}), None).await;
+            let (status, _) = client.call("webhooks-update", &json!({"id": id, "active": active}), None).await;
             if status == 200 {
-                tenant.endpoints[place].switches.push((active, within()));
+                endpoint.switches.push((active, within()));
             }
             status
         }
         Call::Delete => {
-            let (status, _) = tenant.client.call("webhooks-delete", &json!({"id": id}), None).await;
-            // A second try finds what the first one did.
-            tenant.endpoints[place].deleted.get_or_insert(within());
+            let (status, _) = client.call("webhooks-delete", &json!({"id": id}), None).await;
+            // A second try finds the endpoint deleted by the first.
+            endpoint.deleted.get_or_insert(within());
             status
         }
         Call::Resend(which) => {
-            let deliveries = tenant.client.deliveries(&json!({"limit": 100})).await;
+            let deliveries = client.deliveries(&json!({"limit": 100})).await;
             let Some(delivery) = deliveries.get(which % deliveries.len().max(1)) else { return 0 };
             let delivery = delivery["delivery_id"].as_str().expect("an id").to_owned();
-            let (status, _) =
-                tenant.client.call("deliveries-resend", &json!({"delivery_id": delivery}), Some(&key)).await;
+            let (status, _) = client.call("deliveries-resend", &json!({"delivery_id": delivery}), Some(&key)).await;
             known.resends.push(Resend { tenant: at, delivery, when: within(), is_done: status == 200 });
             status
         }
         Call::Recover => {
             let failed = json!({"limit": 100, "webhook_endpoint_id": id, "status": "failed"});
-            let (listed, failed) = tenant.client.observer().call("deliveries-list", &failed, None).await;
+            let (listed, failed) = client.observer().call("deliveries-list", &failed, None).await;
             let fields = json!({"webhook_endpoint_id": id, "since": "2026-01-31T11:00:00Z"});
-            let (status, _) = tenant.client.call("deliveries-recover", &fields, Some(&key)).await;
+            let (status, _) = client.call("deliveries-recover", &fields, Some(&key)).await;
             if (listed, status) == (200, 200) {
                 let failed = failed["deliveries"].as_array().into_iter().flatten();
                 let failed = failed.filter_map(|delivery| Some(delivery["delivery_id"].as_str()?.to_owned())).collect();
-                known.recoveries.push(Recovery { tenant: at, endpoint: place, failed, when: within() });
+                known.recoveries.push(Recovery { tenant: at, endpoint: index, failed, when: within() });
             }
             status
         }
         Call::Test => {
-            let (status, answer) = tenant.client.call("webhooks-test", &json!({"id": id}), Some(&key)).await;
+            let (status, answer) = client.call("webhooks-test", &json!({"id": id}), Some(&key)).await;
             if let Some(delivery) = answer["delivery_id"].as_str() {
-                known.tests.push(Test { to: (at, place), delivery: delivery.to_owned(), when: within() });
+                known.tests.push(Test { to: (at, index), delivery: delivery.to_owned(), when: within() });
             }
             status
         }
@@ -297,13 +300,13 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
 }
 
 impl Client {
-    /// The same tenant, as the world looks at its things.
+    /// A client for the same tenant, whose calls take no time and do not fail.
     pub(crate) fn observer(&self) -> Self {
         let (world, observed) = (Arc::clone(&self.world), Arc::clone(&self.observed));
         Self { world, key: self.key.clone(), is_observer: true, observed }
     }
 
-    /// All deliveries that a filter finds, as a list has them.
+    /// All deliveries in the list of a filter.
     pub(crate) async fn deliveries(&self, filter: &Value) -> Vec<Value> {
         let (observer, mut filter, mut deliveries) = (self.observer(), filter.clone(), Vec::new());
         loop {
@@ -321,11 +324,11 @@ impl Client {
 /// Waits until nothing is left to do.
 ///
 /// # Errors
-/// Something is left that nobody does.
+/// Something is still left to do at the end.
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
-    // A resend begins the schedule anew, and a receiver may ask for 90 seconds each time. For one that answers to nobody,
-    // deliveries are put off for longer and longer, until they are given up.
+    // A resend begins the schedule anew, and a receiver may ask for 90 seconds each time. If a receiver never answers, its
+    // deliveries are put off for longer and longer, until they have failed.
     let rounds = 2 + world.script.actions.len() as u64;
     let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600)) + MAX_AGE;
     let mut notices_since = None;
@@ -361,7 +364,7 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
     }
 }
 
-/// What the tables say is still to be done: deliveries and recoveries, and notices.
+/// What is still to be done, by the tables: deliveries and recoveries, and notices.
 pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
     let stored = world.stored();
     let deliveries = stored.deliveries.iter().filter(|item| {
@@ -373,14 +376,14 @@ pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
     (deliveries.map(Value::to_string).collect(), notices.cloned().collect())
 }
 
-/// What the tables have.
+/// The items of the tables.
 pub(crate) struct Stored {
     pub(crate) deliveries: Vec<Value>,
     pub(crate) endpoints: Vec<Value>,
 }
 
 impl World {
-    /// What the tables have. Read once for each write.
+    /// The items of the tables, read once after each write.
     pub(crate) fn stored(&self) -> Arc<Stored> {
         if let Some(stored) = &self.state().stored {
             return Arc::clone(stored);
@@ -396,7 +399,7 @@ fn scan(world: &World, table: &str) -> Vec<Value> {
     found["Items"].as_array().cloned().unwrap_or_default()
 }
 
-/// A moment of the API, as a time since the life began.
+/// A time of the API, since the beginning of the run.
 pub(crate) fn time(text: &Value) -> Time {
     let time: common::timestamp::Timestamp = text.as_str().expect("a time").parse().expect("a time");
     Duration::from_millis(u64::try_from(time.as_millisecond()).expect("after 1970")).saturating_sub(BEGINNING)

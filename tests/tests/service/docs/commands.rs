@@ -1,0 +1,275 @@
+//! The commands of docs/operating.md do what they say: the service shows it by its API and by what it delivers.
+//!
+//! They run as they stand there, in a shell whose `aws` is `tests/bin/aws`.
+
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use serde_json::{Map, Value, json};
+use tests::{
+    Receiver, World, event,
+    world::{link, log::due_message, people::PASSWORD, tables::item},
+};
+use tokio::process::Command;
+
+use super::{examples::examples, page};
+use crate::template::{LEAST, last, template};
+
+const FIVE_DAYS: i64 = 5 * 24 * 60 * 60 * 1000;
+const NEW: &str = "a new long password";
+
+/// Runs a command of the page, which is a function of its shell. Returns the words that it prints, line by line.
+async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
+    let output = shell(world, command).await;
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    said.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+async fn shell(world: &World, command: &[&str]) -> Output {
+    let (script, _) = examples(&page("docs/operating.md"));
+    let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("bin");
+    let path = std::env::var("PATH").expect("a path");
+    Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &format!("{script}\n\"$@\""), "bash"])
+        .args(command)
+        .env("PATH", format!("{}:{path}", stand_in.display()))
+        .env("AWS_ENDPOINT_URL_DYNAMODB", world.stack.dynamodb())
+        .env("AWS_ENDPOINT_URL_SQS", world.stack.sqs())
+        .env("STACK_OUTPUTS", outputs(world).to_string())
+        .env("no_proxy", "*")
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .expect("a shell")
+}
+
+/// The outputs of the template: the tables and queues of this world.
+fn outputs(world: &World) -> Value {
+    let template = template(&LEAST);
+    let outputs = template["Outputs"].as_object().expect("outputs").iter();
+    let here = outputs.filter_map(|(name, output)| {
+        let value = output["Value"].as_str()?;
+        // The name of a table, or the URL of a queue.
+        let queue = world.stack.queues().get(last(value, '/')).filter(|_| value.contains('/'));
+        Some((name.clone(), queue.map_or(value, String::as_str).into()))
+    });
+    Value::Object(here.collect::<Map<_, _>>())
+}
+
+fn seconds(at: Timestamp) -> String {
+    at.as_second().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recover_sends_again_what_an_endpoint_did_not_take() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let since = Timestamp::now();
+    for job in ["1", "2"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    assert_eq!(run(&world, &["failed"]).await, [["2".to_owned(), format!("{}/{endpoint}.0", tenant.id)]]);
+
+    let (now, until) = (Timestamp::now(), Timestamp::now().as_second() + 1);
+    run(&world, &["recover", &tenant.id, &endpoint, &seconds(since), &until.to_string()]).await;
+    world.sweep(now).await;
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": endpoint})).await;
+    let recovery = &stats.ok()["recoveries"][0];
+    assert_eq!((&recovery["resent"], &recovery["done"]), (&json!(2), &json!(true)), "{recovery}");
+    let (made, id) = (Timestamp::now(), recovery["recovery_id"].as_str().expect("an id"));
+    let made_at = uuid::Uuid::parse_str(id).expect("a UUID").get_timestamp().expect("version 7").to_unix().0;
+    assert!(made_at.abs_diff(u64::try_from(made.as_second()).expect("it fits")) < 60, "{id} sorts by its time");
+
+    // They are spread over the next minute, for which the test does not wait.
+    for delivery in world.log_of(&tenant.id, Status::Pending).await {
+        world.make_due(&tenant.id, &delivery, now).await;
+        world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
+    }
+    while receiver.count().await < 4 {
+        world.poll("deliveries").await;
+    }
+    assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
+    assert_eq!(run(&world, &["failed"]).await.concat().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn activate_does_what_the_tenant_does_with_an_endpoint_that_was_disabled() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
+    let owner = tenant.id.parse().expect("an id");
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(world.endpoint(&tenant, &receiver.url("/"), "s").await);
+    }
+    world.deliver(event(&tenant.id, "1")).await;
+    let (endpoints, now) = (world.stored_endpoints(), Timestamp::now());
+    for id in &ids {
+        let long_ago = json!({"failing_since": now.as_millisecond() - FIVE_DAYS});
+        world.set("webhook-endpoints", ("webhook_endpoint_id", id), long_ago).await;
+    }
+    world.deliver(event(&tenant.id, "2")).await;
+    assert_eq!(receiver.count().await, 4);
+    // It also hung, and was tried and mailed about, so that each thing that a fresh start ends is there.
+    for id in &ids {
+        let id = id.parse().expect("an id");
+        endpoints.unanswered(&owner, id, now, true).await.expect("it is noted");
+        assert!(endpoints.begin_probe(&owner, id, now, now).await.expect("it is noted"));
+        let notice = endpoints.notice(&owner, id).await.expect("it is read").expect("a notice");
+        endpoints.try_notice(&owner, notice).await.expect("it is counted").expect("it is the same");
+    }
+
+    let listed = run(&world, &["disabled", &seconds(now.before(Duration::from_secs(60)))]).await;
+    let named: BTreeSet<_> = listed.iter().map(|line| (line[0].as_str(), line[1].as_str())).collect();
+    assert_eq!(named, ids.iter().map(|id| (tenant.id.as_str(), id.as_str())).collect());
+    assert!(listed.iter().all(|line| line[2] == (now.as_millisecond() - FIVE_DAYS).to_string()), "{listed:?}");
+    assert!(run(&world, &["disabled", &seconds(now.after(Duration::from_secs(60)))]).await.concat().is_empty());
+
+    run(&world, &["activate", &tenant.id, &ids[0]]).await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": ids[1], "active": true})).await.ok();
+    let mut stored = Vec::new();
+    for item in world.items("webhook-endpoints").await {
+        if item["webhook_endpoint_id"].as_s().is_ok_and(|id| ids.contains(id)) {
+            stored.push(item.into_keys().collect::<BTreeSet<_>>());
+        }
+    }
+    assert_eq!(stored[0], stored[1]);
+    world.deliver(event(&tenant.id, "3")).await;
+    assert_eq!(receiver.count().await, 6, "both get events again");
+    let again = shell(&world, &["activate", &tenant.id, &ids[0]]).await;
+    assert!(!again.status.success(), "it was not disabled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoke_ends_a_key() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let issued = world.cli(&tenant.cookie, "api-key/create", json!({"name": "second"})).await.body;
+    let (id, second) = (issued["id"].as_str().expect("an id"), issued["key"].as_str().expect("a key"));
+    let listed = run(&world, &["keys", &tenant.id]).await;
+    assert_eq!(listed.len(), 2);
+    assert!(listed.contains(&[id, &second[..9], "second"].map(str::to_owned).to_vec()), "{listed:?}");
+
+    assert!(!shell(&world, &["revoke", &other.id, id]).await.status.success(), "it is not a key of theirs");
+    assert!(world.key_works(second).await);
+    run(&world, &["revoke", &tenant.id, id]).await;
+    assert!(!world.key_works(second).await && world.key_works(&tenant.key).await && world.key_works(&other.key).await);
+    let listed = world.cli_get(&tenant.cookie, "api-key/list").await.body;
+    assert_eq!(listed.as_array().map(Vec::len), Some(1));
+    assert_eq!(world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": id})).await.status, 404);
+    let mut items = world.items("api-keys").await;
+    items.retain(|item| item["key_hash"] == AttributeValue::S(format!("count#{}", tenant.id)));
+    assert_eq!(items[0]["keys"], AttributeValue::N("1".to_owned()), "it makes room for another key");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn move_gives_an_account_another_address() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let (old, new) = (tenant.email.as_str(), "new@example.com");
+    let asked = world.cli("", "request-password-reset", json!({"email": old})).await;
+    assert_eq!(asked.status, 200);
+    let token = |mail: &Value| link(mail).split_once("?token=").expect("a token").1.to_owned();
+    let stale = token(&world.mail_to(old).await);
+
+    for (from, to) in [(old, other.email.as_str()), ("nobody@example.com", new)] {
+        assert!(!shell(&world, &["move", from, to]).await.status.success(), "{from} to {to}");
+    }
+    assert!(world.key_works(&tenant.key).await);
+    run(&world, &["move", old, new]).await;
+    assert_eq!(world.session(&tenant.cookie).await.body, Value::Null);
+    assert!(!world.key_works(&tenant.key).await && world.key_works(&other.key).await);
+    assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));
+    let before = world.mails().await.len();
+    world.rpc("", "auth/requestPasswordReset", json!({"email": old})).await.ok();
+    assert_eq!(world.mails().await.len(), before, "nobody has the old address");
+    let reset =
+        async |token: &str| world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await.status;
+    assert_eq!(reset(&stale).await, 400, "the old mailbox gets nothing any more");
+
+    assert_eq!(world.cli("", "request-password-reset", json!({"email": new})).await.status, 200);
+    assert_eq!(reset(&token(&world.mail_to(new).await)).await, 200);
+    let signed_in = world.sign_in(new, NEW).await;
+    assert_eq!((signed_in.status, &signed_in.body["user"]["id"]), (200, &json!(tenant.user)));
+    assert_eq!(signed_in.body["user"]["emailVerified"], true);
+    // The old address is free.
+    let mut fields = World::sign_up_fields("again");
+    fields["email"] = json!(old);
+    world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bring_back_copies_an_item_of_a_restored_table() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let dynamodb = world.stack.dynamodb_client();
+    let user = format!("user#{}", tenant.user);
+    let table = dynamodb.describe_table().table_name("users").send().await.expect("it is described").table;
+    let table = table.expect("a table");
+    let attributes = table.attribute_definitions().iter().filter(|one| one.attribute_name() == "pk").cloned();
+    dynamodb
+        .create_table()
+        .table_name("restored")
+        .set_key_schema(Some(table.key_schema().to_vec()))
+        .set_attribute_definitions(Some(attributes.collect()))
+        .billing_mode(aws_sdk_dynamodb::types::BillingMode::PayPerRequest)
+        .send()
+        .await
+        .expect("it is created");
+    let deleted = dynamodb.delete_item().table_name("users").set_key(Some(item(&json!({"pk": user}))));
+    let deleted =
+        deleted.return_values(aws_sdk_dynamodb::types::ReturnValue::AllOld).send().await.expect("it is deleted");
+    world.put("restored", deleted.attributes.expect("an item")).await;
+    assert!(!world.key_works(&tenant.key).await);
+
+    run(&world, &["bring_back", "restored", "users", &json!({"pk": {"S": user}}).to_string()]).await;
+    assert!(world.key_works(&tenant.key).await);
+    assert_eq!(world.sign_in(&tenant.email, PASSWORD).await.status, 200);
+    let nothing = json!({"pk": {"S": "user#nobody"}}).to_string();
+    assert!(!shell(&world, &["bring_back", "restored", "users", &nothing]).await.status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_and_deleted_print_what_there_is() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for letter in [r#"{"event":"no-job"}"#, "nonsense"] {
+        world.enqueue("job-events-dead", letter).await;
+    }
+    let mut letters = run(&world, &["letters", "JobEventsDead"]).await.concat();
+    letters.sort();
+    assert_eq!(letters, ["nonsense", r#"{"event":"no-job"}"#]);
+    assert!(run(&world, &["letters", "DeliveriesDead"]).await.concat().is_empty());
+
+    let gone = world.cli(&tenant.cookie, "delete-user", json!({"password": PASSWORD})).await;
+    assert_eq!(gone.status, 200, "{gone:?}");
+    assert_eq!(run(&world, &["deleted"]).await, [[tenant.id]]);
+}
+
+/// The functions that only the others call.
+const WITHIN: [&str; 2] = ["output", "uuid7"];
+
+#[test]
+fn every_command_is_called_here_and_nothing_else_edits_a_table() {
+    let source = page("docs/operating.md");
+    let (script, _) = examples(&source);
+    let names = script.lines().filter_map(|line| line.split_once("() {")).map(|(name, _)| name);
+    let names: Vec<_> = names.filter(|name| !WITHIN.contains(name)).collect();
+    assert!(names.len() > 5, "{names:?}");
+    for name in names {
+        assert!(include_str!("commands.rs").contains(&format!("&[\"{name}\"")), "no test calls {name}");
+    }
+    let edits = ["put-item", "update-item", "delete-item", "batch-write-item", "transact-write-items"];
+    for edit in edits {
+        assert_eq!(source.matches(edit).count(), script.matches(edit).count(), "{edit} outside of a `bash` block");
+    }
+}
