@@ -73,6 +73,18 @@ fn read(operation: &Value, document: &Value) -> Operation {
     Operation(read.collect())
 }
 
+/// Every route that is described: as `METHOD /path`, with its operation.
+#[must_use]
+pub fn routes() -> Vec<(String, Value)> {
+    let document = local::openapi().expect("the functions match the template");
+    let paths = document["paths"].as_object().expect("paths");
+    let routes = paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods");
+        methods.iter().map(move |(method, route)| (format!("{} {path}", method.to_uppercase()), route.clone()))
+    });
+    routes.collect()
+}
+
 /// What a part of the document is, or refers to.
 #[must_use]
 pub fn resolved<'a>(part: &'a Value, document: &'a Value) -> &'a Value {

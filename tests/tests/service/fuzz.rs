@@ -8,6 +8,7 @@ mod records;
 mod requests;
 
 use std::{
+    collections::BTreeSet,
     env,
     ops::Range,
     panic,
@@ -72,8 +73,11 @@ const TEXTS: [&str; 44] = [
     ";,&",
 ];
 
+const DELIVERY: &str = r#"{"json": {"delivery_id":
+    "01890f3e-7b5a-7cc0-8000-000000000000.0.1769860800999.1854d20f452c5b4c1e350d7c7a00518b"}}"#;
+
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 45] = [
+const ROUTES: [(&str, &str, &str, &str); 56] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -226,6 +230,28 @@ const ROUTES: [(&str, &str, &str, &str); 45] = [
     ("auth-cli", "POST", "/api/auth/api-key/create", r#"{"name": "test", "expiresIn": 3600}"#),
     ("auth-cli", "GET", "/api/auth/api-key/list", ""),
     ("auth-cli", "POST", "/api/auth/api-key/delete", r#"{"keyId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
+    ("console", "GET", "/", ""),
+    ("console", "POST", "/api/auth/verify-email", "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&callbackURL=x"),
+    ("auth-organization", "GET", "/api/auth/organization/get-full-organization", ""),
+    ("auth-organization", "GET", "/api/auth/organization/get-active-member", ""),
+    ("auth-organization", "GET", "/api/auth/organization/get-active-member-role", ""),
+    ("auth-organization", "POST", "/api/auth/organization/set-active", r#"{"organizationSlug": "acme"}"#),
+    (
+        "deliveries-list",
+        "POST",
+        "/v1/deliveries/list",
+        r#"{"json": {"webhook_endpoint_id": "01890f3e-7b5a-7cc0-8000-000000000000", "status": "failed", "event": "job.failed",
+            "job_id": "job-1", "since": "2026-01-31T12:00:00Z", "until": "2026-02-01T12:00:00Z", "limit": 10}}"#,
+    ),
+    ("deliveries-stats", "POST", "/v1/deliveries/stats", r#"{"json": {"since": "2026-01-31T12:00:00Z"}}"#),
+    ("deliveries-get", "POST", "/v1/deliveries/get", DELIVERY),
+    ("deliveries-resend", "POST", "/v1/deliveries/resend", DELIVERY),
+    (
+        "deliveries-recover",
+        "POST",
+        "/v1/deliveries/recover",
+        r#"{"json": {"webhook_endpoint_id": "01890f3e-7b5a-7cc0-8000-000000000000", "since": "2026-01-31T12:00:00Z"}}"#,
+    ),
 ];
 
 /// Panics, whoever caught them, with the names of their threads.
@@ -266,6 +292,12 @@ fn seeds() -> Range<u64> {
 fn route(rng: &mut Rng) -> (&'static str, &'static str, &'static str, String) {
     let (function, method, path, body) = rng.choice(ROUTES).expect("a route");
     (function, method, path, body.replace("someone", &format!("someone{}", rng.u32(..))))
+}
+
+#[test]
+fn every_route_is_among_those_that_are_called() {
+    let called: BTreeSet<_> = ROUTES.iter().map(|(_, method, path, _)| format!("{method} {path}")).collect();
+    assert_eq!(called, tests::description::routes().into_iter().map(|(name, _)| name).collect());
 }
 
 /// A text of the list, alone or inside of another, or any character, or one that is too long.

@@ -20,11 +20,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| local::openapi().expect("the
 
 /// Every route that is described: as `METHOD /path`, with its operation and the responses that it refers to.
 fn described() -> BTreeMap<String, Value> {
-    let paths = DOCUMENT["paths"].as_object().expect("paths");
-    let routes = paths.iter().flat_map(|(path, methods)| {
-        let methods = methods.as_object().expect("methods");
-        methods.iter().map(move |(method, route)| (format!("{} {path}", method.to_uppercase()), route.clone()))
-    });
+    let routes = description::routes().into_iter();
     let resolved = routes.map(|(name, mut route)| {
         for response in route["responses"].as_object_mut().expect("responses").values_mut() {
             *response = description::resolved(response, &DOCUMENT).clone();

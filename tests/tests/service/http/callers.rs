@@ -7,18 +7,16 @@ use tests::{
     world::{cookie, link},
 };
 
-const ROUTES: [&str; 10] = [
-    "webhooks/create",
-    "webhooks/list",
-    "webhooks/update",
-    "webhooks/delete",
-    "webhooks/test",
-    "deliveries/list",
-    "deliveries/get",
-    "deliveries/resend",
-    "deliveries/recover",
-    "deliveries/stats",
-];
+/// The routes under `/v1` that take a key.
+fn routes() -> Vec<String> {
+    let all = tests::description::routes().into_iter();
+    let by_key =
+        all.filter(|(_, route)| route["security"].as_array().is_some_and(|all| all.contains(&json!({"key": []}))));
+    let routes: Vec<_> = by_key.filter_map(|(name, _)| Some(name.strip_prefix("POST /v1/")?.to_owned())).collect();
+    assert!(routes.len() >= 10, "{routes:?}");
+    routes
+}
+
 const FOREIGN: &str = "https://evil.example.com";
 
 async fn call(world: &World, route: &str, headers: &[(&'static str, &str)], fields: Value) -> Answer {
@@ -72,7 +70,7 @@ async fn an_invited_member_acts_for_the_organization_too() {
 async fn a_user_who_is_not_verified_is_refused_until_they_are() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
-    for route in ROUTES {
+    for route in &routes() {
         let answer = world.rpc_by_session(&cookie, route, json!({})).await;
         assert_eq!(answer.error(), (403, "FORBIDDEN", ""), "{route}");
         assert_eq!(answer.json()["message"], "Verify your email address first");
@@ -86,7 +84,7 @@ async fn a_session_needs_a_trusted_origin() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
     let tenant = world.tenant("acme").await;
     let cookie = ("cookie", tenant.cookie.as_str());
-    for route in ROUTES {
+    for route in &routes() {
         for headers in [&[cookie][..], &[cookie, ("origin", FOREIGN)], &[cookie, ("origin", "null")]] {
             let answer = call(&world, route, headers, json!({})).await;
             assert_eq!(answer.error(), (403, "FORBIDDEN", ""), "{route} {headers:?}");
@@ -118,7 +116,7 @@ async fn of_a_key_and_a_session_the_key_counts() {
     let answer = call(&world, "webhooks/list", &[("x-api-key", &ours.key), cookie, origin], json!({})).await;
     assert_eq!(listed(&answer), [&id]);
     let unknown = format!("ak_{}", "a".repeat(43));
-    for (route, key) in ROUTES.into_iter().flat_map(|route| [(route, ""), (route, "x"), (route, &unknown)]) {
+    for (route, key) in routes().iter().flat_map(|route| [(route, ""), (route, "x"), (route, &unknown)]) {
         let answer = call(&world, route, &[("x-api-key", key), cookie, origin], json!({})).await;
         assert_eq!(answer.error(), (401, "UNAUTHORIZED", ""), "{route} {key}");
     }
@@ -167,7 +165,7 @@ async fn every_bad_session_gets_the_same_answer() {
     ];
     let own = ("origin", world.stack.api());
     let mut bodies = Vec::new();
-    for route in ROUTES {
+    for route in &routes() {
         for cookie in &cookies {
             bodies.push(call(&world, route, &[("cookie", cookie), own], json!({})).await);
         }
