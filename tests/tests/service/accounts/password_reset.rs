@@ -1,7 +1,7 @@
 //! Resetting a forgotten password, by the API and by the page behind the link in the mail.
 
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::{
     Answer, Call, Tenant, World,
     world::{cookie, hidden_fields, link, people::PASSWORD as OLD},
