@@ -199,6 +199,18 @@ fn digests() {
     }
 }
 
+/// Whoever reads of a promise finds its check.
+#[test]
+fn each_promise_of_the_page_has_its_check_by_its_name() {
+    let numbered = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit()) && line.contains(". **");
+    let promises = include_str!("../../docs/reliability.md").lines().filter(numbered);
+    let promises = promises.filter_map(|line| line.split("**").nth(1)?.strip_suffix('.'));
+    let promises: Vec<_> = promises.map(|promise| promise.to_lowercase().replace(' ', "_")).collect();
+    let checks = include_str!("check.rs").lines().filter_map(|line| line.trim().strip_prefix("check."));
+    let checks: Vec<_> = checks.filter_map(|line| line.split_once("()")).map(|(name, _)| name).collect();
+    assert_eq!((promises.len(), promises), (10, checks.iter().map(ToString::to_string).collect()));
+}
+
 #[test]
 fn each_mutation_quotes_what_is_there() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/simulation/mutations.py");

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Check, READ, ends};
+use super::{Check, ends};
 use crate::run::{Endpoint, pending, time};
 
 impl Check<'_> {
-    pub(super) fn endpoints_are_as_their_history(&mut self) {
+    /// 9. Endpoints.
+    pub(super) fn endpoints(&mut self) {
         let mut wrong = Vec::new();
         let stored = self.world.stored();
         let rows = &stored.endpoints;
@@ -29,7 +30,7 @@ impl Check<'_> {
                 let disabled = about.iter().filter(|mail| mail.subject.contains("disabled")).count();
                 let failing = about.len() - disabled;
                 let hours = usize::try_from(self.world.now().as_secs() / 3600).unwrap_or(0) + 1;
-                let faults = self.world.state().faults;
+                let faults = self.allowance.faults;
                 if disabled > starts + faults || failing > hours + faults {
                     wrong.push(format!(
                         "endpoint {index} of {number}: {failing} mails that it fails, {disabled} that it is disabled"
@@ -52,7 +53,7 @@ impl Check<'_> {
 
     /// What an endpoint's record says about its receiver.
     fn health(&self, wrong: &mut Vec<String>, (tenant, index): (usize, usize), endpoint: &Endpoint, row: &Value) {
-        let (slack, here) = (READ + self.skew * 2, (tenant, Some(index)));
+        let (slack, here) = (self.allowance.stale, (tenant, Some(index)));
         let own = || self.logged.iter().filter(|logged| (logged.tenant, logged.endpoint) == here);
         let successes =
             || own().flat_map(|logged| &logged.attempts).filter(|attempt| attempt["outcome"] == "delivered");
@@ -80,7 +81,7 @@ impl Check<'_> {
         // If a call fails, the next attempt notes what the attempt has shown.
         let last_failed = failed.map(|(at, _)| at).max();
         let is_well = last_start.is_some_and(|start| last_failed.is_none_or(|at| at + slack + slack < start));
-        if is_failing && is_well && self.faults == 0 && is_active {
+        if is_failing && is_well && self.allowance.faults == 0 && is_active {
             wrong.push(format!("endpoint {index} of {tenant} is failing after a success"));
         }
         let (after, span) = (self.world.script.disable_after, self.world.now().as_secs());
@@ -95,7 +96,7 @@ impl Check<'_> {
             posts.into_iter().any(|post| !post.taken)
                 || logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered")
         });
-        if is_failing && !was_refused && self.faults == 0 {
+        if is_failing && !was_refused && self.allowance.faults == 0 {
             wrong.push(format!("endpoint {index} of {tenant} is failing, and took every delivery"));
         }
         let is_switched = endpoint.switches.last().is_some_and(|(active, _)| !active);

@@ -4,18 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::{Check, EARLY, Logged, Violation, ends};
+use super::{Check, Logged, Violation, ends};
 use crate::{
     run::{Endpoint, Within, time},
     script::{Audience, Time},
     world::stamp,
 };
 
-/// Delays from here on may be longer than a message can wait, with their jitter.
-const LONG_WAIT: u64 = 750;
-
 impl Check<'_> {
-    pub(super) fn each_destination_has_its_delivery(&mut self) {
+    /// 1. It ends. (What is left waiting at the end of a run is found there.)
+    pub(super) fn it_ends(&mut self) {
         let mut wrong = Vec::new();
         let handled = self.world.state().handled.clone();
         for event in &self.world.script.events {
@@ -25,7 +23,7 @@ impl Check<'_> {
             let callbacks = rows.iter().filter(|row| row.delivery.get("webhook_endpoint_id").is_none()).count();
             let is_callback = event.audience == Audience::Callback;
             // A success whose row could not be written is not sent again for that.
-            let unlogged = |to| self.faults > 0 && posts.iter().any(|post| post.to == to && post.taken);
+            let unlogged = |to| self.allowance.faults > 0 && posts.iter().any(|post| post.to == to && post.taken);
             if is_callback && callbacks != 1 && !(callbacks == 0 && unlogged((event.tenant, None))) {
                 wrong.push(format!("{job} has {callbacks} deliveries to its callback"));
             }
@@ -46,7 +44,7 @@ impl Check<'_> {
                 });
                 let is_missing = found == 0 && is_its_receiver && !unlogged(to);
                 // A copy of an event goes to another shard if the log was spread over more shards meanwhile.
-                let most = if self.has_duplicates() || self.has_late_writes() { 2 } else { 1 };
+                let most = if self.allowance.has_duplicates || self.allowance.has_late_writes { 2 } else { 1 };
                 if is_for_it && (found > most || is_missing) {
                     wrong.push(format!("{job} has {found} deliveries to endpoint {index}"));
                 }
@@ -58,11 +56,13 @@ impl Check<'_> {
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("each destination has its delivery, and it ends", wrong));
+        let dead: Vec<_> = self.world.state().queues.values().flat_map(|queue| queue.dead.clone()).collect();
+        dead.into_iter().for_each(|body| self.fail("nothing is a dead letter", body));
     }
 
     /// Whether an endpoint may have been disabled before some time.
     fn was_disabled(&self, tenant: usize, index: usize, before: Time) -> bool {
-        let (here, before) = ((tenant, Some(index)), before + self.skew * 2);
+        let (here, before) = ((tenant, Some(index)), before + self.allowance.apart);
         let was_gone = self.posts.iter().any(|post| post.to == here && post.status == 410 && post.at <= before);
         let was_failing = self.logged.iter().any(|logged| {
             let failed = logged
@@ -74,6 +74,7 @@ impl Check<'_> {
         was_gone || was_failing && (1..86_400).contains(&self.world.script.disable_after)
     }
 
+    /// 2. The log tells the truth.
     pub(super) fn the_log_tells_the_truth(&mut self) {
         let mut wrong = Vec::new();
         for logged in &self.logged {
@@ -84,7 +85,7 @@ impl Check<'_> {
             }
             let resent = self.resent(logged).map(|when| when.from).max().unwrap_or_default();
             let taken = posts.iter().find(|post| post.taken && post.at >= resent);
-            if let Some(post) = taken.filter(|_| status != "delivered" && self.is_sound()) {
+            if let Some(post) = taken.filter(|_| status != "delivered" && self.allowance.is_sound) {
                 let detail = format!("{id} is {status}, and was taken at {}", stamp(post.at));
                 wrong.push(("what was taken is delivered", detail));
             }
@@ -97,37 +98,55 @@ impl Check<'_> {
             }
             let count = logged.attempts.len();
             if count != usize::try_from(logged.delivery["attempts"].as_u64().unwrap_or(0)).unwrap_or(0)
-                && self.is_sound()
-                && !self.has_duplicates()
+                && self.allowance.is_sound
+                && !self.allowance.has_duplicates
             {
                 wrong.push(("the log has all attempts", format!("{id}: {count} of {}", logged.delivery["attempts"])));
             }
+        }
+        wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
+        self.what_took_place_is_in_the_log();
+        let misled = std::mem::take(&mut self.world.state().misled);
+        misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
+    }
+
+    /// 3. At least once: more only after a fault.
+    pub(super) fn at_least_once(&mut self) {
+        let mut wrong = Vec::new();
+        for logged in &self.logged {
+            let (id, count) = (logged.text("webhook_id"), logged.attempts.len());
+            let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
             // While an attempt is due, a resend asks for the same attempt: two processes may make it at the same time.
             let resends = self.resent(logged).count();
             // A copy of an event's message that succeeds at once replaces what was there.
-            let count =
-                if self.has_duplicates() { (resends + 1) * (self.world.script.schedule.len() + 1) } else { count };
+            let count = if self.allowance.has_duplicates {
+                (resends + 1) * (self.world.script.schedule.len() + 1)
+            } else {
+                count
+            };
             // A request that an idle connection does not answer is sent once more, over a new connection: the receiver may
             // have closed the idle one before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // If two processes make an attempt at the same moment, both leave a row for the next one if its wait is long.
-            let long_waits = self.world.script.schedule.iter().filter(|delay| **delay >= LONG_WAIT).count();
             // A late copy finds what is in the log, and sends the message of the next attempt again, if there is one.
-            let repeating = if logged.attempts.len() > 1 { self.repeating + self.harmless } else { self.repeating };
-            let repeated = repeating * (1 + long_waits);
+            let repeating = if logged.attempts.len() > 1 {
+                self.allowance.repeating + self.allowance.harmless
+            } else {
+                self.allowance.repeating
+            };
+            let repeated = repeating * (1 + self.allowance.long_waits);
             if posts.len() > count + repeated + resends + cut {
                 let detail = format!(
                     "{id}: {} posts, {count} attempts, {resends} resends, {} faults",
                     posts.len(),
-                    self.repeating
+                    self.allowance.repeating
                 );
-                wrong.push(("only a fault repeats an attempt", detail));
+                wrong.push(detail);
             }
         }
-        wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
+        wrong.into_iter().for_each(|wrong| self.fail("only a fault repeats an attempt", wrong));
     }
 
-    pub(super) fn what_took_place_is_in_the_log(&mut self) {
+    fn what_took_place_is_in_the_log(&mut self) {
         let mut wrong = Vec::new();
         let mut bodies = BTreeMap::new();
         for post in &self.posts {
@@ -141,7 +160,9 @@ impl Check<'_> {
             }
         }
         let mut answered: Vec<_> = Vec::new();
-        for logged in self.logged.iter().filter(|logged| self.faults == 0 && self.resent(logged).next().is_none()) {
+        for logged in
+            self.logged.iter().filter(|logged| self.allowance.faults == 0 && self.resent(logged).next().is_none())
+        {
             let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
             let mut seen: Vec<_> = posts.map(|post| u64::from(post.status)).filter(|status| *status > 0).collect();
             let mut told: Vec<_> =
@@ -157,7 +178,7 @@ impl Check<'_> {
         for failure in failures.into_iter().filter(|_| self.world.script.faults.is_empty()) {
             wrong.push(("nothing fails where nothing goes wrong", failure));
         }
-        for post in self.posts.iter().filter(|_| self.faults == 0) {
+        for post in self.posts.iter().filter(|_| self.allowance.faults == 0) {
             if !self.logged.iter().any(|logged| logged.text("webhook_id") == post.id) {
                 wrong.push(("what took place is in the log", format!("{} is not", post.id)));
             }
@@ -165,24 +186,20 @@ impl Check<'_> {
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
     }
 
-    pub(super) fn the_log_goes_on(&mut self) {
-        let misled = std::mem::take(&mut self.world.state().misled);
-        misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
-    }
-
-    pub(super) fn what_was_asked_for_is_done(&mut self) {
+    /// 8. What was asked for.
+    pub(super) fn what_was_asked_for(&mut self) {
         let mut wrong = Vec::new();
         let find = |tenant: usize, id: &str| {
             self.logged.iter().find(|logged| logged.tenant == tenant && logged.text("delivery_id") == id)
         };
         let attempted = |logged: &Logged, when: Within| {
             // An attempt that is under way meanwhile counts.
-            logged.attempts.iter().any(|attempt| ends(attempt) + self.skew * 2 + EARLY >= when.from)
+            logged.attempts.iter().any(|attempt| ends(attempt) + self.allowance.early >= when.from)
         };
         for resend in self.known.resends.iter().filter(|resend| resend.is_done) {
             match find(resend.tenant, &resend.delivery) {
                 Some(logged) if logged.text("status") == "ended" || attempted(logged, resend.when) => {}
-                Some(_) if self.has_duplicates() || self.has_late_writes() => {}
+                Some(_) if self.allowance.has_duplicates || self.allowance.has_late_writes => {}
                 _ => wrong.push(format!("{} was not resent", resend.delivery)),
             }
         }
@@ -190,7 +207,7 @@ impl Check<'_> {
             for id in &recovery.failed {
                 match find(recovery.tenant, id) {
                     Some(logged) if logged.text("status") == "ended" || attempted(logged, recovery.when) => {}
-                    Some(_) if self.has_duplicates() || self.has_late_writes() => {}
+                    Some(_) if self.allowance.has_duplicates || self.allowance.has_late_writes => {}
                     _ => wrong.push(format!("{id} was not recovered")),
                 }
             }
@@ -216,7 +233,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("what was asked for is done", wrong));
     }
 
-    pub(super) async fn counts_agree(&mut self) {
+    /// 10. Numbers.
+    pub(super) async fn numbers(&mut self) {
         for (number, tenant) in self.known.tenants.iter().enumerate() {
             let fields = json!({"since": "2026-01-31T11:00:00Z"});
             let (status, stats) = tenant.client.observer().call("deliveries-stats", &fields, None).await;

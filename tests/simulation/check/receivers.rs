@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::Sha256;
 
-use super::{Check, READ};
+use super::Check;
 use crate::{
     receivers::Post,
     run::{Endpoint, Within, callback_secret},
@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl Check<'_> {
-    pub(super) fn ids_and_times_stay(&mut self) {
+    /// 5. The same id.
+    pub(super) fn the_same_id(&mut self) {
         let mut wrong = Vec::new();
         let (mut ids, mut times) = (BTreeMap::new(), BTreeMap::new());
         for post in &self.posts {
@@ -37,14 +38,15 @@ impl Check<'_> {
             }
             let right = i64::try_from((crate::world::BEGINNING + post.at).as_secs()).unwrap_or(0);
             let off = post.timestamp.abs_diff(right);
-            if off > 7 + self.skew.as_secs() {
+            if off > self.allowance.signing + self.allowance.skew.as_secs() {
                 wrong.push(format!("{}: its signature is {off} s off", post.id));
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("ids and times stay", wrong));
     }
 
-    pub(super) fn signatures_verify(&mut self) {
+    /// 6. Signed.
+    pub(super) fn signed(&mut self) {
         let mut wrong = Vec::new();
         for post in &self.posts {
             let start = Within { from: Time::ZERO, to: Time::ZERO };
@@ -73,14 +75,14 @@ impl Check<'_> {
         if hex::encode(hmac(secret, post.body.as_bytes())) != post.body_signature {
             return Err("the body's signature is of another secret".to_owned());
         }
-        if self.has_late_writes() && secrets.len() > 2 {
+        if self.allowance.has_late_writes && secrets.len() > 2 {
             // Of two rotations, the first may have taken effect once more after the second.
             return if found.iter().all(Option::is_some) { Ok(()) } else { Err("a secret is unknown".to_owned()) };
         }
-        let slack = READ + self.skew * 2;
+        let slack = self.allowance.stale;
         // A rotation that was not answered before the end is not known.
         let replaced = secrets.get(current + 1).map(|(_, when)| when.to);
-        if since.from > post.at + self.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
+        if since.from > post.at + self.allowance.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
             return Err(format!("secret {current} is not current"));
         }
         if found.len() > 2 {
@@ -96,35 +98,54 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn nothing_goes_where_it_must_not(&mut self) {
+    /// 7. To whom it may go.
+    pub(super) fn to_whom_it_may_go(&mut self) {
+        self.tenants_never_meet();
         let mut wrong = Vec::new();
         for post in &self.posts {
             let (tenant, Some(index)) = post.to else { continue };
             let endpoint = &self.known.tenants[tenant].endpoints[index];
             let is_test = post.body.contains("\"webhook.test\"");
             // Of two switches, the first may have taken effect once more after the second.
-            let is_certain = endpoint.switches.len() < 2 || !self.has_late_writes();
+            let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_deleted = endpoint.deleted.is_some();
-            if (is_certain || is_deleted) && is_off(endpoint, post.at, is_test || !is_certain) {
+            if (is_certain || is_deleted) && self.is_off(endpoint, post.at, is_test || !is_certain) {
                 wrong.push(format!("{} went to endpoint {index} of {tenant} at {}", post.id, stamp(post.at)));
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("nothing goes to an endpoint that is off", wrong));
     }
-}
 
-/// Whether an endpoint was certainly off for so long that nothing may go to it any more.
-fn is_off(endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
-    if endpoint.deleted.is_some_and(|when| when.to + READ < at) {
-        return true;
+    fn tenants_never_meet(&mut self) {
+        let mut wrong = Vec::new();
+        for post in &self.posts {
+            let body: Value = serde_json::from_str(&post.body).unwrap_or_default();
+            let job = body["job_id"].as_str().unwrap_or_default();
+            if job != "test" && !job.starts_with(&format!("t{}-", post.to.0)) {
+                wrong.push(format!("{job} went to {:?}", post.to));
+            }
+        }
+        for logged in &self.logged {
+            let job = logged.text("job_id");
+            if !logged.is_test() && !job.starts_with(&format!("t{}-", logged.tenant)) {
+                wrong.push(format!("{job} is in the log of {}", logged.tenant));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("tenants never meet", wrong));
     }
-    let next = |index: usize| endpoint.switches.get(index + 1).map(|(_, when)| when.from);
-    !is_test
-        && endpoint
-            .switches
-            .iter()
-            .enumerate()
-            .any(|(index, (active, when))| !active && when.to + READ < at && next(index).is_none_or(|next| at < next))
+
+    /// Whether an endpoint was certainly off for so long that nothing may go to it any more.
+    fn is_off(&self, endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
+        let read = self.allowance.read;
+        if endpoint.deleted.is_some_and(|when| when.to + read < at) {
+            return true;
+        }
+        let next = |index: usize| endpoint.switches.get(index + 1).map(|(_, when)| when.from);
+        !is_test
+            && endpoint.switches.iter().enumerate().any(|(index, (active, when))| {
+                !active && when.to + read < at && next(index).is_none_or(|next| at < next)
+            })
+    }
 }
 
 fn hmac(secret: &str, bytes: &[u8]) -> Vec<u8> {

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Check, EARLY, READ, ends};
+use super::{Check, ends};
 use crate::{run::time, script::Manner};
 
-/// How long an attempt waits at most for a process, if nothing goes wrong: its batch may have to wait for another one.
-const PROMPT: Duration = Duration::from_secs(300);
-/// Attempts at a receiver that takes so many milliseconds may be put off, so that others need not wait for it.
-const SLOW: u64 = 2000;
-
 impl Check<'_> {
-    pub(super) fn attempts_keep_the_schedule(&mut self) {
+    /// 4. In time.
+    pub(super) fn in_time(&mut self) {
+        self.attempts_keep_the_schedule();
+        self.attempts_are_prompt();
+        self.retries_are_spread();
+    }
+
+    fn attempts_keep_the_schedule(&mut self) {
         let mut wrong = Vec::new();
         let schedule = self.world.script.schedule;
         for logged in &self.logged {
@@ -26,16 +28,17 @@ impl Check<'_> {
                 if let Some(before) = before.filter(|_| is_retry) {
                     let waited = time(&attempt["at"]).saturating_sub(ends(before));
                     let least = schedule.get(tries - 1).copied().map_or(Duration::ZERO, Duration::from_secs);
-                    if waited + EARLY + self.skew * 2 < least {
+                    if waited + self.allowance.early < least {
                         wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
                     }
                 }
                 // An attempt that was under way during a resend, or waited for its turn, counts as the first of the new
                 // schedule.
                 let (began, ended) = (time(&attempt["at"]), ends(attempt));
-                let slack = EARLY + self.skew * 2;
-                let is_restart =
-                    self.resent(logged).any(|when| began <= when.to + READ + slack && when.from <= ended + slack);
+                let slack = self.allowance.early;
+                let is_restart = self
+                    .resent(logged)
+                    .any(|when| began <= when.to + self.allowance.read + slack && when.from <= ended + slack);
                 tries = if is_retry && !is_restart { tries + 1 } else { 1 };
                 let most =
                     if logged.is_test() && self.resent(logged).next().is_none() { 1 } else { schedule.len() + 1 };
@@ -46,7 +49,7 @@ impl Check<'_> {
             }
             let last = logged.delivery["last_attempt"]["outcome"].as_str().unwrap_or_default();
             let is_resent = self.resent(logged).next().is_some();
-            let may_end_early = last == "gone" || logged.is_test() || is_resent || !self.is_sound();
+            let may_end_early = last == "gone" || logged.is_test() || is_resent || !self.allowance.is_sound;
             if logged.text("status") == "failed" && tries < schedule.len() + 1 && !may_end_early {
                 wrong.push(format!("{id} has failed after {tries} attempts: {last}"));
             }
@@ -57,7 +60,7 @@ impl Check<'_> {
 
     /// A receiver that asked for time gets it.
     fn too_early(&self, wrong: &mut Vec<String>) {
-        if !self.is_sound() {
+        if !self.allowance.is_sound {
             return;
         }
         for (number, post) in self.posts.iter().enumerate() {
@@ -69,22 +72,23 @@ impl Check<'_> {
             let Some(again) = again.filter(|_| post.status != 0) else { continue };
             let logged = self.logged.iter().find(|logged| logged.text("webhook_id") == post.id);
             let is_resent = logged.is_none_or(|logged| self.resent(logged).next().is_some());
-            let waited = again.at.saturating_sub(post.at) + EARLY + self.skew * 2;
-            if waited < Duration::from_secs(*asked) && !is_resent && !self.has_duplicates() {
+            let waited = again.at.saturating_sub(post.at) + self.allowance.early;
+            if waited < Duration::from_secs(*asked) && !is_resent && !self.allowance.has_duplicates {
                 wrong.push(format!("{} comes again after {waited:?} and not {asked} s", post.id));
             }
         }
     }
 
     /// Where nothing goes wrong, and there is room for every attempt, none is late.
-    pub(super) fn attempts_are_prompt(&mut self) {
+    fn attempts_are_prompt(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 || script.sweep_every > 2 {
             return;
         }
         let mut wrong = Vec::new();
         let is_slow = |attempt: &Value| {
-            attempt.get("status_code").is_none() || attempt["duration_ms"].as_u64().is_none_or(|ms| ms >= SLOW)
+            attempt.get("status_code").is_none()
+                || attempt["duration_ms"].as_u64().is_none_or(|ms| ms >= self.allowance.slow)
         };
         for logged in &self.logged {
             let mut own =
@@ -102,7 +106,7 @@ impl Check<'_> {
                     let is_retry = attempt["trigger"] == "schedule";
                     let waited = at.saturating_sub(before);
                     // The longest delay, with its jitter, or what a receiver asked for; and the wait for a process.
-                    let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + PROMPT;
+                    let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + self.allowance.prompt;
                     if is_retry && waited > most {
                         wrong.push(format!("{id} is tried again after {waited:?}"));
                     }
@@ -111,7 +115,7 @@ impl Check<'_> {
             }
             if let Some(first) = logged.attempts.first().filter(|_| !logged.is_test()) {
                 let waited = time(&first["at"]).saturating_sub(time(&logged.delivery["created_at"]));
-                if waited > PROMPT {
+                if waited > self.allowance.prompt {
                     wrong.push(format!("{id} is tried after {waited:?}"));
                 }
             }
@@ -120,7 +124,7 @@ impl Check<'_> {
     }
 
     /// Retries have jitter: what failed together does not come back together.
-    pub(super) fn retries_are_spread(&mut self) {
+    fn retries_are_spread(&mut self) {
         let mut extra = Vec::new();
         for logged in &self.logged {
             for pair in logged.attempts.windows(2) {
