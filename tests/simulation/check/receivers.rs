@@ -99,6 +99,7 @@ impl Check<'_> {
     }
 
     /// 7. To whom it may go.
+    #[expect(clippy::wrong_self_convention, reason = "the name is the promise's")]
     pub(super) fn to_whom_it_may_go(&mut self) {
         self.tenants_never_meet();
         let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! The delivery log, as its tenant sees it, over rows that the tests write with the store.
+//! Deliveries: how they are made, and the delivery log. The tests of its routes read rows that they write with the store.
 
 mod attempts;
 mod batches;

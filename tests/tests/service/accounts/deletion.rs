@@ -1,4 +1,4 @@
-//! Deleting one's account, and with the last one the organization.
+//! Deleting an account, and with the last account the organization.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Changing one's password.
+//! Changing a password.
 
 use futures::future::join_all;
 use serde_json::json;

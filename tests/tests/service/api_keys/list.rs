@@ -1,4 +1,4 @@
-//! Whose keys one sees and deletes.
+//! Whose keys somebody sees and deletes.
 
 use serde_json::{Value, json};
 use tests::World;

@@ -1,4 +1,4 @@
-//! The organization, and invitations into it.
+//! Invitations into the organization.
 
 use serde_json::{Value, json};
 use tests::{Answer, Call, Tenant, World, world::link};

@@ -1,4 +1,4 @@
-//! The command-line authentication flow.
+//! What `get-session` says.
 
 use serde_json::{Value, json};
 use tests::{World, world::cookie};
