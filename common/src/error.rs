@@ -8,6 +8,8 @@ use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a request failed. The caller sees the public part; the cause inside [`Error::Internal`] only goes to the log.
+///
+/// Whatever calls AWS can fail with [`Error::Internal`] or [`Error::Busy`], and does not say so again.
 #[derive(Debug)]
 pub enum Error {
     /// The body does not have the form that the route expects.

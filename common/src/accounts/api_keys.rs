@@ -163,9 +163,6 @@ impl ApiKeys {
 
     /// Looks up who holds `key`: `None` if it was never issued, has been revoked, or has expired by `now`. The read is
     /// strongly consistent, so a revoked key stops working at once.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn holder(&self, key: &ApiKey, now: Timestamp) -> Result<Option<KeyHolder>> {
         let hash = SecretHash::of(key.reveal());
         let Some(found) = self.read(hash.as_str()).await? else { return Ok(None) };
@@ -184,9 +181,6 @@ impl ApiKeys {
     }
 
     /// Notes that a key was used on the day of `now`, if that is not known yet: a write a day at most.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn note_use(&self, holder: &KeyHolder, now: Timestamp) -> Result<()> {
         if holder.last_request >= Some(now.day()) {
             return Ok(());
@@ -206,9 +200,6 @@ impl ApiKeys {
     }
 
     /// Issues a key for `user`'s organization, which may expire.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn issue(
         &self,
         user: &User,
@@ -246,9 +237,6 @@ impl ApiKeys {
 
     /// Lists an organization's keys, oldest first. The index lags a little behind, so very recent changes may not show
     /// yet.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
         let query = self
             .dynamodb
@@ -289,26 +277,17 @@ impl ApiKeys {
     }
 
     /// Deletes what the index has of the keys of a user who is gone. They are refused without this; it only cleans up.
-    ///
-    /// # Errors
-    /// A call fails.
     pub async fn delete_all_of(&self, organization: &TenantId, user: UserId) -> Result<()> {
         self.delete_where(organization, |key| key.user == user).await
     }
 
     /// The same, for the keys that ended because `user`, as they were before, has gone on to the next epoch.
-    ///
-    /// # Errors
-    /// A call fails.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
         self.delete_where(&user.organization, |key| key.user == user.id && key.epoch <= user.key_epoch).await
     }
 
     /// Deletes what the index has of the keys of an organization that was deleted, and their count. Nobody holds one any
     /// more. It can stop anywhere and be repeated.
-    ///
-    /// # Errors
-    /// A call fails.
     pub async fn delete_all(&self, organization: &TenantId) -> Result<()> {
         let doing = "deleting API keys";
         let found = self.list(organization).await?;

@@ -116,9 +116,6 @@ impl Attempts {
     }
 
     /// Resets the count of attempts to sign in to `address` from `client`.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
         let key = key(SIGN_IN.what, &pair(address, client));
         let delete = self.dynamodb.delete_item().table_name(&self.table).key("token_hash", text(key));
@@ -127,9 +124,6 @@ impl Attempts {
     }
 
     /// Remembers that `client` has signed in to `address`.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn remember_client(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
         let known = known_client_item(address, client, now);
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));

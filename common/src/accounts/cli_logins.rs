@@ -117,9 +117,6 @@ impl CliLogins {
     }
 
     /// Stores a request of `device`, which holds for ten minutes.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn create(&self, device: &Device, now: Timestamp) -> Result<NewCliLogin> {
         let (id, secret) = (CliLoginId::generate(), Token::generate());
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS);
@@ -140,9 +137,6 @@ impl CliLogins {
 
     /// Finds the request `id` with this secret, approved or not. There is none once it has expired or its session has been
     /// fetched.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn find(&self, id: CliLoginId, secret: &Token, now: Timestamp) -> Result<Option<CliLogin>> {
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(secret.hash().as_str()));
         let found = found.consistent_read(true).send().await.map_err(failure("reading a login request"))?;

@@ -75,18 +75,12 @@ impl DeletedOrganizations {
     }
 
     /// Deletes the invitations and keys of an organization. It can stop anywhere and be repeated.
-    ///
-    /// # Errors
-    /// A call fails.
     pub async fn delete_invitations_and_keys(&self, id: &TenantId) -> Result<()> {
         invitations::delete_all(&self.dynamodb, &self.invitations, id).await?;
         self.keys.delete_all(id).await
     }
 
     /// Deletes an organization for good, when nothing else is left of it.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn forget(&self, id: &TenantId) -> Result<()> {
         let organization = Delete::builder().table_name(&self.organizations).key("pk", text(organization_key(id)));
         let unlist = change_list(&self.organizations, id).update_expression("DELETE organizations :organization");

@@ -141,9 +141,6 @@ impl Invitations {
 
     /// Lists invitations of `organization`, newest first. A new one may take a moment to appear; what has become of each is
     /// up to date.
-    ///
-    /// # Errors
-    /// A read fails.
     pub async fn list(&self, organization: &TenantId, paging: Paging) -> Result<Vec<Invited>> {
         let doing = "listing invitations";
         let query = self
@@ -312,9 +309,6 @@ impl Invitations {
 }
 
 /// Deletes all invitations into `organization`, and what points to them. It can stop anywhere and be repeated.
-///
-/// # Errors
-/// A call fails.
 pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &TenantId) -> Result<()> {
     let doing = "deleting invitations";
     let key = |id: &str| item([("invitation_id", text(id))]);

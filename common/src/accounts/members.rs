@@ -90,9 +90,6 @@ impl Members {
 
     /// Lists the members in the order in which they joined, or the other way round, and says how many there are. Somebody
     /// who joined a moment ago may not show yet.
-    ///
-    /// # Errors
-    /// A read fails.
     pub async fn list(&self, organization: &TenantId, paging: Paging, order: Order) -> Result<(Vec<Member>, usize)> {
         let mut keys = self.keys(organization).await?;
         let total = keys.len();

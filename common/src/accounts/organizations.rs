@@ -118,9 +118,6 @@ impl Organizations {
     }
 
     /// Finds an organization, unless it was deleted.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn find(&self, id: &TenantId) -> Result<Option<Organization>> {
         let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(organization_key(id)));
         let found = found.consistent_read(true).send().await.map_err(failure("reading an organization"))?;

@@ -190,9 +190,6 @@ impl Sessions {
     }
 
     /// Stores `session`.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn store(&self, session: &Session) -> Result<()> {
         let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item()));
         put.send().await.map_err(failure("storing a session"))?;
@@ -200,9 +197,6 @@ impl Sessions {
     }
 
     /// Finds the session of `token`, unless it has expired by `now`. Whether it still belongs to its user, the user says.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
         let found = found.consistent_read(true).send().await.map_err(failure("reading a session"))?;
@@ -210,9 +204,6 @@ impl Sessions {
     }
 
     /// Notes that `session` was used on the day of `now`, if that is not known yet: a write a day at most.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn note_use(&self, session: &Session, now: Timestamp) -> Result<()> {
         if session.seen_on >= now.day() {
             return Ok(());
@@ -234,9 +225,6 @@ impl Sessions {
 
     /// Lists the sessions of `user`, newest first, 100 at most. A new one may take a moment to appear; one that has ended
     /// never does.
-    ///
-    /// # Errors
-    /// A read fails.
     pub async fn list(&self, user: &User, now: Timestamp) -> Result<Vec<Session>> {
         let doing = "listing sessions";
         let query = self
@@ -343,9 +331,6 @@ impl Sessions {
     }
 
     /// Ends the session of `token`, if there is one, at once in every function.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn end(&self, token: &Token) -> Result<()> {
         let delete =
             self.dynamodb.delete_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));

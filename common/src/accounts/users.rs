@@ -159,18 +159,12 @@ impl Users {
     }
 
     /// Finds the user `id`.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn find(&self, id: UserId) -> Result<Option<User>> {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }
 
     /// Finds the user with this email, and their password hash. It takes two reads whether there is such a user or not,
     /// so that the timing gives nothing away; for the same reason it accepts `None`, for a text that is not an email.
-    ///
-    /// # Errors
-    /// A read fails.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
         let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text("user_id"));
@@ -180,9 +174,6 @@ impl Users {
     }
 
     /// Replaces the password hash `old` with `new`, unless it was changed in the meantime.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn rehash(&self, id: UserId, old: &PasswordHash, new: &PasswordHash) -> Result<()> {
         let update = self.dynamodb.update_item().table_name(&self.table).key("pk", text(user_key(id)));
         let update = update

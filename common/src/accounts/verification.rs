@@ -58,9 +58,6 @@ impl Verifications {
     }
 
     /// Issues a token that verifies the email of `user`. Earlier tokens stay valid.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         let put = self.dynamodb.put_item().table_name(&self.tokens);
@@ -70,9 +67,6 @@ impl Verifications {
     }
 
     /// Whether [`Verifications::verify`] would accept `token`.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn holds(&self, token: &Token, now: Timestamp) -> Result<bool> {
         Ok(self.user(token, now).await?.is_some())
     }

@@ -124,17 +124,11 @@ impl Transaction {
     }
 
     /// Writes all or nothing. Returns the index of the first write whose condition failed.
-    ///
-    /// # Errors
-    /// The call failed.
     pub(crate) async fn first_refused(self, dynamodb: &Client) -> Result<Option<usize>> {
         Ok(commit(dynamodb, &self.writes, self.doing).await?.first().copied())
     }
 
     /// Writes all or nothing. Returns `false` if any condition failed.
-    ///
-    /// # Errors
-    /// The call failed.
     pub(crate) async fn try_commit(self, dynamodb: &Client) -> Result<bool> {
         Ok(commit(dynamodb, &self.writes, self.doing).await?.is_empty())
     }

@@ -17,9 +17,6 @@ const DOING: &str = "forgetting endpoints";
 impl Endpoints {
     /// Deletes all endpoints of `tenant`, unreadable ones included. Their ids are remembered until `remembered_until`. The
     /// count is left alone: the tenant creates no more endpoints. Returns whether there were any.
-    ///
-    /// # Errors
-    /// A call fails.
     pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
         let found = self.query(tenant, LOGGED).await?;
         let ids = found.iter().map(|item| record(item).text("webhook_endpoint_id")).collect::<Result<Vec<_>>>()?;
@@ -48,9 +45,6 @@ impl Endpoints {
     }
 
     /// Deletes all that is stored for `tenant`: the ids of deleted endpoints, and the calls that are remembered.
-    ///
-    /// # Errors
-    /// A call fails.
     pub async fn forget(&self, tenant: &TenantId) -> Result<()> {
         let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
         let query = query

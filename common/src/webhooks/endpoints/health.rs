@@ -118,9 +118,6 @@ impl Health {
 impl Endpoints {
     /// Notes that the receiver took a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. A pending
     /// notice stays, too: its sender sees that there is nothing left to tell.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
         let update = change(self.change(tenant, id), set, &IMPAIRED);
@@ -130,9 +127,6 @@ impl Endpoints {
 
     /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. The receiver is silent since
     /// the first such attempt.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -147,18 +141,12 @@ impl Endpoints {
     }
 
     /// Notes that a receiver that hung now fails soon.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
         let update = change(self.change(tenant, id), vec![("hangs", boolean(false))], &[]);
         is_noted(update.condition_expression("attribute_exists(unanswered_since)")).await.map(drop)
     }
 
     /// Lets the caller probe a receiver that does not answer, unless another process began to at `since` or later.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn begin_probe(
         &self,
         tenant: &TenantId,
@@ -177,9 +165,6 @@ impl Endpoints {
 
     /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns what
     /// that has changed. A repetition changes nothing.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,

@@ -76,9 +76,6 @@ impl Endpoints {
     }
 
     /// Spreads the endpoint's part of the delivery log, from now on, over more partitions.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn spread_log(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
         let update = dynamo::change(update, vec![("log_shards", number(SHARDS.into()))], &[])

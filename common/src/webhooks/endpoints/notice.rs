@@ -112,9 +112,6 @@ impl Notice {
 
 impl Endpoints {
     /// The endpoints with a pending notice: all, or very many of them. The index lags behind the table.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn pending_notices(&self) -> Result<Vec<(TenantId, EndpointId)>> {
         let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
         let query =
@@ -137,9 +134,6 @@ impl Endpoints {
 
     /// Counts a try to send a notice. Returns the notice after that, or `None` if it changed meanwhile: then there is nothing
     /// to send.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let update = self
@@ -150,9 +144,6 @@ impl Endpoints {
     }
 
     /// Removes a notice, unless it has changed. A mail was sent at `mailed_at`, or none.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
         let remove = "REMOVE notice, notice_at, notice_tries";
         let update = self.if_unchanged(tenant, notice);

@@ -150,9 +150,6 @@ impl Endpoints {
     }
 
     /// All endpoints of `tenant`, oldest first, read consistently.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
         let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at, \
                           previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason";
@@ -161,27 +158,18 @@ impl Endpoints {
     }
 
     /// The active endpoints of `tenant`, read consistently.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn active(&self, tenant: &TenantId) -> Result<Vec<Receiver>> {
         let items = self.query(tenant, &receiver()).await?;
         Ok(items.iter().filter_map(|item| readable(item, Receiver::from_item)).flatten().collect())
     }
 
     /// The endpoint `id` of `tenant`, if it exists and is active, read consistently.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn find_active(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
         let found = self.get(tenant, id, &receiver()).await?;
         Ok(found.as_ref().map(Receiver::from_item).transpose()?.flatten())
     }
 
     /// The endpoint `id` of `tenant`, active or not, read consistently.
-    ///
-    /// # Errors
-    /// The read fails.
     pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
         let found = self.get(tenant, id, &receiver()).await?;
         found.as_ref().map(Receiver::read).transpose()

@@ -53,9 +53,6 @@ const COUNTED: usize = 64;
 
 impl Log {
     /// Counts the deliveries in `shards` that were created at `since` or later.
-    ///
-    /// # Errors
-    /// A read failed.
     pub async fn count(
         &self,
         tenant: &TenantId,

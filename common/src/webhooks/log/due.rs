@@ -104,17 +104,11 @@ impl Log {
     }
 
     /// The long waits in a partition of a minute.
-    ///
-    /// # Errors
-    /// The read failed.
     pub async fn waits(&self, minute: Minute, partition: u8) -> Result<Vec<(DueAttempt, Timestamp)>> {
         self.due_rows(minute, partition, WAKE).await
     }
 
     /// All due attempts in a partition of a minute.
-    ///
-    /// # Errors
-    /// The read failed.
     pub async fn all_due(&self, minute: Minute, partition: u8) -> Result<Vec<(DueAttempt, Timestamp)>> {
         self.due_rows(minute, partition, "").await
     }
@@ -133,9 +127,6 @@ impl Log {
     }
 
     /// Takes the lease of the sweep until `until`, and returns how far the sweep is; `None` if the lease is taken.
-    ///
-    /// # Errors
-    /// A call failed.
     pub async fn take_sweep(&self, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweep_key()));
         let taken = update
@@ -160,9 +151,6 @@ impl Log {
     }
 
     /// Stores how far the sweep is. At its end, the lease is given back, so that the next sweep need not wait.
-    ///
-    /// # Errors
-    /// The write failed.
     pub async fn save_sweep(&self, sweep: Sweep, is_over: bool) -> Result<()> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweep_key()));
         let given_back = if is_over { ", taken_until = :never" } else { "" };

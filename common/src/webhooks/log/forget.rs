@@ -47,9 +47,6 @@ impl Log {
     }
 
     /// Deletes the recoveries of `tenant`.
-    ///
-    /// # Errors
-    /// A call failed.
     pub async fn forget_recoveries(&self, tenant: &TenantId) -> Result<()> {
         let keys = query_all(self.keys_of(recovery::partition(tenant)), DOING).await?;
         batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await

@@ -160,9 +160,6 @@ impl Log {
     }
 
     /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all.
-    ///
-    /// # Errors
-    /// The read failed.
     pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
         let recoveries = self.newest_recoveries(tenant).await?;
         let wanted = |recovery: &Recovery| endpoint.is_none_or(|endpoint| endpoint == recovery.webhook_endpoint_id);
@@ -189,9 +186,6 @@ impl Log {
 
     /// The oldest unfinished recovery of each tenant: one at a time, so that a tenant with many does not hold up others,
     /// and the rate of each tenant is bounded.
-    ///
-    /// # Errors
-    /// A read failed.
     pub async fn open_recoveries(&self) -> Result<Vec<(TenantId, Recovery)>> {
         let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
         let query = query
@@ -282,9 +276,6 @@ impl Log {
     }
 
     /// Stores how far a recovery is, unless it was deleted.
-    ///
-    /// # Errors
-    /// The write failed.
     pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));

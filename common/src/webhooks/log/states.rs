@@ -119,9 +119,6 @@ impl Log {
 
     /// Changes the state from `before` to `after`. Returns `false` if it is no longer `before`: another attempt or a resend
     /// came first. A delivery that succeeded is `delivered`, whatever came first.
-    ///
-    /// # Errors
-    /// The write failed.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
         let mut set = standing(tenant, after);
         set.push(("attempts", number(after.attempts.into())));
@@ -149,9 +146,6 @@ impl Log {
     }
 
     /// Deletes the payload of a delivery that has succeeded, if it is too large to be kept.
-    ///
-    /// # Errors
-    /// The write failed.
     pub async fn forget_large(&self, tenant: &TenantId, id: &DeliveryId, body: &Bytes) -> Result<()> {
         if body.len() <= self.kept_payload_bytes || Packed::new(body).len() <= self.kept_payload_bytes {
             return Ok(());
