@@ -47,8 +47,13 @@ pub(crate) async fn run() -> Result<()> {
 
 async fn tell(stack: &Stack) -> Result<()> {
     let http: Http = Client::builder(TokioExecutor::new()).build_http();
-    let api = stack.api();
+    let (tenant, key) = become_customer(&http, stack).await?;
+    deliver(&http, stack, &tenant, &key).await
+}
 
+/// The first half: returns the tenant and its API key.
+async fn become_customer(http: &Http, stack: &Stack) -> Result<(String, String)> {
+    let api = stack.api();
     say("1. Ada signs up and creates an organization.");
     let sign_up = json!({"json": {
         "name": "Ada Lovelace",
@@ -58,28 +63,32 @@ async fn tell(stack: &Stack) -> Result<()> {
         "organizationSlug": "analytical-engines",
         "debugNotificationEmail": "debug@example.com",
     }});
-    let account = post_json(&http, Request::post(format!("{api}/v1/auth/signupAndCreateOrg")), &sign_up).await?;
+    let account = post_json(http, Request::post(format!("{api}/v1/auth/signupAndCreateOrg")), &sign_up).await?;
     let tenant = text(&account, "/json/organizationId")?;
     let cookie = text(&account, "/json/setCookie/0")?.split(';').next().unwrap_or_default();
 
     say("2. She opens the link in the mail, and presses the button of the page.");
     let mails = Request::get(format!("{}/messages", stack.mail())).body(String::new())?;
-    let mails: Value = serde_json::from_str(&answered(&http, mails).await?)?;
+    let mails: Value = serde_json::from_str(&answered(http, mails).await?)?;
     let link = find_link(text(&mails, "/0/text")?, api).context("the mail has no link to the API")?;
-    shown(&http, Request::get(link).body(String::new())?).await?;
+    shown(http, Request::get(link).body(String::new())?).await?;
     let (page, token) = link.split_once("?token=").context("the link has no token")?;
     let press = Request::post(page).header("origin", api).header("content-type", "application/x-www-form-urlencoded");
-    shown(&http, press.body(format!("token={token}"))?).await?;
+    shown(http, press.body(format!("token={token}"))?).await?;
 
     say("3. With a verified address, she issues an API key.");
     let create_key = Request::post(format!("{api}/api/auth/api-key/create")).header("cookie", cookie);
-    let key = post_json(&http, create_key.header("origin", api), &json!({"name": "demo"})).await?;
-    let key = text(&key, "/key")?;
+    let key = post_json(http, create_key.header("origin", api), &json!({"name": "demo"})).await?;
+    Ok((tenant.to_owned(), text(&key, "/key")?.to_owned()))
+}
 
+/// The second half: a delivery that arrives, and a delivery that is sent again.
+async fn deliver(http: &Http, stack: &Stack, tenant: &str, key: &str) -> Result<()> {
+    let api = stack.api();
     say("4. With the key, she stores a webhook endpoint.");
     let (url, mut deliveries, is_down) = receiver().await?;
     let create = Request::post(format!("{api}/v1/webhooks/create")).header("x-api-key", key);
-    post_json(&http, create, &json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}})).await?;
+    post_json(http, create, &json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}})).await?;
 
     say("5. A job finishes: its event goes into the queue.");
     send_job_event(stack, tenant, "job-1").await?;
@@ -101,15 +110,15 @@ async fn tell(stack: &Stack) -> Result<()> {
     let list = || Request::post(format!("{api}/v1/deliveries/list")).header("x-api-key", key);
     let pending = json!({"json": {"status": "pending"}});
     // The log is written within a second.
-    while post_quietly(&http, list(), &pending).await?.pointer("/json/deliveries/0").is_none() {
+    while post_quietly(http, list(), &pending).await?.pointer("/json/deliveries/0").is_none() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let found = post_json(&http, list(), &pending).await?;
+    let found = post_json(http, list(), &pending).await?;
     let delivery = text(&found, "/json/deliveries/0/delivery_id")?;
 
     say("9. The next attempt would come after five seconds. She does not wait, and sends it again.");
     let resend = Request::post(format!("{api}/v1/deliveries/resend")).header("x-api-key", key);
-    post_json(&http, resend, &json!({"json": {"delivery_id": delivery}})).await?;
+    post_json(http, resend, &json!({"json": {"delivery_id": delivery}})).await?;
 
     say("10. It arrives, with the id that it had before.");
     let id = header(&headers, "webhook-id")?.to_owned();

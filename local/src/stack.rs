@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use axum::{http::header, routing::get};
+use axum::{Router, http::header, routing::get};
 use bytes::Bytes;
 use common::{aws::clients::Aws, base_url::BaseUrl, config::Env, timestamp::Timestamp};
 use hyper_util::service::TowerToHyperService;
@@ -132,13 +132,7 @@ impl Stack {
         let pollers = pollers(&template, &functions, &queues, &sqs_client)?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let cors = template.cors.as_ref().map(Cors::new).transpose()?;
-        let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(&template, &functions), cors };
-        // Made for the first request, as bytes that all requests share.
-        let described = functions.clone();
-        let description = Arc::new(LazyLock::new(move || Bytes::from(document(&described).to_string())));
-        let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
-        let api_router = TowerToHyperService::new(gateway.router().route(DESCRIPTION, describe));
+        let api_router = TowerToHyperService::new(api_router(&template, &functions)?);
         let mail_router = TowerToHyperService::new(mail::router(services.mail.clone()));
         tasks.spawn(serve(api_listener, api_router, limits, stop.clone()));
         tasks.spawn(serve(mail_listener, mail_router, limits, stop.clone()));
@@ -362,6 +356,17 @@ fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client,
     let env = Env::new(move |name| lambda.get(name).cloned());
     let aws = Aws::new(&env)?;
     Ok((aws.dynamodb(), aws.sqs()))
+}
+
+/// The routes of the API, and its description.
+fn api_router(template: &Template, functions: &BTreeMap<String, Arc<Function>>) -> Result<Router> {
+    let cors = template.cors.as_ref().map(Cors::new).transpose()?;
+    let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(template, functions), cors };
+    // Made for the first request, as bytes that all requests share.
+    let described = functions.clone();
+    let description = Arc::new(LazyLock::new(move || Bytes::from(document(&described).to_string())));
+    let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
+    Ok(gateway.router().route(DESCRIPTION, describe))
 }
 
 /// The description of the API in OpenAPI 3.1, also stored in `docs/openapi.json`. No service has to run for it.

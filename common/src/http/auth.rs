@@ -32,7 +32,7 @@ pub trait Access<W>: Send + 'static {
 
 /// The stores that tell who calls: [`Callers`], or [`NoCallers`].
 pub trait CallerStores: Sized + Send + Sync + 'static {
-    /// Builds it with the settings in `env`.
+    /// Builds them with the settings in `env`.
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError>;
 }
 
