@@ -25,13 +25,13 @@ impl Env {
         Self { lookup: Box::new(lookup), aws: None }
     }
 
-    /// Has AWS called through `client`, and not over the network.
+    /// Has AWS called through `client`, and not through clients of its own.
     #[must_use]
     pub fn over(self, client: SharedHttpClient) -> Self {
         Self { aws: Some(client), ..self }
     }
 
-    /// What AWS is called through, if it is not called over the network.
+    /// What AWS is called through, if that was given.
     pub(crate) fn aws(&self) -> Option<SharedHttpClient> {
         self.aws.clone()
     }

@@ -3,7 +3,8 @@
 
 pub use self::{
     auth::{
-        Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, Public, Session, SignedIn, Tenant, Visitor,
+        Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, Public, Session, SignedIn, Tenant, Verified,
+        Visitor,
     },
     call::Call,
     event::Event,

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -12,7 +15,7 @@ use common::config::{ConfigError, Env};
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde_json::Value;
 
-use crate::template;
+use crate::{requests::Requests, template};
 
 /// A function from the template.
 pub(crate) struct Function {
@@ -21,6 +24,8 @@ pub(crate) struct Function {
     timeout: Duration,
     config: Arc<Config>,
     pub(crate) handler: Handler,
+    /// How often it was invoked.
+    pub(crate) invocations: AtomicU64,
 }
 
 /// The handler of a function, from its crate.
@@ -121,13 +126,15 @@ impl Handler {
 
 impl Function {
     /// The function `name` as the template describes it. It sees only the variables that the template gives it and
-    /// those in `lambda`, which Lambda itself sets. `overrides` replaces values of these, but adds none.
+    /// those in `lambda`, which Lambda itself sets. `overrides` replaces values of these, but adds none. Its requests to AWS
+    /// count in `requests`.
     pub(crate) fn new(
         name: &str,
         properties: &template::Function,
         arn_prefix: &str,
         overrides: &HashMap<String, String>,
         lambda: &HashMap<String, String>,
+        requests: &Arc<Requests>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
         // Every function calls AWS with credentials of its own, as in Lambda, so that the callee can tell who calls.
@@ -139,7 +146,7 @@ impl Function {
             }
         }
         let seen = variables.clone();
-        let env = Env::new(move |name| seen.get(name).cloned());
+        let env = Env::new(move |name| seen.get(name).cloned()).over(requests.client());
         let handler = Handler::start(name, &env).with_context(|| format!("cannot start the function {name}"))?;
         let config = Config {
             function_name: name.to_owned(),
@@ -149,13 +156,15 @@ impl Function {
             log_group: format!("/aws/lambda/{name}"),
         };
         let arn = format!("{arn_prefix}:function:{name}");
-        Ok(Self { variables, arn, timeout: properties.timeout(), config: Arc::new(config), handler })
+        let (timeout, invocations) = (properties.timeout(), AtomicU64::new(0));
+        Ok(Self { variables, arn, timeout, config: Arc::new(config), handler, invocations })
     }
 
     /// Invokes the function with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
     ///
     /// It runs to its end or its timeout even if the caller goes away: Lambda does not notice that either.
     pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
+        self.invocations.fetch_add(1, Ordering::Relaxed);
         let handler = self.handler.clone();
         let call = tokio::time::timeout(self.timeout, handler.call(event, self.context()?));
         match tokio::spawn(call).await.context("the function panicked")? {

@@ -8,13 +8,14 @@ mod openapi;
 mod plan;
 mod poller;
 mod queues;
+mod requests;
 mod server;
 mod services;
 mod stack;
 mod template;
 
 pub use functions::{Handler, function_names};
-pub use plan::{Plan, Planned};
+pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;
 pub use services::create_tables;
 pub use stack::{Data, Options, Ports, Stack, Worker, openapi};

@@ -35,7 +35,8 @@ struct Arguments {
     /// Port of the sent mail: a page at /, JSON at /messages.
     #[arg(long, default_value_t = 8025)]
     mail: u16,
-    /// Print all addresses as one line of JSON.
+    /// Print all addresses as one line of JSON, and at the end what was done: AWS requests, and invocations of each
+    /// function.
     #[arg(long)]
     json: bool,
     /// Keep tables and queues in memory instead of in .local/.
@@ -96,6 +97,10 @@ async fn serve(arguments: Arguments) -> Result<()> {
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+    }
+    // Not after the stop, which waits for work: whoever asks wants to know how it was now.
+    if json {
+        say(&stack.work_line().to_string());
     }
     stack.stop().await;
     Ok(())

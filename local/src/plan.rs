@@ -29,8 +29,17 @@ pub struct Planned {
     pub variables: HashMap<String, String>,
     /// After this time Lambda ends an invocation.
     pub timeout: Duration,
-    /// The most records of a batch, for each queue that it reads, by name.
-    pub batches: BTreeMap<String, i32>,
+    /// How Lambda polls each queue that it reads, by name.
+    pub queues: BTreeMap<String, Polled>,
+}
+
+/// How Lambda polls a queue for a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Polled {
+    /// The most records of a batch.
+    pub batch_size: usize,
+    /// The most invocations at a time.
+    pub maximum_concurrency: usize,
 }
 
 impl Plan {
@@ -45,11 +54,17 @@ impl Plan {
         let functions = template.functions.iter().map(|(name, function)| {
             let mut variables = lambda.clone();
             variables.extend(function.variables());
-            let batches =
-                function.mappings().map(|mapping: &Mapping| (mapping.queue_name().to_owned(), mapping.batch_size));
-            (name.clone(), Planned { variables, timeout: function.timeout(), batches: batches.collect() })
+            let queues = function.mappings().map(|mapping| (mapping.queue_name().to_owned(), Polled::by(mapping)));
+            (name.clone(), Planned { variables, timeout: function.timeout(), queues: queues.collect() })
         });
         let functions = functions.collect();
         Ok(Self { tables: template.tables, queues: template.queues, functions })
+    }
+}
+
+impl Polled {
+    fn by(mapping: &Mapping) -> Self {
+        let batch_size = usize::try_from(mapping.batch_size).unwrap_or(1);
+        Self { batch_size, maximum_concurrency: mapping.scaling_config.maximum_concurrency }
     }
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{functions::Function, template::Mapping};
 
 /// The most invocations at a time on one machine, however many the template allows in the cloud.
-const MAX_CONCURRENCY: usize = 16;
+const MAX_CONCURRENCY: usize = 32;
 
 /// How long a receive call waits for a first message.
 const WAIT_SECONDS: i32 = 1;

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs,
     path::PathBuf,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use crate::{
     mail,
     openapi::document,
     poller::Poller,
+    requests::Requests,
     server::{self, Limits, serve},
     services::{self, Services},
     template::{Place, Template},
@@ -95,6 +96,7 @@ pub struct Stack {
     sqs_client: aws_sdk_sqs::Client,
     functions: BTreeMap<String, Arc<Function>>,
     pollers: BTreeMap<String, Arc<Poller>>,
+    requests: Arc<Requests>,
     stop: CancellationToken,
     tasks: TaskTracker,
     _services: Services,
@@ -126,9 +128,10 @@ impl Stack {
         let listeners = [dynamodb_listener, sqs_listener, ses_listener];
         let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), listeners, limits)?;
 
-        let (dynamodb_client, sqs_client) = clients(lambda.clone())?;
+        let requests = Arc::default();
+        let (dynamodb_client, sqs_client) = clients(lambda.clone(), &requests)?;
         let queues = services::create_queues(&sqs_client, &template.queues).await?;
-        let functions = functions(&template, &env, &lambda)?;
+        let functions = functions(&template, &env, &lambda, &requests)?;
         let pollers = pollers(&template, &functions, &queues, &sqs_client)?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -158,6 +161,7 @@ impl Stack {
             sqs_client,
             functions,
             pollers,
+            requests,
             stop,
             tasks,
             _services: services,
@@ -250,6 +254,21 @@ impl Stack {
         })
     }
 
+    /// What has been done so far, as one line for programs: the requests of the functions and the pollers to DynamoDB
+    /// and SQS, and the invocations of each function.
+    #[must_use]
+    pub fn work_line(&self) -> Value {
+        let invocations = self.functions.iter();
+        let invocations = invocations.map(|(name, function)| (name, function.invocations.load(Ordering::Relaxed)));
+        json!({
+            "requests": {
+                "dynamodb": self.requests.dynamodb.load(Ordering::Relaxed),
+                "sqs": self.requests.sqs.load(Ordering::Relaxed),
+            },
+            "invocations": invocations.collect::<BTreeMap<_, _>>(),
+        })
+    }
+
     /// Stops accepting work, waits for running work, and shuts down.
     pub async fn stop(self) {
         self.stop.cancel();
@@ -280,9 +299,10 @@ impl Worker {
     pub fn new(dynamodb: &str, sqs: &str, env: &HashMap<String, String>) -> Result<Self> {
         let lambda = lambda_variables(dynamodb, sqs, dynamodb);
         let template = Template::load(&parameters(dynamodb, ""), place(dynamodb, sqs))?;
-        let (_, sqs_client) = clients(lambda.clone())?;
+        let requests = Arc::default();
+        let (_, sqs_client) = clients(lambda.clone(), &requests)?;
         let queues = template.queues.keys().map(|name| (name.clone(), format!("{sqs}/{ACCOUNT}/{name}"))).collect();
-        let functions = functions(&template, env, &lambda)?;
+        let functions = functions(&template, env, &lambda, &requests)?;
         Ok(Self { pollers: pollers(&template, &functions, &queues, &sqs_client)? })
     }
 
@@ -352,8 +372,11 @@ fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
     Ok(["dynamodb.sqlite", "sqs.sqlite"].map(|name| Some(directory.join(name))))
 }
 
-fn clients(lambda: HashMap<String, String>) -> Result<(aws_sdk_dynamodb::Client, aws_sdk_sqs::Client)> {
-    let env = Env::new(move |name| lambda.get(name).cloned());
+fn clients(
+    lambda: HashMap<String, String>,
+    requests: &Arc<Requests>,
+) -> Result<(aws_sdk_dynamodb::Client, aws_sdk_sqs::Client)> {
+    let env = Env::new(move |name| lambda.get(name).cloned()).over(requests.client());
     let aws = Aws::new(&env)?;
     Ok((aws.dynamodb(), aws.sqs()))
 }
@@ -376,7 +399,8 @@ fn api_router(template: &Template, functions: &BTreeMap<String, Arc<Function>>) 
 pub fn openapi() -> Result<Value> {
     let nowhere = "http://127.0.0.1:0";
     let template = Template::load(&parameters(nowhere, ""), place(nowhere, nowhere))?;
-    let functions = functions(&template, &HashMap::new(), &lambda_variables(nowhere, nowhere, nowhere))?;
+    let lambda = lambda_variables(nowhere, nowhere, nowhere);
+    let functions = functions(&template, &HashMap::new(), &lambda, &Arc::default())?;
     Ok(document(&functions))
 }
 
@@ -384,10 +408,11 @@ fn functions(
     template: &Template,
     overrides: &HashMap<String, String>,
     lambda: &HashMap<String, String>,
+    requests: &Arc<Requests>,
 ) -> Result<BTreeMap<String, Arc<Function>>> {
     let arn_prefix = format!("arn:aws:lambda:{REGION}:{ACCOUNT}");
     let functions = template.functions.iter().map(|(name, properties)| {
-        let function = Function::new(name, properties, &arn_prefix, overrides, lambda)?;
+        let function = Function::new(name, properties, &arn_prefix, overrides, lambda, requests)?;
         Ok((name.clone(), Arc::new(function)))
     });
     functions.collect()

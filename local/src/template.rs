@@ -238,11 +238,21 @@ mod tests {
         assert_eq!(template.functions.len(), folders);
         assert_eq!(template.tables.len(), 7);
         let queues: Vec<_> = template.queues.keys().map(String::as_str).collect();
-        assert_eq!(queues, ["deliveries", "deliveries-dead", "job-events", "job-events-dead"]);
+        assert_eq!(
+            queues,
+            [
+                "deliveries",
+                "deliveries-dead",
+                "job-events",
+                "job-events-dead",
+                "slow-deliveries",
+                "slow-deliveries-dead"
+            ]
+        );
 
         let deliver = template.functions.get("webhooks-deliver").context("webhooks-deliver")?;
         let polled: Vec<_> = deliver.mappings().map(Mapping::queue_name).collect();
-        assert_eq!(polled, ["deliveries", "job-events"]);
+        assert_eq!(polled, ["deliveries", "job-events", "slow-deliveries"]);
         let variables: BTreeMap<_, _> = deliver.variables().collect();
         assert_eq!(variables.get("DELIVERY_TIMEOUT").map(String::as_str), Some("15"));
         assert_eq!(variables.get("WEBHOOK_ENDPOINTS_TABLE").map(String::as_str), Some("webhook-endpoints"));

@@ -66,6 +66,20 @@ fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {
 }
 
 #[test]
+fn when_it_is_told_to_end_it_prints_what_it_has_done_as_one_line_of_json() {
+    let (program, mut output, _) = Program::serve();
+    let kill = Command::new("kill").args(["-INT", &program.0.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    let work: Value = serde_json::from_str(&line).expect("JSON");
+    for counted in ["/requests/dynamodb", "/requests/sqs", "/invocations/webhooks-deliver"] {
+        assert!(work.pointer(counted).is_some_and(Value::is_u64), "{counted} in {line}");
+    }
+    assert_ne!(work.pointer("/requests/sqs"), Some(&Value::from(0)), "it has made its queues");
+}
+
+#[test]
 fn the_demo_says_first_what_it_shows() {
     let line = Program::start(&["demo"]).first_error_line();
     assert_eq!(line, "The service in use over HTTP, from sign-up to two signed deliveries, one of them sent again:\n");

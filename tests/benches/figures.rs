@@ -13,6 +13,8 @@
 
 #[path = "figures/account.rs"]
 mod account;
+#[path = "shared/artifacts.rs"]
+mod artifacts;
 #[path = "figures/build.rs"]
 mod build;
 #[path = "figures/cost.rs"]
@@ -23,6 +25,8 @@ mod delivery;
 mod plot;
 #[path = "figures/readme.rs"]
 mod readme;
+#[path = "shared/service.rs"]
+mod service;
 #[path = "figures/table.rs"]
 mod table;
 #[path = "figures/tls.rs"]

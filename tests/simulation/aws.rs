@@ -21,6 +21,7 @@ use tokio::{
 };
 
 use crate::{
+    queue::Sent,
     script::{Fault, Service},
     world::{Mail, World},
 };
@@ -112,6 +113,18 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
     if matches!(fault, Some(Fault::Lost(_))) { Err(lost()) } else { Ok(answer) }
 }
 
+/// How many rows a request writes.
+fn writes(operation: &str, body: &[u8]) -> usize {
+    let text = str::from_utf8(body).unwrap_or_default();
+    let has = |what| text.matches(what).count();
+    match operation {
+        "BatchWriteItem" => has("\"PutRequest\"") + has("\"DeleteRequest\""),
+        "BatchExecuteStatement" => has("\"Statement\""),
+        "TransactWriteItems" => has("\"TableName\""),
+        _ => 1,
+    }
+}
+
 /// The error that a service answers.
 fn refusal(code: &str) -> Answer {
     (400, json!({"__type": format!("com.amazonaws#{code}"), "message": code}).to_string())
@@ -131,7 +144,9 @@ impl World {
 
     fn dynamodb(&self, operation: &str, body: &[u8], fault: Option<Fault>) -> Answer {
         if !["GetItem", "BatchGetItem", "Query"].contains(&operation) {
-            self.state().stored = None;
+            let mut state = self.state();
+            state.stored = None;
+            state.writes += writes(operation, body);
         }
         let conflict = "TransactionConflictException";
         let is_known_to_be_empty = self.is_known_to_be_empty(operation, body);
@@ -242,6 +257,7 @@ impl World {
     }
 
     fn send_batch(&self, body: &[u8], fault: Option<Fault>) -> Answer {
+        self.state().sqs_requests += 1;
         let request: Value = serde_json::from_slice(body).expect("JSON");
         let queue = request["QueueUrl"].as_str().and_then(|url| url.rsplit('/').next()).expect("a queue");
         let entries = request["Entries"].as_array().expect("entries");
@@ -250,7 +266,9 @@ impl World {
         for (number, entry) in entries.iter().enumerate() {
             let text = entry["MessageBody"].as_str().expect("a body").to_owned();
             let delay = entry["DelaySeconds"].as_u64().unwrap_or(0);
-            let sent = if number < all { self.send(queue, text.clone(), delay) } else { Err("InternalError") };
+            let group = entry["MessageGroupId"].as_str().map(str::to_owned);
+            let message = Sent { body: text.clone(), delay, group };
+            let sent = if number < all { self.send(queue, message) } else { Err("InternalError") };
             self.note(queue, format_args!("{} in {delay} s: {text}", sent.as_deref().unwrap_or("refused")));
             match sent {
                 Ok(id) => done.push(json!({"Id": entry["Id"], "MessageId": id, "MD5OfMessageBody": ""})),

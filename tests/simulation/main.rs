@@ -10,6 +10,8 @@
 
 mod aws;
 mod check;
+mod crowd;
+mod outage;
 mod processes;
 mod queue;
 mod receivers;

@@ -63,8 +63,8 @@ MUTATIONS = [
     Mutation(
         "a copy of an event that comes minutes later is handled as a new event",
         DELIVER + "events.rs",
-        "if record.is_repeated || Timestamp::now().since(event.at) > LATE {",
-        "if record.is_repeated || Timestamp::now().since(event.at) > LATE * 1000 {",
+        "if record.is_repeated || now.since(event.at) > LATE {",
+        "if record.is_repeated || now.since(event.at) > LATE * 1000 {",
         "SQS hands over a copy late",
     ),
     # What is stored, and in which order.
@@ -165,9 +165,38 @@ MUTATIONS = [
     Mutation(
         "an event whose endpoints cannot be read has none",
         DELIVER + "batch.rs",
-        "cell.get_or_init(read).await.clone().ok_or(Error::Busy)",
-        "Ok(cell.get_or_init(read).await.clone().unwrap_or_default())",
+        "cell.get_or_init(async || self.reads.active(tenant, endpoints).await).await.clone().ok_or(Error::Busy)",
+        "Ok(cell.get_or_init(async || self.reads.active(tenant, endpoints).await).await.clone().unwrap_or_default())",
         "the table of endpoints is down when an event comes",
+    ),
+    # Slow receivers.
+    Mutation(
+        "what was cut off is acknowledged and not parked",
+        DELIVER + "events.rs",
+        "        Sent::Parked(first) => Some(first),\n",
+        "        Sent::Parked(_first) => None,\n",
+        "a receiver does not answer soon",
+    ),
+    Mutation(
+        "a retry that is cut off forgets that it is due",
+        DELIVER + "due.rs",
+        "Sent::Parked(_) => Parking { index: record.index, row: None, message: due.into(), until: now }.into(),",
+        "Sent::Parked(_) => return Ok(()),",
+        "a receiver answers soon at first, and takes its time for the next attempt",
+    ),
+    Mutation(
+        "the sweep wakes no slow receiver's long waits",
+        WAKE + "lib.rs",
+        "for (is_slow, rows) in [(true, slow), (false, others)] {",
+        "drop(slow);\n            for (is_slow, rows) in [(false, others)] {",
+        "a receiver is slow, and a delay of the schedule is longer than a message can wait",
+    ),
+    Mutation(
+        "the sweep finds no lost message of a slow receiver",
+        WAKE + "lib.rs",
+        "for (is_slow, late) in [(true, &slow), (false, &others)] {",
+        "for (is_slow, late) in [(false, &others)] {",
+        "the message for a slow receiver cannot be sent",
     ),
     # Parked events.
     Mutation(
@@ -206,9 +235,9 @@ MUTATIONS = [
     ),
     Mutation(
         "an event that is parked again for fewer endpoints gets no row",
-        DELIVER + "events.rs",
-        "let row = (already != Some(&message)).then_some(row);",
-        "let row = already.is_none().then_some(row);",
+        DELIVER + "due.rs",
+        "let row = (already != &message).then_some(row);",
+        "let row = (already != &message && false).then_some(row);",
         "an event is parked for two endpoints, and one of them answers again",
     ),
     Mutation(
@@ -234,10 +263,17 @@ MUTATIONS = [
     ),
     # The schedule.
     Mutation(
+        "an attempt that would be too late is not made earlier",
+        WEBHOOKS + "delivery/outcome.rs",
+        "_ if left <= LAST_HOURS => Step::Failed,",
+        "_ if left <= MAX_AGE => Step::Failed,",
+        "the schedule ends in the last hours of three days",
+    ),
+    Mutation(
         "retries have no jitter",
         WEBHOOKS + "delivery/outcome.rs",
-        "scheduled.max(asked).mul_f64(1.0 + JITTER * jitter());",
-        "scheduled.max(asked);",
+        "let delay = scheduled.max(asked).mul_f64(1.0 + JITTER * jitter);",
+        "let delay = scheduled.max(asked);",
         "deliveries that failed together",
     ),
     Mutation(
@@ -291,7 +327,7 @@ MUTATIONS = [
     Mutation(
         "a resend writes no due row",
         WEBHOOKS + "log/resend.rs",
-        "payload.into_iter().chain([self.due(tenant, &after, now)]).map(|row| ((), row)).collect();",
+        "payload.into_iter().chain([self.due(tenant, &after, false, now)]).map(|row| ((), row)).collect();",
         "payload.into_iter().map(|row| ((), row)).collect();",
         "the message of a resend cannot be sent",
     ),
@@ -326,8 +362,8 @@ MUTATIONS = [
     Mutation(
         "the sweep does not wake the long waits",
         WAKE + "lib.rs",
-        "self.send(&self.log.waits(minute, partition).await?, now).await",
-        "self.log.waits(minute, partition).await.map(drop)",
+        "self.send(&due, is_slow, now).await?;",
+        "let _asleep = (due, is_slow);",
         "a delay of the schedule is longer than a message can wait, and its attempt comes a quarter of an hour late",
     ),
     # Endpoints, and what their tenants are told.
@@ -368,15 +404,15 @@ MUTATIONS = [
     Mutation(
         "a success ends the failing of an endpoint only if it had not answered",
         DELIVER + "ledger.rs",
-        "Some(Shown::Success) => health.is_impaired(),",
-        "Some(Shown::Success) => health.unanswered_since.is_some(),",
+        "Shown::Success if health.is_impaired() => Some(News::Answered),",
+        "Shown::Success if health.unanswered_since.is_some() => Some(News::Answered),",
         "a receiver answers with errors to the end of a schedule, and then takes a delivery",
     ),
     Mutation(
         "an endpoint that is activated again is still called disabled",
         WEBHOOKS + "endpoints/records.rs",
-        "remove.extend(health::IMPAIRED.into_iter().chain(health::DISABLED));",
-        "remove.extend(health::IMPAIRED);",
+        "remove.extend(health::DISABLED.into_iter().chain([health::FAILING]));",
+        "remove.push(health::FAILING);",
         "an endpoint that was disabled is activated again",
     ),
     Mutation(

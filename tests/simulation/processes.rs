@@ -16,10 +16,13 @@ use std::{
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use common::{ambient::Ambient, config::Env, webhooks::log::due::CHECK_AFTER};
 use lambda_runtime::{Context, LambdaEvent};
-use local::Handler;
+use local::{Handler, Polled};
 use rustls::crypto::ring;
 use serde_json::{Value, json};
-use tokio::time::{sleep, sleep_until, timeout, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, sleep_until, timeout, timeout_at},
+};
 use webhooks_deliver::Deliver;
 
 use crate::{
@@ -27,7 +30,7 @@ use crate::{
     queue::Received,
     receivers,
     run::{Within, put},
-    script::{Fault, Who},
+    script::{Fault, Processes, Who},
     world::{BEGINNING, World},
 };
 
@@ -187,8 +190,33 @@ struct Instance {
 
 impl Fleet {
     pub(crate) fn new(world: &Arc<World>) -> Arc<Self> {
-        let instances = (0..world.script.processes.0).map(|_| Instance::default()).collect();
-        Arc::new(Self { world: Arc::clone(world), instances: Mutex::new(instances) })
+        let first = match world.script.processes {
+            Processes::Few(all, _) => all,
+            Processes::Lambda => 0,
+        };
+        let instances = Mutex::new((0..first).map(|_| Instance::default()).collect());
+        Arc::new(Self { world: Arc::clone(world), instances })
+    }
+
+    /// The queues that the template has the function read.
+    pub(crate) fn queues(&self) -> Vec<String> {
+        self.world.plan.functions[DELIVER].queues.keys().cloned().collect()
+    }
+
+    /// An instance that has room for another invocation.
+    fn free(&self, instances: &mut Vec<Instance>) -> Option<usize> {
+        let room = match self.world.script.processes {
+            Processes::Few(_, each) => each,
+            Processes::Lambda => {
+                let idle = instances.iter().position(|instance| instance.busy == 0);
+                return Some(idle.unwrap_or_else(|| {
+                    instances.push(Instance::default());
+                    instances.len() - 1
+                }));
+            }
+        };
+        let free: Vec<_> = (0..instances.len()).filter(|at| instances[*at].busy < room).collect();
+        (!free.is_empty()).then(|| free[usize::try_from(self.world.draw(free.len() as u64)).unwrap_or(0)])
     }
 
     /// Takes a process that has room for another invocation, once there is one.
@@ -196,10 +224,7 @@ impl Fleet {
         loop {
             {
                 let mut instances = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
-                let room = self.world.script.processes.1;
-                let free: Vec<_> = (0..instances.len()).filter(|at| instances[*at].busy < room).collect();
-                if !free.is_empty() {
-                    let at = free[usize::try_from(self.world.draw(free.len() as u64)).unwrap_or(0)];
+                if let Some(at) = self.free(&mut instances) {
                     let instance = &mut instances[at];
                     if instance.process.as_ref().is_none_or(|(process, _)| process.is_dead()) {
                         instance.process = Some(self.begin());
@@ -211,6 +236,11 @@ impl Fleet {
             }
             self.world.changed.notified().await;
         }
+    }
+
+    /// Ends all processes, as Lambda does where there has been nothing to do for a while. No invocation is under way.
+    pub(crate) fn end(&self) {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn begin(&self) -> (Arc<Process>, Deliver) {
@@ -230,8 +260,10 @@ impl Fleet {
     /// Hands the messages of a queue to processes, until the run ends.
     pub(crate) async fn poll(self: Arc<Self>, queue: String) {
         let world = &self.world;
-        let batch = usize::try_from(world.plan.functions[DELIVER].batches[&queue]).expect("a size");
+        let Polled { batch_size, maximum_concurrency } = world.plan.functions[DELIVER].queues[&queue];
+        let permits = Arc::new(Semaphore::new(maximum_concurrency));
         loop {
+            let permit = Arc::clone(&permits).acquire_owned().await.expect("it stays open");
             let next = world.state().queues[&queue].next();
             let is_due = next.is_some_and(|at| at <= tokio::time::Instant::now());
             if !is_due {
@@ -240,11 +272,16 @@ impl Fleet {
                 drop(timeout_at(until, world.changed.notified()).await);
                 continue;
             }
+            if world.script.processes == Processes::Lambda {
+                // A receive takes its time, in which more messages come.
+                sleep(Duration::from_millis(world.draw(8))).await;
+            }
             let (at, process, deliver) = self.take().await;
             let received = {
                 let mut state = world.state();
-                let crate::world::State { queues, rng, .. } = &mut *state;
-                queues.get_mut(&queue).expect("a queue").receive(batch, tokio::time::Instant::now(), rng)
+                let crate::world::State { queues, rng, sqs_requests, .. } = &mut *state;
+                *sqs_requests += 1;
+                queues.get_mut(&queue).expect("a queue").receive(batch_size, tokio::time::Instant::now(), rng)
             };
             if received.is_empty() {
                 self.give_back(at);
@@ -261,7 +298,9 @@ impl Fleet {
                     state.handled.entry(job).or_insert(Within { from, to }).to = to;
                 }
                 state.busy -= 1;
+                state.billed += to - from;
                 drop(state);
+                drop(permit);
                 fleet.give_back(at);
             });
         }
@@ -306,7 +345,9 @@ impl Fleet {
         }
         let done: Vec<_> =
             received.iter().filter(|message| !failed.contains(&message.id)).map(|message| message.receipt).collect();
-        world.state().queues.get_mut(queue).expect("a queue").delete(&done);
+        let mut state = world.state();
+        state.sqs_requests += 1;
+        state.queues.get_mut(queue).expect("a queue").delete(&done);
     }
 }
 
@@ -387,7 +428,7 @@ fn has_nothing_to_sweep(world: &World) -> bool {
     }
     let due = |row: &Value| {
         let minute = text(row, "destination").strip_prefix("due/")?.split('.').next()?.parse::<i64>().ok()?;
-        Some((minute, text(row, "delivery").starts_with("wake/")))
+        Some((minute, text(row, "delivery").starts_with("wake")))
     };
     let due: Vec<_> = stored.deliveries.iter().filter_map(due).collect();
     let first_wait =

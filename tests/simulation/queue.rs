@@ -1,15 +1,28 @@
-//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. They keep no order
-//! and may hand over a message twice, since standard queues promise neither.
+//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. They keep no order, or
+//! only roughly, and may hand over a message twice, since standard queues promise neither.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use fastrand::Rng;
 use tokio::time::Instant;
 
+use crate::script::Order;
+
 /// The longest delay that SQS takes.
 const MAX_DELAY: u64 = 900;
 /// How much too early a delayed message may come.
 const EARLY: u64 = 900;
+/// Among how many messages a receive chooses, where the oldest come first.
+const WINDOW: usize = 50;
+
+/// A message as it is sent.
+pub(crate) struct Sent {
+    pub(crate) body: String,
+    /// In seconds.
+    pub(crate) delay: u64,
+    /// The `MessageGroupId`: its tenant.
+    pub(crate) group: Option<String>,
+}
 
 /// A message as it is received.
 #[derive(Clone, Debug)]
@@ -26,6 +39,7 @@ struct Message {
     id: String,
     receipt: u64,
     body: String,
+    group: Option<String>,
     sent_ms: i64,
     receives: u32,
     visible_at: Instant,
@@ -34,6 +48,7 @@ struct Message {
 pub(crate) struct Queue {
     pub(crate) visibility: Duration,
     pub(crate) max_receives: u32,
+    order: Order,
     messages: Vec<Message>,
     /// The bodies of messages that were received too often.
     pub(crate) dead: Vec<String>,
@@ -41,14 +56,14 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(visibility: Duration, max_receives: u32) -> Self {
-        Self { visibility, max_receives, messages: Vec::new(), dead: Vec::new(), sent: 0 }
+    pub(crate) fn new(visibility: Duration, max_receives: u32, order: Order) -> Self {
+        Self { visibility, max_receives, order, messages: Vec::new(), dead: Vec::new(), sent: 0 }
     }
 
     /// Sends a message. `again` is how much later it comes once more, if it does.
     pub(crate) fn send(
         &mut self,
-        (body, delay): (String, u64),
+        Sent { body, delay, group }: Sent,
         again: Option<Duration>,
         (now, ms): (Instant, i64),
         rng: &mut Rng,
@@ -60,21 +75,18 @@ impl Queue {
         let id = format!("m{}", self.sent);
         let early = Duration::from_millis(if delay > 1 { rng.u64(0..EARLY) } else { 0 });
         let visible_at = now + Duration::from_secs(delay).saturating_sub(early);
-        let message = Message { id: id.clone(), receipt: 0, body, sent_ms: ms, receives: 0, visible_at };
+        let message = Message { id: id.clone(), receipt: 0, body, group, sent_ms: ms, receives: 0, visible_at };
         let late = again.map(|again| Message { visible_at: visible_at + again, ..message.clone() });
         self.messages.push(message);
         self.messages.extend(late);
         Ok(id)
     }
 
-    /// Receives up to `most` messages, in any order.
+    /// Receives up to `most` messages.
     pub(crate) fn receive(&mut self, most: usize, now: Instant, rng: &mut Rng) -> Vec<Received> {
-        let mut visible: Vec<usize> =
-            (0..self.messages.len()).filter(|at| self.messages[*at].visible_at <= now).collect();
-        rng.shuffle(&mut visible);
-        visible.truncate(rng.usize(1..=most));
+        let chosen = self.choose(most, now, rng);
         let mut received = Vec::new();
-        for at in &visible {
+        for at in &chosen {
             let message = &mut self.messages[*at];
             message.receives += 1;
             message.receipt = rng.u64(..);
@@ -89,6 +101,34 @@ impl Queue {
         let max_receives = self.max_receives;
         self.messages.retain(|message| message.receives <= max_receives);
         received
+    }
+
+    /// The places of the messages that are received next.
+    fn choose(&self, most: usize, now: Instant, rng: &mut Rng) -> Vec<usize> {
+        let mut visible: Vec<usize> =
+            (0..self.messages.len()).filter(|at| self.messages[*at].visible_at <= now).collect();
+        if self.order == Order::Any {
+            rng.shuffle(&mut visible);
+            visible.truncate(rng.usize(1..=most));
+            return visible;
+        }
+        let in_flight = if self.order == Order::Fair { self.in_flight(now) } else { BTreeMap::new() };
+        let rank = |at: &usize| in_flight.get(&self.messages[*at].group).copied().unwrap_or(0);
+        visible.sort_by_key(|at| (rank(at), self.messages[*at].visible_at));
+        visible.truncate(WINDOW);
+        rng.shuffle(&mut visible);
+        visible.sort_by_key(rank);
+        visible.truncate(most);
+        visible
+    }
+
+    /// How many messages of each group have been received and not deleted.
+    fn in_flight(&self, now: Instant) -> BTreeMap<&Option<String>, usize> {
+        let mut in_flight = BTreeMap::new();
+        for message in self.messages.iter().filter(|message| message.receipt != 0 && message.visible_at > now) {
+            *in_flight.entry(&message.group).or_default() += 1;
+        }
+        in_flight
     }
 
     /// Deletes messages that were received. A receipt that is out of date deletes nothing.

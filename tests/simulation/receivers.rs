@@ -37,6 +37,8 @@ pub(crate) struct Post {
     pub(crate) status: u16,
     /// Whether the receiver closed the connection without an answer.
     pub(crate) is_cut: bool,
+    /// When the sender closed the connection, if it did not wait for the answer.
+    pub(crate) given_up: Option<Time>,
     /// Whether the answer was a complete 2xx.
     pub(crate) taken: bool,
 }
@@ -49,9 +51,30 @@ pub(crate) fn url((tenant, endpoint): To) -> String {
     }
 }
 
+/// Another URL of the callbacks of a tenant, at an origin of its own.
+pub(crate) fn callback_url(tenant: usize, origin: usize) -> String {
+    format!("http://t{tenant}c{origin}.example/callback")
+}
+
+/// The receiver that a name stands for.
+fn named(name: &str) -> Option<To> {
+    let (name, _) = name.strip_prefix('t')?.split_once('.')?;
+    match name.split_once('e') {
+        Some((tenant, endpoint)) => Some((tenant.parse().ok()?, Some(endpoint.parse().ok()?))),
+        None => Some((name.split_once('c')?.0.parse().ok()?, None)),
+    }
+}
+
 /// The last part of an address at which nobody listens.
 const NOBODY: u8 = 250;
+/// The same of callbacks. Endpoints have their numbers.
 const CALLBACKS: u8 = 100;
+
+/// The address of a receiver of a tenant, by its last part.
+fn address(tenant: usize, last: u8) -> IpAddr {
+    let [high, low] = u16::try_from(tenant).expect("few tenants").to_be_bytes();
+    IpAddr::from([127, high, low, last])
+}
 
 /// How functions reach the receivers.
 pub(crate) fn network(world: &Arc<World>) -> Network {
@@ -69,13 +92,14 @@ pub(crate) fn network(world: &Arc<World>) -> Network {
 
 async fn connect(world: &Arc<World>, address: SocketAddr) -> io::Result<Box<dyn Stream>> {
     let IpAddr::V4(v4) = address.ip() else { return Err(io::ErrorKind::ConnectionRefused.into()) };
-    let [.., tenant, number] = v4.octets();
-    let to: To = (tenant.into(), (number != CALLBACKS).then_some(number.into()));
+    let [_, high, low, number] = v4.octets();
+    let to: To = (u16::from_be_bytes([high, low]).into(), (number != CALLBACKS).then_some(number.into()));
     sleep(Duration::from_millis(world.draw(4))).await;
     if number == NOBODY || world.manner(to) == Manner::Swallows {
         sleep(Duration::from_secs(3600)).await;
     }
     if world.manner(to) == Manner::Refuses {
+        world.state().refused += 1;
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     let (ours, theirs) = duplex(64 * 1024);
@@ -88,7 +112,7 @@ async fn connect(world: &Arc<World>, address: SocketAddr) -> io::Result<Box<dyn 
 }
 
 impl World {
-    fn receiver(&self, (tenant, endpoint): To) -> &Receiver {
+    pub(crate) fn receiver(&self, (tenant, endpoint): To) -> &Receiver {
         let tenant = &self.script.tenants[tenant];
         endpoint.map_or(&tenant.callbacks, |endpoint| &tenant.endpoints[endpoint])
     }
@@ -101,15 +125,21 @@ impl World {
     }
 
     fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let digit = |at: usize| name.as_bytes().get(at).map_or(0, |digit| digit.wrapping_sub(b'0'));
-        let to = (digit(1).into(), name.contains('e').then_some(()).and((&name[2..3] == "e").then(|| digit(3).into())));
-        let number = to.1.map_or(CALLBACKS, |_| digit(3));
+        let to = named(name).ok_or(io::ErrorKind::NotFound)?;
         if self.manner(to) == Manner::Nameless {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let there = IpAddr::from([127, 0, digit(1), number]);
-        let nobody = IpAddr::from([127, 0, digit(1), NOBODY]);
-        Ok(if number % 2 == 1 { vec![nobody, there] } else { vec![there] })
+        let last = to.1.map_or(CALLBACKS, |endpoint| u8::try_from(endpoint).expect("few endpoints"));
+        let nobody = self.receiver(to).has_dead_address.then(|| address(to.0, NOBODY));
+        Ok(nobody.into_iter().chain([address(to.0, last)]).collect())
+    }
+
+    /// How many requests this receiver got before.
+    fn requests_before(&self, to: To) -> usize {
+        let mut state = self.state();
+        let requests = state.requests_of.entry(to).or_default();
+        *requests += 1;
+        *requests - 1
     }
 }
 
@@ -123,7 +153,13 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
                 .find(|(found, _)| found.eq_ignore_ascii_case(name))
                 .map_or_else(String::new, |(_, value)| value.to_owned())
         };
-        let manner = world.manner(to);
+        let manner = match world.manner(to) {
+            Manner::Alternates(hangs, answers) => {
+                let is_silent = world.requests_before(to) % (hangs + answers) < hangs;
+                if is_silent { Manner::Hangs } else { Manner::Prompt }
+            }
+            manner => manner,
+        };
         let index = {
             let mut state = world.state();
             state.posts.push(Post {
@@ -137,6 +173,7 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
                 body,
                 status: 0,
                 is_cut: manner == Manner::Cuts,
+                given_up: None,
                 taken: false,
             });
             state.posts.len() - 1
@@ -145,20 +182,30 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
         world.note(format_args!("receiver {to:?}"), format_args!("gets {id}, {manner:?}"));
         let (status, after, wait) = match manner {
             Manner::Answers(status, after, wait) => (status, after, wait),
+            Manner::Prompt => (200, 20 + world.draw(60), None),
             Manner::Flaps => (if index % 2 == 0 { 200 } else { 500 }, 3, None),
             Manner::Closes => (200, 3, None),
             Manner::Hangs => {
-                // Until the client closes the connection.
-                stream.read_to_end(&mut buffer).await?;
+                closed(&mut stream, &mut buffer).await;
+                world.state().posts[index].given_up = Some(world.now());
                 return Ok(());
             }
             Manner::CutsShort => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nha").await?;
                 return Ok(());
             }
-            Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless => return Ok(()),
+            Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless | Manner::Alternates(..) => {
+                return Ok(());
+            }
         };
-        sleep(Duration::from_millis(after)).await;
+        tokio::select! {
+            biased;
+            () = sleep(Duration::from_millis(after)) => {}
+            () = closed(&mut stream, &mut buffer) => {
+                world.state().posts[index].given_up = Some(world.now());
+                return Ok(());
+            }
+        }
         stream.write_all(answer(to, status, wait).as_bytes()).await?;
         stream.flush().await?;
         let mut state = world.state();
@@ -169,6 +216,11 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
             return Ok(());
         }
     }
+}
+
+/// Waits until the other side closes the connection.
+async fn closed(stream: &mut DuplexStream, buffer: &mut Vec<u8>) {
+    while stream.read_buf(buffer).await.is_ok_and(|read| read > 0) {}
 }
 
 fn answer(to: To, status: u16, wait: Option<u64>) -> String {

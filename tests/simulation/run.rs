@@ -7,12 +7,16 @@ use common::webhooks::delivery::MAX_AGE;
 use dynoxide::actions::scan::ScanRequest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
 
 use crate::{
     check::{self, Violation},
     processes::{Client, Fleet, sweep},
-    receivers::url,
+    queue::Sent,
+    receivers::{callback_url, url},
     script::{Action, Audience, Call, Script, Time},
     world::{BEGINNING, World, stamp},
 };
@@ -35,6 +39,13 @@ pub(crate) struct Known {
     pub(crate) resends: Vec<Resend>,
     pub(crate) recoveries: Vec<Recovery>,
     pub(crate) tests: Vec<Test>,
+}
+
+impl Known {
+    /// The ids of the tenants.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.tenants.iter().map(|tenant| tenant.id.clone()).collect()
+    }
 }
 
 pub(crate) struct Tenant {
@@ -92,22 +103,32 @@ fn secret(tenant: usize, endpoint: usize, number: usize) -> String {
 
 /// Runs a script, on a clock of its own, in this thread.
 pub(crate) fn run(script: &Script) -> Run {
-    fastrand::seed(script.seed);
+    in_virtual_time(script.seed, run_to_its_end(script.clone()))
+}
+
+/// Runs a world, on a clock of its own, in this thread.
+pub(crate) fn in_virtual_time<F: Future>(seed: u64, run: F) -> F::Output {
+    fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(run_to_its_end(script.clone()))
+    runtime.expect("a runtime").block_on(run)
+}
+
+/// Begins to poll the queues, and to sweep.
+pub(crate) fn start(world: &Arc<World>, fleet: &Arc<Fleet>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for queue in fleet.queues() {
+        tasks.spawn(Arc::clone(fleet).poll(queue));
+    }
+    tasks.spawn(sweep(Arc::clone(world)));
+    tasks
 }
 
 async fn run_to_its_end(script: Script) -> Run {
     let world = World::new(script);
     let mut known = begin(&world).await;
     let fleet = Fleet::new(&world);
-    let mut tasks = tokio::task::JoinSet::new();
-    for queue in ["job-events", "deliveries"] {
-        tasks.spawn(Arc::clone(&fleet).poll(queue.to_owned()));
-    }
-    tasks.spawn(sweep(Arc::clone(&world)));
-    let events =
-        tokio::spawn(produce(Arc::clone(&world), known.tenants.iter().map(|tenant| tenant.id.clone()).collect()));
+    let mut tasks = start(&world, &fleet);
+    let events = tokio::spawn(produce(Arc::clone(&world), known.ids()));
     act(&world, &mut known).await;
     events.await.expect("events are sent");
     let is_over = finish(&world).await;
@@ -130,7 +151,7 @@ async fn run_to_its_end(script: Script) -> Run {
 }
 
 /// Stores the tenants, with their keys and endpoints.
-async fn begin(world: &Arc<World>) -> Known {
+pub(crate) async fn begin(world: &Arc<World>) -> Known {
     // The sweep has run before.
     let minute = BEGINNING.as_secs() / 60;
     put(
@@ -205,14 +226,14 @@ pub(crate) fn put(world: &World, table: &str, item: Value) {
     world.state().stored = None;
 }
 
-async fn produce(world: Arc<World>, tenants: Vec<String>) {
+pub(crate) async fn produce(world: Arc<World>, tenants: Vec<String>) {
     let mut events = world.script.events.clone();
     events.sort_by_key(|event| event.at);
     for event in events {
         sleep_until(world.instant(event.at)).await;
         let name = if event.failed { "job.failed" } else { "job.completed" };
         let tenant = &tenants[event.tenant];
-        let job = format!("t{}-j{}", event.tenant, event.number);
+        let job = event.job();
         let mut body = json!({"event": name, "tenant_id": tenant, "job_id": job, "result": {"n": event.number}});
         match event.audience {
             Audience::Endpoints => {}
@@ -221,8 +242,13 @@ async fn produce(world: Arc<World>, tenants: Vec<String>) {
                 body["callback_url"] = json!(url((event.tenant, None)));
                 body["callback_secret"] = json!(callback_secret(event.tenant));
             }
+            Audience::OwnCallback => {
+                body["callback_url"] = json!(callback_url(event.tenant, event.number));
+                body["callback_secret"] = json!(callback_secret(event.tenant));
+            }
         }
-        let id = world.send("job-events", body.to_string(), 0).expect("it is sent");
+        let message = Sent { body: body.to_string(), delay: 0, group: Some(tenant.clone()) };
+        let id = world.send("job-events", message).expect("it is sent");
         world.note("producer", format_args!("sends {id}: {name} of {job} to {:?}", event.audience));
     }
 }

@@ -19,8 +19,8 @@ pub(crate) struct Script {
     pub(crate) disable_after: u64,
     /// `ROTATION_OVERLAP`, in seconds.
     pub(crate) overlap: u64,
-    /// How many processes deliver at most, and how many invocations each takes at a time.
-    pub(crate) processes: (usize, usize),
+    pub(crate) processes: Processes,
+    pub(crate) order: Order,
     /// `MAX_CONCURRENT_ATTEMPTS`.
     pub(crate) slots: usize,
     /// How far the clocks of processes may be off, in milliseconds.
@@ -38,6 +38,27 @@ pub(crate) struct Script {
     pub(crate) faults: Vec<Fault>,
 }
 
+/// How many processes deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Processes {
+    /// So many at most, and so many invocations at a time in each: what goes wrong between processes is found sooner where
+    /// there are few.
+    Few(usize, usize),
+    /// One for each invocation that is under way, as Lambda has it.
+    Lambda,
+}
+
+/// The order in which queues hand messages over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// None: standard queues promise none.
+    Any,
+    /// Roughly the oldest first, as SQS mostly does.
+    Oldest,
+    /// The same, but first those of tenants that have few messages in flight, as in fair queues.
+    Fair,
+}
+
 /// A tenant, with its endpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
@@ -52,12 +73,25 @@ pub(crate) struct Receiver {
     pub(crate) phases: Vec<(Time, Manner)>,
     /// Whether an endpoint only wants `job.failed`.
     pub(crate) only_failures: bool,
+    /// Whether its name has another address as well, at which nobody listens.
+    pub(crate) has_dead_address: bool,
+}
+
+impl Receiver {
+    /// Whether it takes deliveries quickly, all the time.
+    pub(crate) fn is_well(&self) -> bool {
+        self.phases.iter().all(|(_, manner)| matches!(manner, Manner::Answers(200..300, ..100, _) | Manner::Prompt))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Manner {
     /// Answers with this status after these milliseconds, and with this `Retry-After`.
     Answers(u16, u64, Option<u64>),
+    /// Answers 200, each time after 20 to 80 milliseconds.
+    Prompt,
+    /// Takes so many requests and never answers them, then answers so many others as `Prompt`, and so on.
+    Alternates(usize, usize),
     /// Answers 200, but every second request with 500.
     Flaps,
     /// Answers 200, and closes the connection.
@@ -85,10 +119,19 @@ pub(crate) struct Event {
     pub(crate) audience: Audience,
 }
 
+impl Event {
+    /// The id of its job.
+    pub(crate) fn job(&self) -> String {
+        format!("t{}-j{}", self.tenant, self.number)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
     Endpoints,
     Callback,
+    /// A callback at an origin that no other event has.
+    OwnCallback,
     Nobody,
 }
 
@@ -174,7 +217,7 @@ pub(crate) enum Service {
 const SHORT: &[u64] = &[1, 5, 20];
 const MEDIUM: &[u64] = &[5, 60, 1000];
 /// The schedule of the template.
-const WHOLE: &[u64] = &[5, 300, 1800, 7200, 18000, 36000, 36000];
+pub(crate) const WHOLE: &[u64] = &[5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 72_000];
 
 impl Script {
     /// The script of a seed.
@@ -198,7 +241,9 @@ impl Script {
             schedule,
             disable_after: [0, 20, 432_000][rng.usize(0..3)],
             overlap: [0, 60, 86_400][rng.usize(0..3)],
-            processes: [(1, 1), (1, 4), (2, 1), (3, 1), (2, 3)][rng.usize(0..5)],
+            processes: [(1, 1), (1, 4), (2, 1), (3, 1), (2, 3)].map(|(all, each)| Processes::Few(all, each))
+                [rng.usize(0..5)],
+            order: Order::Any,
             slots: [100, 100, 3, 1][rng.usize(0..4)],
             skew: if is_calm { 0 } else { [0, 0, 900, 3000][rng.usize(0..4)] },
             sweep_every: if rng.u32(0..5) < 2 { 1 } else { rng.u64(2..=10) },
@@ -231,7 +276,8 @@ impl Script {
                 size /= 2;
             }
         }
-        smaller.extend((self.processes != (1, 1)).then(|| Self { processes: (1, 1), ..self.clone() }));
+        let one = Processes::Few(1, 1);
+        smaller.extend((self.processes != one).then(|| Self { processes: one, ..self.clone() }));
         smaller.extend((self.skew != 0).then(|| Self { skew: 0, ..self.clone() }));
         smaller
     }
@@ -246,7 +292,9 @@ fn moment(rng: &mut Rng, span: Time) -> Time {
 }
 
 fn tenant(rng: &mut Rng, span: Time) -> Tenant {
-    Tenant { endpoints: (0..rng.usize(1..=3)).map(|_| receiver(rng, span)).collect(), callbacks: receiver(rng, span) }
+    let endpoints = 0..rng.usize(1..=3);
+    let endpoints = endpoints.map(|number| Receiver { has_dead_address: number % 2 == 1, ..receiver(rng, span) });
+    Tenant { endpoints: endpoints.collect(), callbacks: receiver(rng, span) }
 }
 
 fn receiver(rng: &mut Rng, span: Time) -> Receiver {
@@ -261,7 +309,7 @@ fn receiver(rng: &mut Rng, span: Time) -> Receiver {
         _ => Manner::Answers(200, rng.u64(0..50), None),
     };
     phases.push((Duration::MAX, last));
-    Receiver { phases, only_failures: rng.u32(0..8) == 0 }
+    Receiver { phases, only_failures: rng.u32(0..8) == 0, has_dead_address: false }
 }
 
 fn manner(rng: &mut Rng) -> Manner {

@@ -15,8 +15,8 @@ use local::Plan;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    queue::{Queue, Queues},
-    receivers::Post,
+    queue::{Queue, Queues, Sent},
+    receivers::{Post, To},
     run::{Stored, Within},
     script::{Fault, Script, Service, Time, Which},
 };
@@ -42,6 +42,9 @@ pub(crate) struct State {
     pub(crate) rng: Rng,
     pub(crate) queues: Queues,
     pub(crate) posts: Vec<Post>,
+    /// How many requests those receivers got that count them, and how many connections were refused.
+    pub(crate) requests_of: BTreeMap<To, usize>,
+    pub(crate) refused: usize,
     pub(crate) mails: Vec<Mail>,
     /// The items of the tables, if they have been read since the last write.
     pub(crate) stored: Option<Arc<Stored>>,
@@ -56,6 +59,10 @@ pub(crate) struct State {
     pub(crate) processes: usize,
     pub(crate) processes_of: BTreeMap<&'static str, usize>,
     pub(crate) invocations: usize,
+    /// How long all invocations took together, how many requests SQS got, and how many rows were written.
+    pub(crate) billed: Duration,
+    pub(crate) sqs_requests: usize,
+    pub(crate) writes: usize,
     /// How many invocations are under way.
     pub(crate) busy: usize,
     pub(crate) crashes: usize,
@@ -100,13 +107,15 @@ impl World {
             let number = |pointer| properties.pointer(pointer)?.as_u64();
             let max = number("/RedrivePolicy/maxReceiveCount")?;
             let visibility = Duration::from_secs(number("/VisibilityTimeout")?);
-            Some((name.clone(), Queue::new(visibility, u32::try_from(max).ok()?)))
+            Some((name.clone(), Queue::new(visibility, u32::try_from(max).ok()?, script.order)))
         });
         let state = State {
             history: Vec::new(),
             rng: Rng::with_seed(script.seed ^ 0xA5A5),
             queues: queues.collect(),
             posts: Vec::new(),
+            requests_of: BTreeMap::new(),
+            refused: 0,
             mails: Vec::new(),
             stored: None,
             due: BTreeSet::new(),
@@ -117,6 +126,9 @@ impl World {
             processes: 0,
             processes_of: BTreeMap::new(),
             invocations: 0,
+            billed: Duration::ZERO,
+            sqs_requests: 0,
+            writes: 0,
             busy: 0,
             crashes: 0,
             faults: 0,
@@ -240,13 +252,13 @@ impl World {
     }
 
     /// Puts a message into a queue.
-    pub(crate) fn send(&self, queue: &str, body: String, delay: u64) -> Result<String, &'static str> {
+    pub(crate) fn send(&self, queue: &str, message: Sent) -> Result<String, &'static str> {
         let (now, ms) = (Instant::now(), self.ms());
         let mut state = self.state();
         let again = self.next_send(&mut state);
         let State { queues, rng, .. } = &mut *state;
         let queue = queues.get_mut(queue).ok_or("AWS.SimpleQueueService.NonExistentQueue")?;
-        let sent = queue.send((body, delay), again, (now, ms), rng);
+        let sent = queue.send(message, again, (now, ms), rng);
         drop(state);
         self.changed.notify_waiters();
         sent

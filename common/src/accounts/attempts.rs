@@ -1,4 +1,4 @@
-//! Rate limits: counting sign-in attempts, browser logins, requested mails and invitations.
+//! Rate limits: counting sign-in attempts, browser logins, requested mails, invitations, and changes that send mail.
 
 use std::{
     fmt,
@@ -16,7 +16,7 @@ use crate::{
     },
     config::{ConfigError, Env},
     error::{Error, Result},
-    id::UserId,
+    id::{TenantId, UserId},
     timestamp::Timestamp,
 };
 
@@ -63,6 +63,12 @@ pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, 
 const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 3600 };
 /// Invitations to one address, from any user and into any organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
+
+/// Changes of the address for notifications by one organization. Each sends two mails.
+const NOTIFIER: Limit = Limit { what: "notifier", attempts: 10, window_seconds: 3600 };
+/// Changes to one address, by any organization. There are more than of invitations, because the organizations of one company
+/// may share a mailbox.
+const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600 };
 
 /// Where a call comes from: an IPv4 address, or the /64 of an IPv6 address, the smallest block that a customer is
 /// given.
@@ -140,6 +146,17 @@ impl Attempts {
     pub async fn count_invitation(&self, inviter: UserId, address: &Email, now: Timestamp) -> Result<()> {
         self.count(INVITER, &inviter.to_string(), now).await?;
         self.count(INVITED, address.as_str(), now).await
+    }
+
+    /// Counts a change of the address for notifications of `organization` to `address`. One that is over the limit of the
+    /// organization does not count against the address. The address before is not asked: nobody could leave one that is over
+    /// its limit.
+    ///
+    /// # Errors
+    /// Too many changes: [`Error::TooMany`]; or a call fails.
+    pub async fn count_notified(&self, organization: &TenantId, address: &Email, now: Timestamp) -> Result<()> {
+        self.count(NOTIFIER, organization.as_str(), now).await?;
+        self.count(NOTIFIED, address.as_str(), now).await
     }
 
     /// Counts a request to reset the password of `address`, before it is looked up. One that is over the limit of `client`

@@ -59,7 +59,8 @@ impl Mailer {
         Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
     }
 
-    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can ask for another mail.
+    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can ask for another mail, or does
+    /// without it.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail).await {
             tracing::error!(%about, ?error, "a mail was not sent");

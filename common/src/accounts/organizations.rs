@@ -1,5 +1,7 @@
 //! Organizations.
 
+pub mod settings;
+
 use std::iter;
 
 use aws_sdk_dynamodb::{
@@ -30,8 +32,10 @@ pub struct Organization {
     pub name: Name,
     /// The unique name used in URLs and commands.
     pub slug: Slug,
-    /// Where notifications about failing workflows go.
+    /// Where notifications about failures go.
     pub debug_notification_email: Email,
+    /// Whether its owners want no notifications about jobs that fail.
+    pub disable_job_failure_notifications: bool,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -71,7 +75,8 @@ impl Organization {
         item([("pk", text(slug_key(&self.slug))), ("organization_id", text(&self.id))])
     }
 
-    /// The item of a new organization. Its founder is noted like whoever [`join`]s: the index may not show them yet.
+    /// The item of a new organization. Its founder is noted like whoever [`join`]s: the index may not show them yet. A
+    /// setting that is missing has its default.
     pub(crate) fn to_item(&self, founder: UserId) -> Item {
         item([
             ("pk", text(organization_key(&self.id))),
@@ -91,6 +96,9 @@ impl Organization {
             name: Name::stored(record.text("name")?),
             slug: record.checked("slug", Slug::parse)?,
             debug_notification_email: Email::stored(record.text("debug_notification_email")?),
+            disable_job_failure_notifications: record
+                .optional_boolean("disable_job_failure_notifications")
+                .unwrap_or_default(),
             created_at: record.parsed("created_at")?,
         })
     }

@@ -131,6 +131,7 @@ impl Accounts {
             name: founder.organization_name,
             slug: founder.organization_slug,
             debug_notification_email: founder.debug_notification_email,
+            disable_job_failure_notifications: false,
             created_at: now,
         };
         let person = Person { name: founder.name, email: founder.email, password, device };

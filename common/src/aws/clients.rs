@@ -102,10 +102,16 @@ impl<'env> Aws<'env> {
     /// certificates.
     fn http_client(&self, endpoint: Option<&str>) -> SharedHttpClient {
         self.env.aws().unwrap_or_else(|| match endpoint {
-            Some(plain) if plain.starts_with("http://") => http_client(&TrustStore::empty()),
+            Some(plain) if plain.starts_with("http://") => plain_http(),
             _ => self.https.clone(),
         })
     }
+}
+
+/// An HTTP client for services without TLS, such as embedded ones.
+#[must_use]
+pub fn plain_http() -> SharedHttpClient {
+    http_client(&TrustStore::empty())
 }
 
 /// The only kind of HTTP client here: each further kind would bring its own copy of the HTTP stack.

@@ -63,8 +63,11 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn boolean(&self, name: &str) -> Result<bool> {
-        let value = self.item.get(name).and_then(|value| value.as_bool().ok());
-        value.copied().ok_or_else(|| self.broken(name, "missing"))
+        self.optional_boolean(name).ok_or_else(|| self.broken(name, "missing"))
+    }
+
+    pub(crate) fn optional_boolean(&self, name: &str) -> Option<bool> {
+        self.item.get(name)?.as_bool().ok().copied()
     }
 
     pub(crate) fn number(&self, name: &str) -> Result<i64> {

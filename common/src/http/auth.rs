@@ -116,17 +116,33 @@ impl<W: Sync> Access<W> for Public {
     }
 }
 
-/// Whoever acts for a tenant: a user of it whose email is verified, with a key or a session. A missing, malformed, unknown
-/// or ended credential all give the same answer, and so does one whose user is gone.
+/// A user whose email is verified, with a key or a session. A missing, malformed, unknown or ended credential all give the
+/// same answer, and so does one whose user is gone.
+pub struct Verified;
+
+impl Access<Callers> for Verified {
+    type Caller = User;
+    const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
+
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
+        let Caller { user, .. } = KeyOrSession::identify(callers, call).await?;
+        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+    }
+
+    fn tenant(user: &User) -> Option<&TenantId> {
+        Some(&user.organization)
+    }
+}
+
+/// Whoever acts for a tenant, whatever their role: a [`Verified`] user of it.
 pub struct Tenant;
 
 impl Access<Callers> for Tenant {
     type Caller = TenantId;
-    const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
+    const CREDENTIALS: &'static [Credential] = Verified::CREDENTIALS;
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<TenantId> {
-        let Caller { user, .. } = KeyOrSession::identify(callers, call).await?;
-        if user.email_verified { Ok(user.organization) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+        Ok(Verified::identify(callers, call).await?.organization)
     }
 
     fn tenant(tenant: &TenantId) -> Option<&TenantId> {

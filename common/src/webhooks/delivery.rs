@@ -16,7 +16,7 @@ pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
     due::{DueAttempt, DueEvent, MAX_DELAY},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
-    outcome::{Failure, MAX_AGE, Outcome, Step, next_step},
+    outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step},
     payload::{Destination, Payload},
     state::{AttemptResult, Delivery},
     status::{Status, Trigger},

@@ -1,4 +1,5 @@
-//! The deliveries queue, which says when an attempt is due.
+//! The deliveries queues, which say when an attempt is due: one for receivers that answer soon, and one for slow receivers,
+//! so that what waits for a slow receiver is in nobody's way.
 
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use futures::{StreamExt, stream};
@@ -21,7 +22,7 @@ const BATCH: usize = 10;
 /// How many calls one caller may have under way.
 const CONCURRENCY: usize = 16;
 
-/// A message of the queue. It has no body, URL or secret: those are in the log.
+/// A message of these queues. It has no body, URL or secret: those are in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
     /// An attempt is due.
@@ -54,7 +55,16 @@ struct Written<'a> {
     parked: Option<String>,
 }
 
-/// Sends to the deliveries queue. Cloning is cheap.
+/// Sends to the deliveries queues. Cloning is cheap.
+#[derive(Clone)]
+pub struct Queues {
+    /// For receivers that are not known to be slow. An attempt from this queue is short.
+    pub deliveries: Queue,
+    /// For slow receivers. An attempt from this queue has all the time that a receiver may take.
+    pub slow: Queue,
+}
+
+/// Sends to a queue. Cloning is cheap.
 #[derive(Clone)]
 pub struct Queue {
     sqs: Client,
@@ -62,7 +72,7 @@ pub struct Queue {
 }
 
 impl Message {
-    /// Parses a message of the queue.
+    /// Parses a message of these queues.
     ///
     /// # Errors
     /// It is no such message.
@@ -101,8 +111,23 @@ impl Message {
     }
 }
 
+impl Queues {
+    /// The queues that `env` names.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        let sqs = aws.sqs();
+        let slow = Queue { sqs: sqs.clone(), url: env.required("SLOW_DELIVERIES_QUEUE_URL")? };
+        Ok(Self { deliveries: Queue { sqs, url: env.required("DELIVERIES_QUEUE_URL")? }, slow })
+    }
+
+    /// The queue for receivers that are slow, or for those that are not.
+    #[must_use]
+    pub fn of(&self, is_slow: bool) -> &Queue {
+        if is_slow { &self.slow } else { &self.deliveries }
+    }
+}
+
 impl Queue {
-    /// The queue that `env` names.
+    /// The queue of deliveries that are not known to go to slow receivers, as `env` names it.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { sqs: aws.sqs(), url: env.required("DELIVERIES_QUEUE_URL")? })
     }

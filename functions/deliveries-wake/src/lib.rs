@@ -8,11 +8,7 @@
 //! One invocation at a time sweeps. It saves how far it is after each minute, so a sweep that dies only sends some messages
 //! twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got past its attempt.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     accounts::{mail::Mailer, organizations::Organizations},
@@ -28,10 +24,10 @@ use common::{
         endpoints::{Endpoints, disable_after},
         log::{
             Log,
-            due::{CHECK_AFTER, Minute, PARTITIONS, Sweep},
+            due::{CHECK_AFTER, DueRow, Minute, PARTITIONS, Sweep},
             recovery::{PAGE, Recovery},
         },
-        queue::Queue,
+        queue::Queues,
     },
 };
 use futures::future::{join_all, try_join_all};
@@ -62,7 +58,7 @@ pub struct Wake {
 
 struct App {
     log: Log,
-    queue: Queue,
+    queues: Queues,
     notices: Notices,
 }
 
@@ -84,7 +80,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         mailer: Mailer::from_env(env, &aws)?,
         disable_after: disable_after(env)?,
     };
-    let app = App { log, queue: Queue::from_env(env, &aws)?, notices };
+    let app = App { log, queues: Queues::from_env(env, &aws)?, notices };
     Ok(Wake { app: Arc::new(app) })
 }
 
@@ -151,8 +147,15 @@ impl App {
 
     /// Sends the messages of the long waits that end in `minute`.
     async fn wake(&self, minute: Minute, now: Timestamp) -> Result<()> {
-        let woken =
-            (0..PARTITIONS).map(async |partition| self.send(&self.log.waits(minute, partition).await?, now).await);
+        let woken = (0..PARTITIONS).map(async |partition| {
+            let (slow, others): (Vec<_>, Vec<_>) =
+                self.log.waits(minute, partition).await?.into_iter().partition(|row| row.is_slow);
+            for (is_slow, rows) in [(true, slow), (false, others)] {
+                let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, row.at)).collect();
+                self.send(&due, is_slow, now).await?;
+            }
+            Ok(())
+        });
         try_join_all(woken).await.map(drop)
     }
 
@@ -164,8 +167,8 @@ impl App {
 
     async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp) -> Result<usize> {
         let (mut overdue, mut checked) = (0, Ok(()));
-        for (tenant, ids) in by_tenant(self.log.all_due(minute, partition).await?) {
-            match self.check_tenant(&tenant, &ids, now).await {
+        for (tenant, due) in by_tenant(self.log.all_due(minute, partition).await?) {
+            match self.check_tenant(&tenant, &due, now).await {
                 Ok(late) => overdue += late,
                 // One tenant's failure does not hold up the others.
                 Err(error) => {
@@ -177,15 +180,20 @@ impl App {
         checked.map(|()| overdue)
     }
 
-    async fn check_tenant(&self, tenant: &TenantId, ids: &[DeliveryId], now: Timestamp) -> Result<usize> {
-        let deliveries = self.log.known(tenant, ids).await?;
-        let late: Vec<Delivery> = deliveries.into_values().filter(|delivery| is_overdue(delivery, now)).collect();
-        self.rouse(tenant, &late, now).await.map(|()| late.len())
+    async fn check_tenant(&self, tenant: &TenantId, due: &Due, now: Timestamp) -> Result<usize> {
+        let deliveries = self.log.known(tenant, &due.keys().copied().collect::<Vec<_>>()).await?;
+        let late = deliveries.into_values().filter(|delivery| is_overdue(delivery, now));
+        let (slow, others): (Vec<_>, Vec<_>) =
+            late.partition(|delivery| due.get(&delivery.id).is_some_and(|is_slow| *is_slow));
+        for (is_slow, late) in [(true, &slow), (false, &others)] {
+            self.rouse(tenant, late, is_slow, now).await?;
+        }
+        Ok(slow.len() + others.len())
     }
 
     /// Sends a message for each of these deliveries, with a due row in case that gets lost, too.
-    async fn rouse(&self, tenant: &TenantId, late: &[Delivery], now: Timestamp) -> Result<()> {
-        let rows = late.iter().map(|delivery| ((), self.log.due(tenant, delivery, now))).collect();
+    async fn rouse(&self, tenant: &TenantId, late: &[Delivery], is_slow: bool, now: Timestamp) -> Result<()> {
+        let rows = late.iter().map(|delivery| ((), self.log.due(tenant, delivery, is_slow, now))).collect();
         if !self.log.put(rows).await.is_empty() {
             return Err(Error::Busy);
         }
@@ -193,11 +201,11 @@ impl App {
             tracing::warn!(%tenant, delivery_id = %delivery.id, "an attempt is overdue: its message was lost");
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
-        self.send(&due, now).await
+        self.send(&due, is_slow, now).await
     }
 
-    async fn send(&self, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Result<()> {
-        self.queue.send(due, now).await.into_iter().collect()
+    async fn send(&self, due: &[(DueAttempt, Timestamp)], is_slow: bool, now: Timestamp) -> Result<()> {
+        self.queues.of(is_slow).send(due, now).await.into_iter().collect()
     }
 
     /// Carries on the recoveries, a page of each in turn, as far as there is time. A recovery that fails goes on with the
@@ -227,7 +235,7 @@ impl App {
         let resent = self.log.recover_page(tenant, recovery, due, now).await?;
         let due =
             resent.iter().map(|delivery| (DueAttempt::next(tenant, delivery), delivery.next_attempt_at.unwrap_or(now)));
-        self.send(&due.collect::<Vec<_>>(), now).await?;
+        self.send(&due.collect::<Vec<_>>(), false, now).await?;
         self.log.save_recovery(tenant, recovery).await
     }
 }
@@ -236,11 +244,14 @@ fn is_overdue(delivery: &Delivery, now: Timestamp) -> bool {
     delivery.status == Status::Pending && delivery.next_attempt_at.is_some_and(|at| now.since(at) > OVERDUE)
 }
 
-/// The deliveries of each tenant, each once.
-fn by_tenant(due: Vec<(DueAttempt, Timestamp)>) -> BTreeMap<TenantId, Vec<DeliveryId>> {
-    let mut tenants: BTreeMap<TenantId, BTreeSet<DeliveryId>> = BTreeMap::new();
-    for (DueAttempt { tenant, id, .. }, _) in due {
-        tenants.entry(tenant).or_default().insert(id);
+/// Deliveries that are due, and whether the receiver of each was slow when that was last decided.
+type Due = BTreeMap<DeliveryId, bool>;
+
+/// What is due for each tenant.
+fn by_tenant(due: Vec<DueRow>) -> BTreeMap<TenantId, Due> {
+    let mut tenants: BTreeMap<TenantId, Due> = BTreeMap::new();
+    for DueRow { attempt: DueAttempt { tenant, id, .. }, is_slow, .. } in due {
+        tenants.entry(tenant).or_default().insert(id, is_slow);
     }
-    tenants.into_iter().map(|(tenant, ids)| (tenant, ids.into_iter().collect())).collect()
+    tenants
 }

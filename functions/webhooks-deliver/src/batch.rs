@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
 };
 
 use common::{
@@ -19,18 +19,18 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{
-    ledger::Finished,
-    observe::{self, Tally},
-};
+use crate::{ledger::Finished, observe::Tally, reads::Reads};
 
 pub(crate) struct Batch {
     /// No attempt starts later: it would be cut off by the function's timeout.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
+    /// How many short attempts it has under way, for which it waits.
+    pub(crate) under_way: AtomicUsize,
     /// The active endpoints of each tenant, read once for all of its events. `None` is a failed read: if each record tried
     /// again, the invocation would run out of time.
     receivers: Mutex<HashMap<TenantId, ReadOnce>>,
+    reads: Arc<Reads>,
     /// Takes ended attempts and parked events to the ledger.
     finished: UnboundedSender<Finished>,
 }
@@ -38,8 +38,15 @@ pub(crate) struct Batch {
 type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
 
 impl Batch {
-    pub(crate) fn new(last_start: Instant, finished: UnboundedSender<Finished>) -> Self {
-        Self { last_start, tally: Tally::default(), receivers: Mutex::default(), finished }
+    pub(crate) fn new(last_start: Instant, reads: Arc<Reads>, finished: UnboundedSender<Finished>) -> Self {
+        Self {
+            last_start,
+            tally: Tally::default(),
+            under_way: AtomicUsize::new(0),
+            receivers: Mutex::default(),
+            reads,
+            finished,
+        }
     }
 
     /// Passes an ended attempt or a parked event on to the ledger.
@@ -60,12 +67,7 @@ impl Batch {
         let cell = Arc::clone(
             self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
         );
-        let read = async || {
-            // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
-            let read = Box::pin(endpoints.active(tenant)).await.inspect_err(|error| observe::unread(tenant, error));
-            read.ok().map(Arc::from)
-        };
-        cell.get_or_init(read).await.clone().ok_or(Error::Busy)
+        cell.get_or_init(async || self.reads.active(tenant, endpoints).await).await.clone().ok_or(Error::Busy)
     }
 }
 

@@ -7,20 +7,21 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Destination, DueAttempt, DueEvent, Status, Trigger},
-        log::parked::Parked,
+        event::JobEvent,
+        log::{Log, parked::Parked},
     },
 };
 
 use crate::{
     batch::{Batch, all},
-    breaker::put_off,
-    events::{firsts, leave_out_known, park},
-    ledger::{Ended, Ledger},
+    events::{endpoints_of, firsts, leave_out_known},
+    ledger::{Finished, Ledger, Parking},
     observe,
     record::{Record, Undone},
-    sender::{Outgoing, Sender},
+    sender::{Outgoing, Sender, Sent},
     slots::NoSlot,
-    stores::Stores,
+    standing::put_off,
+    stores::{Gate, Stores},
 };
 
 /// SQS may hand over a message slightly early. Up to this much, the message is not sent again.
@@ -32,12 +33,14 @@ const PARKED: Duration = Duration::from_secs(15 * 60);
 /// Makes an attempt that is due.
 pub(crate) async fn attempt(
     record: &Record,
+    gate: Gate<'_>,
     due: DueAttempt,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, log, queue } = &ledger.stores;
+    let Stores { endpoints, log, queues, .. } = &ledger.stores;
+    let passed = gate.pass().await;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
         // It has expired.
@@ -64,6 +67,7 @@ pub(crate) async fn attempt(
         // Either this record made the attempt and came back before the next message was sent, or it is early, since
         // the attempt was put off. A longer wait than a message can have is woken from the log.
         let message = DueAttempt::soon(&due.tenant, &delivery, now);
+        let queue = queues.of(record.has_time);
         return Ok(queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
     }
     let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
@@ -74,32 +78,45 @@ pub(crate) async fn attempt(
     };
     let outgoing = Outgoing {
         index: record.index,
-        tenant: due.tenant,
+        tenant: due.tenant.clone(),
         delivery,
         payload,
         receiver: receiver.as_ref(),
         is_stored: true,
         slot: None,
+        is_cut: false,
         mark: record.mark.clone(),
     };
-    batch.finish(in_turn(outgoing, sender, batch).await);
+    drop(passed);
+    let sent = match record.has_time {
+        _ if outgoing.target().is_none() => Sent::Ended(outgoing.ended(AttemptResult::NoEndpoint, false)),
+        true => in_turn(outgoing, false, sender, batch).await,
+        false => sender.send(outgoing, batch).await,
+    };
+    batch.finish(match sent {
+        Sent::Ended(ended) => Finished::from(ended),
+        Sent::Parked(_) => Parking { index: record.index, row: None, message: due.into(), until: now }.into(),
+    });
     Ok(())
 }
 
 /// Makes the first attempts of a parked event.
 pub(crate) async fn event(
     record: &Record,
+    gate: Gate<'_>,
     due: DueEvent,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
     let Stores { endpoints: table, log, .. } = &ledger.stores;
+    let passed = gate.pass().await;
     let Some(Parked { event, endpoints }) = log.parked(&due).await? else {
         observe::parked_too_long(&due);
         return Ok(());
     };
     let receivers = batch.receivers(&event, table).await?;
+    drop(passed);
     let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
     let mut firsts = firsts(record, &event, parked_for);
     let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
@@ -107,25 +124,48 @@ pub(crate) async fn event(
     let now = Timestamp::now();
     let is_young = now.since(event.at) < PARKED;
     let looked_at = firsts.into_iter().map(async |mut first| {
-        if is_young && sender.silence(&first, now).is_some_and(|silence| silence.hangs) {
-            first.slot = sender.probe(&first, batch.last_start).await.ok();
-            return (first.slot.is_none(), first);
+        match sender.silence(&first, now).filter(|silence| silence.hangs && is_young) {
+            None => (false, first),
+            Some(silence) => {
+                first.slot = sender.probe(&first, silence, batch.last_start).await.ok();
+                (first.slot.is_none(), first)
+            }
         }
-        (false, first)
     });
     let (stuck, others): (Vec<_>, Vec<_>) = all(looked_at).await.into_iter().partition(|(is_stuck, _)| *is_stuck);
     let stuck: Vec<_> = stuck.into_iter().map(|(_, first)| first).collect();
-    park(&event, &stuck, Some(&due), log, sender).into_iter().for_each(|parking| batch.finish(parking));
+    park(&event, &stuck, &due, log, sender).into_iter().for_each(|parked| batch.finish(parked));
     let mut firsts = others.into_iter().map(|(_, first)| first).collect();
-    leave_out_known(&event.tenant, &mut firsts, ledger).await?;
-    all(firsts.into_iter().map(async |first| batch.finish(in_turn(first, sender, batch).await))).await;
+    let passed = gate.pass().await;
+    leave_out_known(&event.tenant, &mut firsts, record.has_time, ledger).await?;
+    drop(passed);
+    let sent = firsts.into_iter().map(async |first| match in_turn(first, is_young, sender, batch).await {
+        Sent::Ended(ended) => {
+            batch.finish(ended);
+            None
+        }
+        Sent::Parked(first) => Some(first),
+    });
+    let parked: Vec<_> = all(sent).await.into_iter().flatten().collect();
+    park(&event, &parked, &due, log, sender).into_iter().for_each(|parked| batch.finish(parked));
     Ok(())
 }
 
-/// Makes an attempt that came from the deliveries queue, once there is a slot for it.
-async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> Ended {
+/// Parks an event again. If it is parked for the same receivers already, a message is enough.
+fn park(event: &JobEvent, firsts: &[Outgoing<'_>], already: &DueEvent, log: &Log, sender: &Sender) -> Option<Parking> {
+    let index = firsts.first()?.index;
+    let now = Timestamp::now();
+    let since = firsts.iter().filter_map(|first| Some(sender.silence(first, now)?.since)).max();
+    let (message, row) = log.park(event, &endpoints_of(firsts).collect::<Vec<_>>(), now);
+    let row = (already != &message).then_some(row);
+    Some(Parking { index, row, message: message.into(), until: put_off(since, now) })
+}
+
+/// Makes an attempt that has time, once there is a slot for it. If it would be too late then, a delivery that may stay
+/// parked is left.
+async fn in_turn<'a>(mut outgoing: Outgoing<'a>, may_be_parked: bool, sender: &Sender, batch: &Batch) -> Sent<'a> {
     if outgoing.target().is_none() {
-        return outgoing.ended(AttemptResult::NoEndpoint);
+        return Sent::Ended(outgoing.ended(AttemptResult::NoEndpoint, false));
     }
     let now = Timestamp::now();
     let delivery = &outgoing.delivery;
@@ -133,19 +173,21 @@ async fn in_turn(mut outgoing: Outgoing<'_>, sender: &Sender, batch: &Batch) -> 
     let is_test = delivery.trigger == Trigger::Test;
     let is_last = now.as_millisecond() >= delivery.fails_at.get();
     let silence = sender.silence(&outgoing, now).filter(|silence| silence.hangs && !is_test);
-    let slot = match outgoing.slot.take() {
-        Some(slot) => Ok(slot),
-        None if silence.is_some() => sender.probe(&outgoing, batch.last_start).await,
-        None => sender.slots.take(sender.lane(&outgoing), batch.last_start, batch.last_start).await,
+    let slot = match (outgoing.slot.take(), silence) {
+        (Some(slot), _) => Ok(slot),
+        (None, Some(silence)) => sender.probe(&outgoing, silence, batch.last_start).await,
+        (None, None) => sender.turn(&outgoing, batch.last_start).await,
     };
+    let is_slow = sender.is_slow(&outgoing, now);
     match slot {
-        Ok(slot) => sender.attempt(outgoing, slot, batch).await,
+        Ok(slot) => Box::pin(sender.attempt(outgoing, slot, batch)).await,
         // The delivery is too old to wait any longer.
-        Err(NoSlot::Full) if is_last => outgoing.ended(AttemptResult::Expired),
+        Err(NoSlot::Full) if is_last => Sent::Ended(outgoing.ended(AttemptResult::Expired, is_slow)),
+        Err(_) if may_be_parked => Sent::Parked(outgoing),
         Err(NoSlot::Full) => {
             let until = put_off(silence.map(|silence| silence.since), now);
-            outgoing.ended(AttemptResult::Postponed(until))
+            Sent::Ended(outgoing.ended(AttemptResult::Postponed(until), is_slow))
         }
-        Err(NoSlot::Late) => outgoing.ended(AttemptResult::Postponed(Timestamp::now())),
+        Err(NoSlot::Late) => Sent::Ended(outgoing.ended(AttemptResult::Postponed(Timestamp::now()), is_slow)),
     }
 }

@@ -1,33 +1,28 @@
-//! Events from the job events queue: their first attempts, and parking them for receivers that do not answer.
+//! Events from the job events queue: their first attempts, and parking them for slow receivers.
 
 use std::{collections::HashMap, time::Duration};
 
 use common::{
     error::Error,
-    id::TenantId,
+    id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, DeliveryId, Destination, DueAttempt, DueEvent, SHARDS, Status},
+        delivery::{DeliveryId, Destination, DueAttempt, SHARDS, Status},
         endpoints::Receiver,
         event::{Audience, JobEvent},
-        log::Log,
     },
 };
-use tokio::time::Instant;
 
 use crate::{
     batch::{Batch, all},
-    breaker::put_off,
-    ledger::{Finished, Ledger, Parking},
+    ledger::{Ledger, Parking},
     observe,
     record::{Record, Undone},
-    sender::{Outgoing, Sender},
-    slots::NoSlot,
+    sender::{Outgoing, Sender, Sent},
+    standing::put_off,
     stores::Stores,
 };
 
-/// How long the first attempt of an event waits if the lane of its receiver is full.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// For older events, the log is asked first: SQS may hand over a copy late, and count it as received for the first time.
 const LATE: Duration = Duration::from_secs(60);
 
@@ -41,31 +36,41 @@ pub(crate) async fn handle(
 ) -> Result<(), Undone> {
     let Stores { endpoints, log, .. } = &ledger.stores;
     let receivers = batch.receivers(&event, endpoints).await?;
+    let now = Timestamp::now();
     let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
-    let mut firsts = firsts(record, &event, interested);
-    if record.is_repeated || Timestamp::now().since(event.at) > LATE {
-        match Box::pin(leave_out_known(&event.tenant, &mut firsts, ledger)).await {
+    let (slow, others): (Vec<_>, Vec<_>) =
+        interested.partition(|receiver| sender.is_slow_endpoint(&event.tenant, receiver, now));
+    let mut firsts = firsts(record, &event, others.into_iter());
+    if record.is_repeated || now.since(event.at) > LATE {
+        match Box::pin(leave_out_known(&event.tenant, &mut firsts, false, ledger)).await {
             // Most late events are new: without the log, they go out all the same.
             Err(error) if !record.is_repeated => observe::unasked(&event.tenant, &error),
             asked => asked?,
         }
     }
-    let (now, patience) = (Timestamp::now(), Instant::now() + PATIENCE);
-    let is_silent = |first: &Outgoing<'_>| sender.silence(first, now).is_some();
-    let (silent, others): (Vec<_>, Vec<_>) = firsts.into_iter().partition(is_silent);
-    let park = |firsts: &[Outgoing<'_>]| {
-        park(&event, firsts, None, log, sender).into_iter().for_each(|parking| batch.finish(parking));
-    };
-    park(&silent);
-    let attempts = others.into_iter().map(async |first| {
-        match sender.slots.take(sender.lane(&first), patience, batch.last_start).await {
-            Ok(slot) => batch.finish(sender.attempt(first, slot, batch).await),
-            Err(NoSlot::Full) => park(&[first]),
-            Err(NoSlot::Late) => batch.finish(first.ended(AttemptResult::Postponed(Timestamp::now()))),
+    let sent = firsts.into_iter().map(async |first| match sender.send(first, batch).await {
+        Sent::Ended(ended) => {
+            batch.finish(ended);
+            None
         }
+        Sent::Parked(first) => Some(first),
     });
-    all(attempts).await;
+    let parked: Vec<_> = all(sent).await.into_iter().flatten().collect();
+    // What was cut off goes on at once. The others can wait, for as long as it takes to find out more about the receiver.
+    let now = Timestamp::now();
+    let until = if parked.iter().any(|first| first.is_cut) { now } else { put_off(None, now) };
+    let is_for_callback = event.audience.callback().is_some() && !parked.is_empty();
+    let to: Vec<_> = slow.iter().map(|receiver| receiver.id).chain(endpoints_of(&parked)).collect();
+    if is_for_callback || !to.is_empty() {
+        let (message, row) = log.park(&event, &to, now);
+        batch.finish(Parking { index: record.index, row: Some(row), message: message.into(), until });
+    }
     Ok(())
+}
+
+/// The endpoints of these deliveries.
+pub(crate) fn endpoints_of(firsts: &[Outgoing<'_>]) -> impl Iterator<Item = EndpointId> {
+    firsts.iter().filter_map(|first| first.delivery.webhook_endpoint_id)
 }
 
 /// The deliveries of an event to these endpoints of its tenant, or to its callback.
@@ -89,33 +94,15 @@ pub(crate) fn firsts<'a>(
     }
 }
 
-/// Parks an event for receivers that do not answer. It comes back through the deliveries queue: at once the first time,
-/// since they may answer again. If it is `already` parked for the same receivers, a message is enough.
-pub(crate) fn park(
-    event: &JobEvent,
-    firsts: &[Outgoing<'_>],
-    already: Option<&DueEvent>,
-    log: &Log,
-    sender: &Sender,
-) -> Option<Finished> {
-    let index = firsts.first()?.index;
-    let now = Timestamp::now();
-    let silent_since = firsts.iter().filter_map(|first| Some(sender.silence(first, now)?.since)).max();
-    let until = put_off(already.and(silent_since), now);
-    let endpoints: Vec<_> = firsts.iter().filter_map(|first| first.delivery.webhook_endpoint_id).collect();
-    let (message, row) = log.park(event, &endpoints, now);
-    let row = (already != Some(&message)).then_some(row);
-    Some(Finished::Parked(Parking { index, row, message, until }))
-}
-
 /// Leaves out the deliveries that the log already knows, of an event that may have come before. Pending deliveries get a
-/// message: the one before may not have been sent.
+/// message: the one before may not have been sent. `is_slow` says for which queue.
 pub(crate) async fn leave_out_known(
     tenant: &TenantId,
     firsts: &mut Vec<Outgoing<'_>>,
+    is_slow: bool,
     ledger: &Ledger,
 ) -> Result<(), Error> {
-    let Stores { log, queue, .. } = &ledger.stores;
+    let Stores { log, queues, .. } = &ledger.stores;
     // The log may have been spread over more shards since. How many shards a deleted endpoint had is not known.
     let ids = firsts.iter().flat_map(|first| {
         let id = first.delivery.id;
@@ -126,7 +113,7 @@ pub(crate) async fn leave_out_known(
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
-    queue.send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
+    queues.of(is_slow).send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
     for first in firsts.iter() {
         // The process that made this first attempt may have died before it noted the consequence for the endpoint.

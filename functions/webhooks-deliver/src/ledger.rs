@@ -24,15 +24,22 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, DueEvent, Outcome, Payload, SHARDS, Status},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Outcome, Payload, SHARDS, Status},
         endpoints::Health,
         log::{Row, Unwritten},
+        queue::Message,
     },
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
-use crate::{breaker::Shown, observe, record::Undone, stores::Stores, under_way::Mark};
+use crate::{
+    observe,
+    record::Undone,
+    standing::Shown,
+    stores::{Gate, Stores},
+    under_way::Mark,
+};
 
 /// How many attempts are stored together: as many as a batched write takes.
 const CHUNK: usize = 25;
@@ -76,25 +83,33 @@ pub(crate) struct Ended {
     pub(crate) health: Option<Health>,
     /// What the attempt has shown of the receiver, if it was made.
     pub(crate) shown: Option<Shown>,
+    /// Whether the receiver is slow.
+    pub(crate) is_slow: bool,
     /// Marks the work of a message as under way until the result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
 }
 
-/// An event that is parked.
+/// Work that is parked in the queue for slow receivers.
 pub(crate) struct Parking {
     /// The number of its record in the batch.
     pub(crate) index: usize,
-    /// The event, unless it is stored already.
+    /// An event that is parked, unless it is stored already.
     pub(crate) row: Option<Row>,
-    /// The message that brings the event back.
-    pub(crate) message: DueEvent,
-    /// When the event comes back.
+    /// The message that brings the work back.
+    pub(crate) message: Message,
+    /// When it comes back.
     pub(crate) until: Timestamp,
 }
 
 impl From<Ended> for Finished {
     fn from(ended: Ended) -> Self {
         Self::Attempt(ended)
+    }
+}
+
+impl From<Parking> for Finished {
+    fn from(parking: Parking) -> Self {
+        Self::Parked(parking)
     }
 }
 
@@ -136,7 +151,7 @@ enum Fate {
 
 impl Ledger {
     /// Stores what the batch finishes, until its end. Returns the records that stay in their queue, by their numbers.
-    pub(crate) async fn book_all(&self, inbox: UnboundedReceiver<Finished>) -> Vec<(usize, Undone)> {
+    pub(crate) async fn book_all(&self, inbox: UnboundedReceiver<Finished>, gate: Gate<'_>) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
             let fill = async {
@@ -153,34 +168,35 @@ impl Ledger {
             for finished in chunk {
                 match finished {
                     Finished::Attempt(ended) => attempts.push(ended),
-                    Finished::Parked(parking) => parked.push(parking),
+                    Finished::Parked(work) => parked.push(work),
                 }
             }
-            let (mut undone, unparked) = tokio::join!(self.book(attempts), self.park_all(parked));
-            undone.extend(unparked);
+            let _passed = gate.pass().await;
+            let (mut undone, lost) = tokio::join!(self.book(attempts), self.park_all(parked));
+            undone.extend(lost);
             undone
         });
         booked.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    /// Parks events: first their rows, then their messages. A crash in between costs nothing, since the events come back
-    /// and are parked once more.
+    /// Parks work in the queue for slow receivers: first the rows, then the messages. A crash in between costs nothing, since
+    /// the records come back and are parked once more.
     async fn park_all(&self, mut parked: Vec<Parking>) -> Vec<(usize, Undone)> {
         if parked.is_empty() {
             return Vec::new();
         }
         let now = Timestamp::now();
-        let rows = parked.iter_mut().enumerate().filter_map(|(number, parking)| Some((number, parking.row.take()?)));
+        let rows = parked.iter_mut().enumerate().filter_map(|(number, work)| Some((number, work.row.take()?)));
         let Unwritten { throttled, failed } = self.stores.log.put(rows.collect()).await;
         let unwritten: HashSet<usize> = throttled.into_iter().chain(failed).collect();
         let (written, lost): (Vec<_>, Vec<_>) =
             parked.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));
         let (indexes, messages): (Vec<_>, Vec<_>) =
-            written.into_iter().map(|(_, parking)| (parking.index, (parking.message, parking.until))).unzip();
-        let sent = indexes.into_iter().zip(self.stores.queue.send(&messages, now).await);
+            written.into_iter().map(|(_, work)| (work.index, (work.message, work.until))).unzip();
+        let sent = indexes.into_iter().zip(self.stores.queues.slow.send(&messages, now).await);
         observe::parked(messages.len());
         let unsent = sent.filter_map(|(index, sent)| Some((index, sent.err()?.into())));
-        lost.into_iter().map(|(_, parking)| (parking.index, Error::Busy.into())).chain(unsent).collect()
+        lost.into_iter().map(|(_, work)| (work.index, Error::Busy.into())).chain(unsent).collect()
     }
 
     /// Stores ended attempts, in the order that the module describes.
@@ -191,22 +207,34 @@ impl Ledger {
         self.begin(&mut bookings, now).await;
         let stored = join_all(bookings.iter().map(|booking| self.store(booking, now))).await;
         self.note(&bookings, now).await;
-        let (mut undone, mut waiting, mut messages) = (Vec::new(), Vec::new(), Vec::new());
-        for (Booking { ended: Ended { index, mark, .. }, .. }, stored) in bookings.into_iter().zip(stored) {
+        let (mut undone, mut soon, mut slow) = (Vec::new(), Vec::new(), Vec::new());
+        for (Booking { ended: Ended { index, is_slow, mark, .. }, .. }, stored) in bookings.into_iter().zip(stored) {
             // The next message may be received before its sending has been answered.
             drop(mark);
             match stored {
-                Ok(Some(message)) => {
-                    waiting.push(index);
-                    messages.push(message);
-                }
+                Ok(Some(message)) if is_slow => slow.push((index, message)),
+                Ok(Some(message)) => soon.push((index, message)),
                 Ok(None) => {}
                 Err(error) => undone.push((index, error.into())),
             }
         }
-        let sent = waiting.into_iter().zip(self.stores.queue.send(&messages, now).await);
-        undone.extend(sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))));
+        let (soon, slow) = tokio::join!(self.send(false, soon, now), self.send(true, slow, now));
+        undone.extend(soon);
+        undone.extend(slow);
         undone
+    }
+
+    /// Sends messages to the queue for slow receivers, or to the other one. Returns the records whose message could not be
+    /// sent.
+    async fn send(
+        &self,
+        is_slow: bool,
+        messages: Vec<(usize, (DueAttempt, Timestamp))>,
+        now: Timestamp,
+    ) -> Vec<(usize, Undone)> {
+        let (indexes, messages): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
+        let sent = indexes.into_iter().zip(self.stores.queues.of(is_slow).send(&messages, now).await);
+        sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))).collect()
     }
 
     /// Decides what follows each attempt. SQS and producers may send an event twice: the record of the first copy answers
@@ -246,7 +274,7 @@ impl Ledger {
         let (Booking { ended, after, .. }, log) = (booking, &self.stores.log);
         let Ended { tenant, delivery: before, payload, .. } = ended;
         let is_due = after.status == Status::Pending && !ended.is_message_enough();
-        let due = is_due.then(|| log.due(tenant, after, now));
+        let due = is_due.then(|| log.due(tenant, after, ended.is_slow, now));
         let other = match (&ended.result, ended.is_stored) {
             _ if ended.is_done_at_once() => Some(log.delivered(tenant, after, payload, now)),
             (_, false) => Some(log.payload(tenant, &after.id, payload, now)),
@@ -358,7 +386,7 @@ impl Ledger {
             before = current;
             after = self.after(&before, &ended.result, now);
             if after.status == Status::Pending {
-                let due = log.due(tenant, &after, now);
+                let due = log.due(tenant, &after, ended.is_slow, now);
                 if !log.put(vec![((), due)]).await.is_empty() {
                     return Err(Error::Busy);
                 }
@@ -371,30 +399,26 @@ impl Ledger {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }
 
-    /// Notes in the records of endpoints what attempts have shown: which receivers take deliveries again, and which no longer
-    /// answer. If that fails, the next attempt notes it.
+    /// Notes in the records of endpoints what attempts have shown: which receivers take deliveries again, which no longer
+    /// answer, and which are slow or good again. If that fails, the next attempt notes it.
     async fn note(&self, bookings: &[Booking], now: Timestamp) {
         let mut news = BTreeMap::new();
-        for Booking { ended: Ended { tenant, delivery, health, shown, .. }, .. } in bookings {
-            let Some((id, health)) = delivery.webhook_endpoint_id.zip(*health) else { continue };
-            let is_new = match shown {
-                Some(Shown::Success) => health.is_impaired(),
-                Some(Shown::NoAnswer { hangs }) => health.unanswered_since.is_none() || health.hangs != *hangs,
-                Some(Shown::Error) => health.hangs,
-                Some(Shown::Nothing) | None => false,
-            };
+        for Booking { ended, .. } in bookings {
+            let Ended { tenant, delivery, health: Some(health), .. } = ended else { continue };
+            let Some((id, new)) = delivery.webhook_endpoint_id.zip(news_of(ended, health)) else { continue };
             // Of several attempts, a success counts.
-            if is_new && news.get(&id) != Some(&(tenant, Shown::Success)) {
-                news.extend(shown.map(|shown| (id, (tenant, shown))));
+            if !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. }))) {
+                news.insert(id, (tenant, new));
             }
         }
         let endpoints = &self.stores.endpoints;
-        let noted = news.into_iter().map(async |(id, (tenant, shown))| {
-            let noted = match shown {
-                Shown::Success => endpoints.answered(tenant, id, now).await,
-                Shown::NoAnswer { hangs } => endpoints.unanswered(tenant, id, now, hangs).await,
-                Shown::Error => endpoints.hangs_no_more(tenant, id).await,
-                Shown::Nothing => Ok(()),
+        let noted = news.into_iter().map(async |(id, (tenant, new))| {
+            let noted = match new {
+                News::Answered => endpoints.answered(tenant, id, now).await,
+                News::Good { since } => endpoints.good(tenant, id, since, now).await,
+                News::Unanswered { hangs } => endpoints.unanswered(tenant, id, now, hangs).await,
+                News::HangsNoMore => endpoints.hangs_no_more(tenant, id).await,
+                News::Slow => endpoints.slow(tenant, id, now).await,
             };
             if let Err(error) = noted {
                 observe::not_noted(tenant, id, &error);
@@ -417,5 +441,26 @@ impl Ledger {
         let follows = endpoints.delivery_failed(tenant, delivery, health, self.disable_after, now).await?;
         follows.into_iter().for_each(|consequence| observe::follows(tenant, *endpoint, consequence));
         Ok(())
+    }
+}
+
+/// What the record of an endpoint does not say yet.
+enum News {
+    Answered,
+    Good { since: Timestamp },
+    Unanswered { hangs: bool },
+    HangsNoMore,
+    Slow,
+}
+
+fn news_of(ended: &Ended, health: &Health) -> Option<News> {
+    match ended.shown? {
+        Shown::Good { since } => Some(News::Good { since }),
+        Shown::Success if health.is_impaired() => Some(News::Answered),
+        Shown::NoAnswer { hangs } if health.unanswered_since.is_none() || health.hangs != hangs => {
+            Some(News::Unanswered { hangs })
+        }
+        Shown::Error if health.hangs => Some(News::HangsNoMore),
+        _ => (ended.is_slow && health.slow_at.is_none()).then_some(News::Slow),
     }
 }

@@ -5,8 +5,9 @@
 //! batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all goes
 //! well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
 //!
-//! All tenants share the queue of events, so nothing in it waits for a receiver that does not answer: for such receivers,
-//! the event is parked, and their first attempts come from the deliveries queue, too.
+//! All tenants share the queue of events and that of deliveries, and an invocation waits for its slowest attempt. So an
+//! attempt from these queues is short, and what goes to a slow receiver waits in a queue of its own: `standing` says which
+//! receivers those are, and `slots` whose turn it is.
 //!
 //! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
 //! loses none.
@@ -36,6 +37,8 @@ use tokio::{sync::mpsc, time::Instant};
 use crate::{
     batch::{Batch, all},
     ledger::Ledger,
+    reads::Reads,
+    receivers::Receivers,
     record::{Content, Record, Undone},
     sender::Sender,
     slots::Slots,
@@ -44,14 +47,16 @@ use crate::{
 };
 
 mod batch;
-mod breaker;
 mod due;
 mod events;
 mod ledger;
 mod observe;
+mod reads;
+mod receivers;
 mod record;
 mod sender;
 mod slots;
+mod standing;
 mod stores;
 mod under_way;
 
@@ -68,6 +73,7 @@ struct App {
     sender: Sender,
     ledger: Ledger,
     under_way: UnderWay,
+    reads: Arc<Reads>,
 }
 
 /// The function, with the settings in `env`.
@@ -86,9 +92,10 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let stores = Stores::from_env(env, &aws)?;
     let schedule = env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect();
-    let sender = Sender { client, slots: Slots::new(attempts), endpoints: stores.endpoints.clone() };
+    let endpoints = stores.endpoints.clone();
+    let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
     let ledger = Ledger { stores, schedule, disable_after: disable_after(env)? };
-    Ok(Deliver { app: Arc::new(App { sender, ledger, under_way: UnderWay::default() }) })
+    Ok(Deliver { app: Arc::new(App { sender, ledger, under_way: UnderWay::default(), reads: Arc::default() }) })
 }
 
 /// The certificate authorities of the machine. They are read once in a process: a test run starts hundreds of functions.
@@ -123,8 +130,10 @@ impl Deliver {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
         let (finished, inbox) = mpsc::unbounded_channel();
-        let batch = Batch::new(Instant::now() + spare, finished);
+        let batch = Batch::new(Instant::now() + spare, Arc::clone(&app.reads), finished);
         let records = &event.payload.records;
+        let queue = records.first().and_then(|record| record.event_source_arn.as_deref()).unwrap_or_default();
+        let gate = app.ledger.stores.gate(app.ledger.stores.queues.slow.has_arn(queue));
         let attempts = async {
             // The ledger ends once this is dropped.
             let batch = batch;
@@ -133,7 +142,7 @@ impl Deliver {
             batch.tally.emit();
             undone
         };
-        let (mut undone, unbooked) = tokio::join!(attempts, app.ledger.book_all(inbox));
+        let (mut undone, unbooked) = tokio::join!(attempts, app.ledger.book_all(inbox, gate));
         undone.extend(unbooked);
         let mut response = SqsBatchResponse::default();
         undone.sort_by_key(|(index, _)| *index);
@@ -158,15 +167,16 @@ impl App {
     }
 
     async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
-        let Self { sender, ledger, under_way } = self;
-        let Some((record, content)) = Record::read(index, record, &ledger.stores.queue, under_way)? else {
+        let Self { sender, ledger, under_way, .. } = self;
+        let Some((record, content)) = Record::read(index, record, &ledger.stores.queues, under_way)? else {
             return Ok(());
         };
+        let gate = ledger.stores.gate(record.has_time);
         match content {
             Content::Event(event) => events::handle(&record, event, sender, ledger, batch).await,
             // Boxed, like other rare paths: the future of every record has the size of the largest path.
-            Content::Attempt(due) => Box::pin(due::attempt(&record, due, sender, ledger, batch)).await,
-            Content::Parked(due) => Box::pin(due::event(&record, due, sender, ledger, batch)).await,
+            Content::Attempt(due) => Box::pin(due::attempt(&record, gate, due, sender, ledger, batch)).await,
+            Content::Parked(due) => Box::pin(due::event(&record, gate, due, sender, ledger, batch)).await,
         }
     }
 }
@@ -199,9 +209,15 @@ mod tests {
         let stores = Stores::from_env(&env, &aws).expect("settings");
         let client = Client::new(policy, Duration::from_secs(2), 1, tls, network);
         let app = App {
-            sender: Sender { client, slots: Slots::new(1), endpoints: stores.endpoints.clone() },
+            sender: Sender {
+                client,
+                slots: Slots::new(1),
+                receivers: Receivers::new(),
+                endpoints: stores.endpoints.clone(),
+            },
             ledger: Ledger { stores, schedule: Vec::new(), disable_after: Duration::ZERO },
             under_way: UnderWay::default(),
+            reads: Arc::default(),
         };
         Deliver { app: Arc::new(app) }
     }

@@ -32,6 +32,9 @@ struct Counts {
     latencies: Vec<f64>,
     ages: Vec<f64>,
     delivered: u32,
+    /// Attempts from the queue for slow receivers, and attempts that were cut off.
+    slow: u32,
+    cut: u32,
     failed: BTreeMap<&'static str, u32>,
 }
 
@@ -42,7 +45,7 @@ impl Tally {
         tenant: &TenantId,
         delivery: &Delivery,
         outcome: Outcome,
-        took: Duration,
+        (took, has_time): (Duration, bool),
         now: Timestamp,
     ) {
         let (result, status) = match outcome {
@@ -63,6 +66,7 @@ impl Tally {
         );
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.latencies.push(duration_ms);
+        counts.slow += u32::from(has_time);
         match outcome {
             Outcome::Delivered(_) => {
                 counts.delivered += 1;
@@ -72,8 +76,27 @@ impl Tally {
         }
     }
 
+    /// Logs and counts an attempt that was cut off: the receiver has the request, and gets it again with more time.
+    pub(crate) fn cut(&self, tenant: &TenantId, delivery: &Delivery) {
+        tracing::info!(
+            tenant = tenant.as_str(),
+            delivery_id = %delivery.id,
+            event = delivery.event.as_str(),
+            attempt = delivery.attempts + 1,
+            "the attempt was cut off, and is repeated with more time"
+        );
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).cut += 1;
+    }
+
     pub(crate) fn emit(self) {
-        let Counts { latencies, ages, delivered, failed } = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Counts { latencies, ages, delivered, slow, cut, failed } = counts;
+        if cut > 0 {
+            metrics::emit(&[counted("CutOff", cut.into())], &[]);
+        }
+        if slow > 0 {
+            metrics::emit(&[counted("Attempts", slow.into())], &[("Standing", "slow")]);
+        }
         if latencies.is_empty() {
             return;
         }
@@ -145,10 +168,10 @@ pub(crate) fn parked_too_long(due: &DueEvent) {
     tracing::error!(tenant = %due.tenant, parked = %due.parked, "a parked event has expired");
 }
 
-/// Counts events that are parked, because receivers do not answer.
-pub(crate) fn parked(events: usize) {
-    #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 events")]
-    metrics::emit(&[counted("Parked", events as f64)], &[]);
+/// Counts what is parked in the queue for slow receivers.
+pub(crate) fn parked(messages: usize) {
+    #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 messages")]
+    metrics::emit(&[counted("Parked", messages as f64)], &[]);
 }
 
 /// Logs an attempt that could not be made because this process had no file descriptor left.

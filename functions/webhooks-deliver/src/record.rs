@@ -9,7 +9,7 @@ use common::{
     webhooks::{
         delivery::{DueAttempt, DueEvent},
         event::{JobEvent, Malformed},
-        queue::{Message, Queue},
+        queue::{Message, Queues},
     },
 };
 
@@ -21,6 +21,8 @@ pub(crate) struct Record {
     pub(crate) index: usize,
     /// Whether it has been received before.
     pub(crate) is_repeated: bool,
+    /// Whether it is from the queue for slow receivers, where an attempt has as much time as a receiver may take.
+    pub(crate) has_time: bool,
     /// Marks the work of a message as under way until the result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
 }
@@ -51,16 +53,18 @@ impl Record {
     pub(crate) fn read(
         index: usize,
         record: &SqsMessage,
-        deliveries: &Queue,
+        queues: &Queues,
         under_way: &UnderWay,
     ) -> Result<Option<(Self, Content)>, Malformed> {
         let body = record.body.as_deref().unwrap_or_default();
         let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
         let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
-        if !deliveries.has_arn(record.event_source_arn.as_deref().unwrap_or_default()) {
+        let arn = record.event_source_arn.as_deref().unwrap_or_default();
+        let has_time = queues.slow.has_arn(arn);
+        if !has_time && !queues.deliveries.has_arn(arn) {
             let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
             let event = JobEvent::parse(body, sent_at)?;
-            return Ok(Some((Self { index, is_repeated, mark: None }, Content::Event(event))));
+            return Ok(Some((Self { index, is_repeated, has_time, mark: None }, Content::Event(event))));
         }
         let message = Message::parse(body)?;
         let Some(mark) = under_way.begin(message.clone()) else { return Ok(None) };
@@ -68,7 +72,7 @@ impl Record {
             Message::Attempt(attempt) => Content::Attempt(attempt),
             Message::Event(event) => Content::Parked(event),
         };
-        Ok(Some((Self { index, is_repeated, mark: Some(Arc::new(mark)) }, content)))
+        Ok(Some((Self { index, is_repeated, has_time, mark: Some(Arc::new(mark)) }, content)))
     }
 }
 

@@ -1,6 +1,9 @@
 //! Makes attempts, once there is a slot for them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use common::{
     id::{EndpointId, TenantId},
@@ -13,24 +16,29 @@ use common::{
         target::Target,
     },
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     batch::Batch,
-    breaker::Silence,
     ledger::Ended,
     observe,
+    receivers::{Key, Receivers},
     record::Record,
     slots::{Lane, NoSlot, Slot, Slots},
+    standing::{SOON, Shown, Silence, Standing, rest},
     under_way::Mark,
 };
 
 /// How long an attempt waits when no file descriptor was left for it: other attempts have to end first.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long an attempt keeps its slot. What takes CPU is done by then, in nearly every attempt.
+const BRIEFLY: Duration = Duration::from_millis(20);
 
+/// Makes the attempts of a process.
 pub(crate) struct Sender {
     pub(crate) client: Client,
     pub(crate) slots: Slots,
+    pub(crate) receivers: Receivers,
     /// Says which process may try an endpoint that hangs.
     pub(crate) endpoints: Endpoints,
 }
@@ -48,6 +56,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) is_stored: bool,
     /// Its slot, if it has one already.
     pub(crate) slot: Option<Slot>,
+    /// Whether its attempt was cut off.
+    pub(crate) is_cut: bool,
     pub(crate) mark: Option<Arc<Mark>>,
 }
 
@@ -72,6 +82,7 @@ impl<'a> Outgoing<'a> {
             receiver,
             is_stored: false,
             slot: None,
+            is_cut: false,
             mark: record.mark.clone(),
         }
     }
@@ -89,47 +100,75 @@ impl<'a> Outgoing<'a> {
         self.receiver.map(|receiver| receiver.health)
     }
 
-    /// The attempt with its result.
-    pub(crate) fn ended(self, result: AttemptResult) -> Ended {
+    /// The attempt with its result. `is_slow` says whether the receiver is slow.
+    pub(crate) fn ended(self, result: AttemptResult, is_slow: bool) -> Ended {
         let health = self.health();
         let Self { index, tenant, delivery, payload, is_stored, mark, .. } = self;
-        Ended { index, tenant, delivery, payload, is_stored, result, health, shown: None, mark }
+        Ended { index, tenant, delivery, payload, is_stored, result, health, shown: None, is_slow, mark }
     }
 }
 
+/// What became of a delivery that was to be attempted.
+pub(crate) enum Sent<'a> {
+    /// The attempt has ended.
+    Ended(Ended),
+    /// It is to be parked in the queue for slow receivers, since it was cut off, or since it would have had to wait for too long.
+    Parked(Outgoing<'a>),
+}
+
 impl Sender {
-    /// The lane of a delivery among the slots.
-    pub(crate) fn lane(&self, outgoing: &Outgoing<'_>) -> Lane {
+    fn key(&self, outgoing: &Outgoing<'_>) -> Key {
         match &outgoing.payload.destination {
-            Destination::Endpoint(id) => self.slots.lane(&outgoing.tenant, id),
-            Destination::Callback { url, .. } => self.slots.lane(&outgoing.tenant, url.origin()),
+            Destination::Endpoint(id) => self.receivers.key(&outgoing.tenant, id),
+            Destination::Callback { url, .. } => self.receivers.key(&outgoing.tenant, url.origin()),
         }
+    }
+
+    /// Whether an endpoint of a tenant is slow.
+    pub(crate) fn is_slow_endpoint(&self, tenant: &TenantId, receiver: &Receiver, now: Timestamp) -> bool {
+        let key = self.receivers.key(tenant, receiver.id);
+        self.receivers.standing(key, Some(&receiver.health), now) == Standing::Slow
+    }
+
+    /// Whether the receiver of a delivery is slow: then its work belongs into the queue for slow receivers.
+    pub(crate) fn is_slow(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> bool {
+        self.standing(outgoing, now) == Standing::Slow
+    }
+
+    fn standing(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Standing {
+        self.receivers.standing(self.key(outgoing), outgoing.health().as_ref(), now)
     }
 
     /// Whether the receiver of a delivery does not answer.
     pub(crate) fn silence(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Silence> {
-        self.slots.silence(self.lane(outgoing), outgoing.health().as_ref(), now)
+        self.receivers.silence(self.key(outgoing), outgoing.health().as_ref(), now)
     }
 
     /// Takes a slot for a receiver that hangs. One process at a time probes such an endpoint, for as long as an attempt may
     /// take, so that the receiver does not hold up all processes.
-    pub(crate) async fn probe(&self, outgoing: &Outgoing<'_>, last_start: Instant) -> Result<Slot, NoSlot> {
-        let (lane, now, turn) = (self.lane(outgoing), Timestamp::now(), self.client.timeout());
+    pub(crate) async fn probe(
+        &self,
+        outgoing: &Outgoing<'_>,
+        silence: Silence,
+        last_start: Instant,
+    ) -> Result<Slot, NoSlot> {
+        let (key, now) = (self.key(outgoing), Timestamp::now());
         if let Some(Receiver { id, health, .. }) = outgoing.receiver
             && health.hangs
-            && !self.slots.is_probing(lane, now)
+            && !self.receivers.is_probing(key, now)
         {
+            let turn = rest(silence.since, self.client.timeout(), now);
             if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
             // Other attempts of this process need not ask.
-            self.slots.let_probe(lane, now.after(turn));
+            self.receivers.let_probe(key, now.after(self.client.timeout()));
             if !self.begin_probe(&outgoing.tenant, *id, now.before(turn), now).await {
-                self.slots.let_probe(lane, now);
+                self.receivers.let_probe(key, now);
                 return Err(NoSlot::Full);
             }
         }
-        self.slots.probe(lane, last_start).await
+        self.slots.probe(Lane { key, has_time: true }, last_start).await
     }
 
     async fn begin_probe(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> bool {
@@ -137,9 +176,39 @@ impl Sender {
         begun.inspect_err(|error| observe::not_noted(tenant, id, error)).unwrap_or(false)
     }
 
-    pub(crate) async fn attempt(&self, outgoing: Outgoing<'_>, slot: Slot, batch: &Batch) -> Ended {
-        let Some(target) = outgoing.target() else { return outgoing.ended(AttemptResult::NoEndpoint) };
-        let (at, delivery) = (Timestamp::now(), &outgoing.delivery);
+    /// Waits for the slot of an attempt that has time.
+    pub(crate) async fn turn(&self, outgoing: &Outgoing<'_>, last_start: Instant) -> Result<Slot, NoSlot> {
+        let lane = Lane { key: self.key(outgoing), has_time: true };
+        let standing = self.standing(outgoing, Timestamp::now());
+        self.slots.take(lane, standing, last_start).await
+    }
+
+    /// Makes an attempt that has to be short, once there is a slot for it.
+    pub(crate) async fn send<'a>(&self, outgoing: Outgoing<'a>, batch: &Batch) -> Sent<'a> {
+        let now = Timestamp::now();
+        let lane = Lane { key: self.key(&outgoing), has_time: false };
+        let standing = self.standing(&outgoing, now);
+        if standing == Standing::Slow {
+            return Sent::Parked(outgoing);
+        }
+        match self.slots.take_soon(lane, standing, &batch.under_way, batch.last_start).await {
+            Ok(slot) => {
+                batch.under_way.fetch_add(1, Ordering::Relaxed);
+                // Boxed: the future takes thousands of bytes, and an attempt that waits for its slot would reserve them.
+                let sent = Box::pin(self.attempt(outgoing, slot, batch)).await;
+                batch.under_way.fetch_sub(1, Ordering::Relaxed);
+                sent
+            }
+            Err(NoSlot::Full | NoSlot::Late) => Sent::Parked(outgoing),
+        }
+    }
+
+    /// Makes an attempt, and cuts it off if its slot is for a short one.
+    pub(crate) async fn attempt<'a>(&self, outgoing: Outgoing<'a>, slot: Slot, batch: &Batch) -> Sent<'a> {
+        let Some(target) = outgoing.target() else {
+            return Sent::Ended(outgoing.ended(AttemptResult::NoEndpoint, false));
+        };
+        let (at, delivery, health) = (Timestamp::now(), &outgoing.delivery, outgoing.health());
         let post = Post {
             target,
             id: delivery.webhook_id,
@@ -147,16 +216,47 @@ impl Sender {
             event_at: delivery.created_at,
             body: &outgoing.payload.body,
         };
-        let Ok((posted, took)) = self.post(post, &outgoing, batch.last_start).await else {
-            return outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)));
+        let (key, mut slot) = (self.key(&outgoing), slot);
+        let (posted, took) = match self.post(post, &outgoing, &mut slot, batch.last_start).await {
+            Ok(posted) => posted,
+            Err(NotPosted::NoDescriptor) => {
+                let later = AttemptResult::Postponed(Timestamp::now().after(PAUSE));
+                return Sent::Ended(outgoing.ended(later, slot.has_time()));
+            }
+            Err(NotPosted::Cut) => {
+                batch.tally.cut(&outgoing.tenant, delivery);
+                self.cut(&outgoing, &slot).await;
+                return Sent::Parked(Outgoing { is_cut: true, ..outgoing });
+            }
         };
         let now = Timestamp::now();
-        let shown = Some(slot.end(posted.outcome, at, now));
-        batch.tally.attempt(&outgoing.tenant, delivery, posted.outcome, took, now);
+        let shown = self.receivers.ended(key, posted.outcome, health.as_ref(), (at, now));
+        match shown {
+            Shown::Success | Shown::Good { .. } => slot.widen(),
+            Shown::NoAnswer { hangs: true } => slot.narrow(),
+            Shown::NoAnswer { hangs: false } | Shown::Error | Shown::Nothing => {}
+        }
+        let (has_time, is_slow) = (slot.has_time(), self.is_slow(&outgoing, now));
+        drop(slot);
+        batch.tally.attempt(&outgoing.tenant, delivery, posted.outcome, (took, has_time), now);
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt::new(at, duration_ms, posted.outcome, posted.response, delivery.trigger);
-        let ended = outgoing.ended(AttemptResult::Made(made, posted.outcome));
-        Ended { shown, ..ended }
+        let ended = outgoing.ended(AttemptResult::Made(made, posted.outcome), is_slow);
+        Sent::Ended(Ended { shown: Some(shown), ..ended })
+    }
+
+    /// Notes that an attempt was cut off: the receiver is slow from now on, and nobody waits for it any more.
+    async fn cut(&self, outgoing: &Outgoing<'_>, slot: &Slot) {
+        let (now, health) = (Timestamp::now(), outgoing.health());
+        let was_slow = self.is_slow(outgoing, now);
+        self.receivers.cut(self.key(outgoing), health.as_ref(), now);
+        slot.narrow();
+        if let Some(Receiver { id, .. }) = outgoing.receiver
+            && !was_slow
+        {
+            let noted = Box::pin(self.endpoints.slow(&outgoing.tenant, *id, now)).await;
+            noted.unwrap_or_else(|error| observe::not_noted(&outgoing.tenant, *id, &error));
+        }
     }
 
     /// Posts, and measures how long that takes. If there is no file descriptor, it tries again while there is time.
@@ -164,18 +264,39 @@ impl Sender {
         &self,
         post: Post<'_>,
         outgoing: &Outgoing<'_>,
+        slot: &mut Slot,
         last_start: Instant,
-    ) -> Result<(Posted, Duration), NoDescriptor> {
+    ) -> Result<(Posted, Duration), NotPosted> {
         loop {
             let started = Instant::now();
-            match self.client.post(post, Timestamp::now()).await {
+            match self.post_once(post, slot).await? {
                 Ok(posted) => return Ok((posted, started.elapsed())),
                 Err(NoDescriptor) => observe::no_descriptor(&outgoing.tenant, &outgoing.delivery),
             }
             if Instant::now() + PAUSE >= last_start {
-                return Err(NoDescriptor);
+                return Err(NotPosted::NoDescriptor);
             }
             sleep(PAUSE).await;
         }
     }
+
+    async fn post_once(&self, post: Post<'_>, slot: &mut Slot) -> Result<Result<Posted, NoDescriptor>, NotPosted> {
+        let mut posting = std::pin::pin!(self.client.post(post, Timestamp::now()));
+        if let Ok(posted) = timeout(BRIEFLY, &mut posting).await {
+            return Ok(posted);
+        }
+        slot.step_aside();
+        if slot.has_time() {
+            return Ok(posting.await);
+        }
+        timeout(SOON.saturating_sub(BRIEFLY), posting).await.map_err(|_elapsed| NotPosted::Cut)
+    }
+}
+
+/// Why an attempt has no outcome.
+enum NotPosted {
+    /// It was cut off.
+    Cut,
+    /// This process had no file descriptor left for it.
+    NoDescriptor,
 }

@@ -1,64 +1,80 @@
-//! Slots: how many attempts run at once in this process, and whose turn it is.
+//! Slots: how many attempts begin at once in this process, how many are under way, and whose turn it is.
 //!
-//! Every attempt takes a slot. Where slots are scarce, the next goes to the tenant that has the fewest, and to that one of
-//! its destinations that has the fewest. Each destination has a lane, only as wide as its receiver has shown to take: each
-//! success widens it by one attempt, as slow start does with a congestion window (RFC 5681, section 3.1), and a receiver
-//! that does not answer gets few. So a receiver that hangs cannot hold the slots of others, and a receiver that comes back
-//! is not flooded.
+//! To connect, sign and write takes CPU, so every attempt takes a slot. One that only waits for its answer takes a socket
+//! and a few kilobytes: it soon gives the slot back and keeps its place in a larger room. Where slots or places are
+//! scarce, the next goes to the tenant that has the fewest, and to that of its lanes that has the fewest; no tenant has
+//! more than it leaves to others; and what is not known to be good never has more than half of the slots.
+//!
+//! Each receiver has a lane, only as wide as the receiver has shown to take: each success widens it by one attempt, as slow
+//! start does with a congestion window (RFC 5681, section 3.1). So a receiver that comes back is not flooded.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
-use common::{
-    id::TenantId,
-    random,
-    timestamp::Timestamp,
-    webhooks::{delivery::Outcome, endpoints::Health},
-};
 use tokio::{
-    sync::oneshot,
+    sync::oneshot::{self, error::RecvError},
     time::{Instant, timeout_at},
 };
 
-use crate::breaker::{Seen, Shown, Silence};
+use crate::{
+    receivers::Key,
+    standing::{SOON, Standing},
+};
 
-/// How many attempts at once an unknown receiver gets: as many as a batch has events.
+/// How many attempts at once a receiver gets once the first has succeeded: as many as a batch has events.
 const NEW: usize = 10;
-/// How many attempts at once a silent receiver gets. More would hardly save invocation time, and with fewer, what waits
-/// for the receiver would pile up.
-const SILENT: usize = 4;
-/// How many destinations a process remembers.
+/// How many attempts at once a slow receiver gets. More would hardly save invocation time, and with fewer, what waits for
+/// the receiver would pile up.
+const SLOW: usize = 4;
+/// How long an attempt that has to be short waits for a receiver that does not succeed.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How many lanes a process remembers.
 const LANES: usize = 10_000;
+/// How many places there are for each slot, and how many at most: Lambda allows a process 1,024 file descriptors, and our
+/// own calls to AWS need some of them.
+const PLACES: usize = 4;
+const MOST_PLACES: usize = 800;
 
 /// The slots of a process. Cloning is cheap, and shares them.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    /// Hashed with each destination, so that nobody can construct collisions.
-    secret: [u8; 16],
     state: Arc<Mutex<State>>,
 }
 
-/// A destination of a tenant: an endpoint, or an origin that job callbacks go to. The few with the same hash share a lane.
-#[derive(Clone, Copy)]
+/// The attempts at a receiver that share its width: those that have to be short, or those that have time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
-    tenant: u64,
-    destination: u64,
+    pub(crate) key: Key,
+    pub(crate) has_time: bool,
 }
 
-/// A slot that is taken, until this is dropped.
+/// A slot and a place that are taken, until this is dropped.
 pub(crate) struct Slot {
     slots: Slots,
     lane: Lane,
+    share: Share,
+    /// Whether it has given the slot back, and keeps the place.
+    is_aside: bool,
     is_probe: bool,
+}
+
+/// The slots that an attempt may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    Any,
+    Half,
 }
 
 /// Why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
-    /// The receiver has as many attempts under way as it may have.
+    /// The receiver, or its tenant, has as many attempts under way as it may have.
     Full,
     /// It has become too late for an attempt.
     Late,
@@ -66,143 +82,166 @@ pub(crate) enum NoSlot {
 
 struct State {
     total: usize,
-    free: usize,
-    /// How many slots silent receivers have.
+    /// How many slots and places are free.
+    slots: usize,
+    places: usize,
+    /// How many slots receivers have that are not known to be good, and how many places silent receivers have.
+    half: usize,
     probes: usize,
     tenants: BTreeMap<u64, TenantState>,
-    lanes: HashMap<u64, LaneState>,
+    lanes: HashMap<Lane, LaneState>,
 }
 
 #[derive(Default)]
 struct TenantState {
-    /// How many slots it has, and how many of them are for silent receivers.
-    slots: usize,
+    /// How many slots and places it has, for good receivers and for others, and how many places of silent receivers.
+    good: Taken,
+    others: Taken,
     probes: usize,
     /// The lanes in which attempts wait, the longest wait first.
     waiting: Vec<Lane>,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    slots: usize,
+    places: usize,
+}
+
 struct LaneState {
     under_way: usize,
     width: usize,
+    share: Share,
+    /// When the receiver last succeeded, or else when its first attempt began.
+    succeeded_at: Instant,
     waiting: VecDeque<oneshot::Sender<Slot>>,
-    seen: Seen,
+}
+
+impl From<Standing> for Share {
+    fn from(standing: Standing) -> Self {
+        if standing == Standing::Good { Self::Any } else { Self::Half }
+    }
+}
+
+impl TenantState {
+    fn taken(&self, share: Share) -> Taken {
+        if share == Share::Any { self.good } else { self.others }
+    }
+
+    fn taken_mut(&mut self, share: Share) -> &mut Taken {
+        if share == Share::Any { &mut self.good } else { &mut self.others }
+    }
 }
 
 impl Slots {
     pub(crate) fn new(total: usize) -> Self {
-        let state = State { total, free: total, probes: 0, tenants: BTreeMap::new(), lanes: HashMap::new() };
-        Self { secret: random::bytes(), state: Arc::new(Mutex::new(state)) }
+        let places = total.saturating_mul(PLACES).min(MOST_PLACES).max(total);
+        let (tenants, lanes) = (BTreeMap::new(), HashMap::new());
+        let state = State { total, slots: total, places, half: 0, probes: 0, tenants, lanes };
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    pub(crate) fn lane(&self, tenant: &TenantId, destination: impl Hash) -> Lane {
-        let tenant = self.hash(tenant.as_str());
-        Lane { tenant, destination: self.hash((tenant, destination)) }
-    }
-
-    fn hash(&self, value: impl Hash) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.secret, value).hash(&mut hasher);
-        hasher.finish()
-    }
-
-    /// Whether the receiver does not answer.
-    pub(crate) fn silence(&self, lane: Lane, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
-        let state = self.lock();
-        match state.lanes.get(&lane.destination) {
-            Some(known) => known.seen.silence(health, now),
-            None => Seen::default().silence(health, now),
+    /// Waits for a slot until `last_start`.
+    pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
+        match self.queue(lane, standing) {
+            // A free slot would be given even after the time is up.
+            _ if Instant::now() >= last_start => Err(NoSlot::Late),
+            Ok(slot) => Ok(slot),
+            Err(turn) => in_time(turn, last_start).await.unwrap_or(Err(NoSlot::Late)),
         }
     }
 
-    pub(crate) fn is_probing(&self, lane: Lane, now: Timestamp) -> bool {
-        self.lock().lane(lane).seen.is_probing(now)
-    }
-
-    pub(crate) fn let_probe(&self, lane: Lane, until: Timestamp) {
-        self.lock().lane(lane).seen.let_probe(until);
-    }
-
-    /// Waits for a slot until `last_start`, but only until `patience` if the lane is full.
-    pub(crate) async fn take(&self, lane: Lane, patience: Instant, last_start: Instant) -> Result<Slot, NoSlot> {
-        // A free slot would be given even after the time is up.
-        if Instant::now() >= last_start {
-            return Err(NoSlot::Late);
-        }
-        let began = Timestamp::now();
-        let mut turn = match self.queue(lane) {
+    /// The same for an attempt that has to be short. If the receiver or its tenant has as many under way as it may have,
+    /// the attempt waits only as long as the receiver succeeds again and again, or as its batch has to wait anyway for
+    /// other attempts, of which it has this many `under_way`; and never for longer than an attempt may take.
+    pub(crate) async fn take_soon(
+        &self,
+        lane: Lane,
+        standing: Standing,
+        under_way: &AtomicUsize,
+        last_start: Instant,
+    ) -> Result<Slot, NoSlot> {
+        let began = Instant::now();
+        let mut turn = match self.queue(lane, standing) {
+            _ if began >= last_start => return Err(NoSlot::Late),
             Ok(slot) => return Ok(slot),
             Err(turn) => turn,
         };
-        let slot = match timeout_at(patience.min(last_start), &mut turn).await {
-            Err(_elapsed) if !self.lock().is_full(lane) => timeout_at(last_start, &mut turn).await,
-            waited => waited,
-        };
-        match slot {
-            _ if Instant::now() >= last_start => Err(NoSlot::Late),
-            Ok(Ok(slot)) => Ok(slot),
-            _ => {
-                self.lock().lane(lane).seen.found_full(began, Timestamp::now());
-                Err(NoSlot::Full)
+        // Ever longer, since thousands may wait for a tenant whose receivers have all begun to hang.
+        let mut pause = PATIENCE;
+        let at_most = began + SOON;
+        while Instant::now() < last_start {
+            let waits_anyway = under_way.load(Ordering::Relaxed) > 0 && Instant::now() < at_most;
+            if !waits_anyway && self.lock().is_stuck(lane, began) {
+                return Err(NoSlot::Full);
             }
+            let now = Instant::now();
+            let looks_again = if now < at_most { at_most.min(now + pause) } else { now + pause };
+            if let Some(slot) = in_time(&mut turn, last_start.min(looks_again)).await {
+                return slot;
+            }
+            pause *= 2;
         }
+        Err(NoSlot::Late)
     }
 
-    /// Takes a slot for a silent receiver, if it may have another. All silent receivers together get a quarter of the slots,
-    /// and a tenant's no more than are left for other tenants.
+    /// Takes a slot for a silent receiver, if it may have another. All silent receivers together get as many places as there
+    /// are slots, and a tenant's no more than are left for other tenants.
     pub(crate) async fn probe(&self, lane: Lane, last_start: Instant) -> Result<Slot, NoSlot> {
         let is_idle = {
             let mut state = self.lock();
-            let left = state.total.div_ceil(4).saturating_sub(state.probes);
-            let has = state.tenants.get(&lane.tenant).map_or(0, |tenant| tenant.probes);
+            let left = state.total.saturating_sub(state.probes);
+            let has = state.tenants.get(&lane.key.tenant).map_or(0, |tenant| tenant.probes);
             let known = state.lane(lane);
-            known.width = SILENT;
+            (known.width, known.share) = (SLOW, Share::Half);
             let is_idle = known.under_way == 0 && known.waiting.is_empty();
             if has >= left {
                 return Err(NoSlot::Full);
             }
-            if state.give(lane) {
+            if let Some(share) = state.give(lane) {
                 state.probes += 1;
-                state.tenants.entry(lane.tenant).or_default().probes += 1;
+                state.tenants.entry(lane.key.tenant).or_default().probes += 1;
                 drop(state);
-                return Ok(self.slot(lane, true));
+                let mut slot = self.slot(lane, share);
+                slot.is_probe = true;
+                return Ok(slot);
             }
             is_idle
         };
         // All slots are taken: without a turn of its own, the receiver would never be tried.
-        if is_idle { self.take(lane, last_start, last_start).await } else { Err(NoSlot::Full) }
+        if is_idle { self.take(lane, Standing::Slow, last_start).await } else { Err(NoSlot::Full) }
     }
 
     /// Takes a slot, or queues for one.
-    fn queue(&self, lane: Lane) -> Result<Slot, oneshot::Receiver<Slot>> {
+    fn queue(&self, lane: Lane, standing: Standing) -> Result<Slot, oneshot::Receiver<Slot>> {
         let mut state = self.lock();
-        if state.give(lane) {
+        state.lane(lane).share = standing.into();
+        if let Some(share) = state.give(lane) {
             drop(state);
-            return Ok(self.slot(lane, false));
+            return Ok(self.slot(lane, share));
         }
         let (sender, turn) = oneshot::channel();
         let known = state.lane(lane);
         known.waiting.push_back(sender);
         if known.waiting.len() == 1 {
-            state.tenants.entry(lane.tenant).or_default().waiting.push(lane);
+            state.tenants.entry(lane.key.tenant).or_default().waiting.push(lane);
         }
         Err(turn)
     }
 
-    /// Gives a slot back, and then all free slots to the attempts whose turn it is.
-    fn give_back(&self, lane: Lane, is_probe: bool) {
+    /// Gives all that is free to the attempts whose turn it is.
+    fn pass_on(&self) {
         let mut state = self.lock();
-        state.take_back(lane, is_probe);
-        while let Some((lane, waiting)) = state.next() {
+        while let Some((lane, share, waiting)) = state.next() {
             drop(state);
             // Without the lock: if the attempt no longer waits, its slot comes back at once.
-            waiting.send(self.slot(lane, false)).ok();
+            waiting.send(self.slot(lane, share)).ok();
             state = self.lock();
         }
     }
 
-    fn slot(&self, lane: Lane, is_probe: bool) -> Slot {
-        Slot { slots: self.clone(), lane, is_probe }
+    fn slot(&self, lane: Lane, share: Share) -> Slot {
+        Slot { slots: self.clone(), lane, share, is_aside: false, is_probe: false }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -211,118 +250,196 @@ impl Slots {
 }
 
 impl Slot {
-    /// Gives the slot back after an attempt that began at `began`. Returns what the attempt has shown.
-    pub(crate) fn end(self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
+    /// Whether the attempt has as much time as a receiver may take.
+    pub(crate) fn has_time(&self) -> bool {
+        self.lane.has_time
+    }
+
+    /// Gives the slot back and keeps the place: the attempt only waits.
+    pub(crate) fn step_aside(&mut self) {
+        if !std::mem::replace(&mut self.is_aside, true) {
+            self.slots.lock().take_slot_back(self.lane.key.tenant, self.share);
+            self.slots.pass_on();
+        }
+    }
+
+    /// Gives the receiver more at once, since it has succeeded. A lane that is not half full has not shown that its receiver
+    /// takes more.
+    pub(crate) fn widen(&self) {
         let mut state = self.slots.lock();
         let total = state.total;
         let known = state.lane(self.lane);
-        let shown = known.seen.ended(outcome, began, now);
-        match shown {
-            // A lane that is not half full has not shown that its receiver takes more.
-            Shown::Success if known.under_way * 2 >= known.width => known.width = total.min(known.width + 1),
-            Shown::NoAnswer { hangs: true } => {
-                known.width = SILENT;
-                // The others need not wait for a silent receiver.
-                known.waiting.clear();
-                if let Some(tenant) = state.tenants.get_mut(&self.lane.tenant) {
-                    tenant.waiting.retain(|waiting| waiting.destination != self.lane.destination);
-                }
-            }
-            Shown::Success | Shown::NoAnswer { .. } | Shown::Error | Shown::Nothing => {}
+        let first = if self.lane.has_time { SLOW } else { NEW };
+        known.succeeded_at = Instant::now();
+        if known.under_way * 2 >= known.width {
+            known.width = total.min((known.width + 1).max(first));
         }
-        shown
+    }
+
+    /// Gives the receiver few at once, and lets nobody wait for it.
+    pub(crate) fn narrow(&self) {
+        let mut state = self.slots.lock();
+        let known = state.lane(self.lane);
+        known.width = self.lane.first_width();
+        known.waiting.clear();
+        if let Some(tenant) = state.tenants.get_mut(&self.lane.key.tenant) {
+            tenant.waiting.retain(|waiting| *waiting != self.lane);
+        }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.give_back(self.lane, self.is_probe);
+        let mut state = self.slots.lock();
+        if !self.is_aside {
+            state.take_slot_back(self.lane.key.tenant, self.share);
+        }
+        state.take_place_back(self.lane, self.share, self.is_probe);
+        drop(state);
+        self.slots.pass_on();
+    }
+}
+
+impl Lane {
+    /// How many attempts at once it begins with. Where they have to be short, a first one goes ahead: if the receiver is
+    /// slow, it gets that one twice, and no other.
+    fn first_width(self) -> usize {
+        if self.has_time { SLOW } else { 1 }
     }
 }
 
 impl State {
     fn lane(&mut self, lane: Lane) -> &mut LaneState {
-        if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane.destination) {
+        if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
             self.lanes.retain(|_, known| known.under_way > 0 || !known.waiting.is_empty());
         }
-        self.lanes.entry(lane.destination).or_insert_with(|| LaneState {
+        let (width, share) = (lane.first_width(), Share::Half);
+        self.lanes.entry(lane).or_insert_with(|| LaneState {
             under_way: 0,
-            width: NEW,
+            width,
+            share,
+            succeeded_at: Instant::now(),
             waiting: VecDeque::new(),
-            seen: Seen::default(),
         })
     }
 
+    fn share(&self, lane: Lane) -> Share {
+        self.lanes.get(&lane).map_or(Share::Half, |known| known.share)
+    }
+
     fn is_full(&self, lane: Lane) -> bool {
-        self.lanes.get(&lane.destination).is_some_and(|known| known.under_way >= known.width)
+        self.lanes.get(&lane).is_some_and(|known| known.under_way >= known.width)
     }
 
-    /// Gives a slot, if one is free and the receiver has room for another attempt.
-    fn give(&mut self, lane: Lane) -> bool {
-        let is_free = self.free > 0;
-        let known = self.lane(lane);
-        let is_given = is_free && known.under_way < known.width;
-        if is_given {
-            known.under_way += 1;
-            self.free -= 1;
-            self.tenants.entry(lane.tenant).or_default().slots += 1;
+    /// Whether the receiver or the tenant has as much as it may have, whatever others have.
+    fn has_its_share(&self, lane: Lane) -> bool {
+        let taken =
+            self.tenants.get(&lane.key.tenant).map_or_else(Taken::default, |tenant| tenant.taken(self.share(lane)));
+        let is_greedy = |taken, free| taken > 0 && taken >= free;
+        self.is_full(lane) || is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places)
+    }
+
+    /// Whether an attempt that waits since `began` has waited for long enough: for a receiver that does not succeed, or for
+    /// other attempts of its tenant.
+    fn is_stuck(&self, lane: Lane, began: Instant) -> bool {
+        let known = self.lanes.get(&lane).filter(|known| known.under_way > 0);
+        let since = known.map_or(began, |known| known.succeeded_at);
+        (since.elapsed() >= PATIENCE && self.is_full(lane)) || (began.elapsed() >= SOON && self.has_its_share(lane))
+    }
+
+    /// Whether there is a slot and a place that the lane may have now.
+    fn is_free(&self, lane: Lane) -> bool {
+        let has_slot = self.slots > 0 && (self.share(lane) == Share::Any || self.half < self.total.div_ceil(2));
+        has_slot && self.places > 0 && !self.has_its_share(lane)
+    }
+
+    /// Gives a slot and a place, if they are free.
+    fn give(&mut self, lane: Lane) -> Option<Share> {
+        if !self.is_free(lane) {
+            return None;
         }
-        is_given
+        self.slots -= 1;
+        self.places -= 1;
+        let known = self.lane(lane);
+        if known.under_way == 0 {
+            known.succeeded_at = Instant::now();
+        }
+        known.under_way += 1;
+        let share = known.share;
+        self.half += usize::from(share == Share::Half);
+        let taken = self.tenants.entry(lane.key.tenant).or_default().taken_mut(share);
+        taken.slots += 1;
+        taken.places += 1;
+        Some(share)
     }
 
-    fn take_back(&mut self, lane: Lane, is_probe: bool) {
-        self.free += 1;
+    fn take_slot_back(&mut self, tenant: u64, share: Share) {
+        self.slots += 1;
+        self.half -= usize::from(share == Share::Half);
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            tenant.taken_mut(share).slots -= 1;
+        }
+    }
+
+    fn take_place_back(&mut self, lane: Lane, share: Share, is_probe: bool) {
+        self.places += 1;
         self.probes -= usize::from(is_probe);
-        if let Some(known) = self.lanes.get_mut(&lane.destination) {
+        if let Some(known) = self.lanes.get_mut(&lane) {
             known.under_way -= 1;
         }
-        if let Some(tenant) = self.tenants.get_mut(&lane.tenant) {
-            tenant.slots -= 1;
+        if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
+            tenant.taken_mut(share).places -= 1;
             tenant.probes -= usize::from(is_probe);
         }
-        self.forget_idle(lane.tenant);
+        self.forget_idle(lane.key.tenant);
     }
 
     fn forget_idle(&mut self, tenant: u64) {
-        if self.tenants.get(&tenant).is_some_and(|tenant| tenant.slots == 0 && tenant.waiting.is_empty()) {
+        if self
+            .tenants
+            .get(&tenant)
+            .is_some_and(|tenant| tenant.good.places + tenant.others.places == 0 && tenant.waiting.is_empty())
+        {
             self.tenants.remove(&tenant);
         }
     }
 
     /// Gives a free slot to the attempt whose turn it is, if there are both.
-    fn next(&mut self) -> Option<(Lane, oneshot::Sender<Slot>)> {
-        while self.free > 0 {
+    fn next(&mut self) -> Option<(Lane, Share, oneshot::Sender<Slot>)> {
+        while self.slots > 0 && self.places > 0 {
             let (tenant, index) = self.turn()?;
             let waiting = &mut self.tenants.get_mut(&tenant)?.waiting;
             let lane = *waiting.get(index)?;
-            let known = self.lanes.get_mut(&lane.destination)?;
+            let known = self.lanes.get_mut(&lane)?;
             let first = known.waiting.pop_front();
             if known.waiting.is_empty() {
                 waiting.remove(index);
             }
-            self.forget_idle(tenant);
-            if let Some(first) = first.filter(|first| !first.is_closed()) {
-                self.give(lane);
-                return Some((lane, first));
-            }
+            let Some(first) = first.filter(|first| !first.is_closed()) else {
+                self.forget_idle(tenant);
+                continue;
+            };
+            return Some((lane, self.give(lane)?, first));
         }
         None
     }
 
-    /// Of the tenants that wait in a lane with room, the one with the fewest slots; and the index of its waiting lane with
-    /// the fewest attempts.
+    /// Of the tenants that wait for what they may have, the one with the fewest slots and places; and the index of its
+    /// waiting lane with the fewest attempts.
     fn turn(&self) -> Option<(u64, usize)> {
         let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty()).collect();
-        tenants.sort_by_key(|(_, tenant)| tenant.slots);
+        tenants.sort_by_key(|(_, tenant)| {
+            (tenant.good.slots + tenant.others.slots, tenant.good.places + tenant.others.places)
+        });
         tenants.into_iter().find_map(|(id, tenant)| {
             let mut best = None;
             for (index, lane) in tenant.waiting.iter().enumerate() {
-                let under_way = self.lanes.get(&lane.destination).map_or(0, |known| known.under_way);
-                if !self.is_full(*lane) && best.is_none_or(|(fewest, _)| under_way < fewest) {
+                let under_way = self.lanes.get(lane).map_or(0, |known| known.under_way);
+                if best.is_none_or(|(fewest, _)| under_way < fewest) && self.is_free(*lane) {
                     best = Some((under_way, index));
-                }
-                if under_way == 0 {
-                    break;
+                    if under_way == 0 {
+                        break;
+                    }
                 }
             }
             best.map(|(_, index)| (*id, index))
@@ -330,34 +447,44 @@ impl State {
     }
 }
 
+/// Waits for a turn until `end`.
+async fn in_time(turn: impl Future<Output = Result<Slot, RecvError>>, end: Instant) -> Option<Result<Slot, NoSlot>> {
+    Some(timeout_at(end, turn).await.ok()?.map_err(|_nobody_waits_any_more| NoSlot::Full))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use common::webhooks::delivery::Failure;
     use futures::{FutureExt, future::join_all};
 
     use super::*;
-    use crate::breaker::{SLOW, SOON};
 
-    const DELIVERED: Outcome = Outcome::Delivered(200);
-    const HANGS: Outcome = Outcome::Failed(Failure::Timeout);
+    const MINUTE: Duration = Duration::from_secs(60);
 
-    fn lane(slots: &Slots, tenant: &str, destination: u8) -> Lane {
-        slots.lane(&tenant.parse().expect("an id"), destination)
+    fn lane(tenant: u64, receiver: u64) -> Lane {
+        Lane { key: Key { tenant, receiver: tenant * 1000 + receiver }, has_time: false }
+    }
+
+    fn slow(tenant: u64, receiver: u64) -> Lane {
+        Lane { has_time: true, ..lane(tenant, receiver) }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + MINUTE
+    }
+
+    /// Takes a slot for a good receiver.
+    async fn take(slots: &Slots, lane: Lane) -> Slot {
+        slots.take(lane, Standing::Good, soon()).await.expect("a slot")
+    }
+
+    /// A slot, if there is one at once.
+    fn at_once(slots: &Slots, lane: Lane, standing: Standing) -> Option<Slot> {
+        slots.queue(lane, standing).ok()
     }
 
     /// Takes a slot for a receiver that does not answer, if there is one at once.
     fn probe(slots: &Slots, lane: Lane) -> Result<Slot, NoSlot> {
         slots.probe(lane, soon()).now_or_never().expect("no wait")
-    }
-
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(60)
-    }
-
-    async fn take(slots: &Slots, lane: Lane) -> Slot {
-        slots.take(lane, soon(), soon()).await.expect("a slot")
     }
 
     /// Attempts that wait for slots.
@@ -374,108 +501,145 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_tenant_and_the_destination_that_have_the_fewest_come_next() {
+    async fn the_tenant_and_the_lane_that_have_the_fewest_come_next() {
         let slots = Slots::new(4);
-        let (busy, other) = (lane(&slots, "a", 1), lane(&slots, "a", 2));
-        let mut taken = join_all((0..4).map(|_| take(&slots, busy))).await;
-        let mut first = waiting(&slots, busy, 3);
-        let mut second = waiting(&slots, other, 3);
-        let mut quiet = waiting(&slots, lane(&slots, "b", 1), 1);
+        let of_all = [lane(1, 0), lane(1, 1), lane(2, 0), lane(4, 0)];
+        let mut taken = join_all(of_all.map(|lane| take(&slots, lane))).await;
+        let mut more = waiting(&slots, lane(1, 0), 1);
+        let mut other = waiting(&slots, lane(1, 7), 1);
+        let mut quiet = waiting(&slots, lane(3, 0), 1);
         drop(taken.pop());
-        assert_eq!((ready(&mut quiet), ready(&mut second), ready(&mut first)), (1, 0, 0), "a tenant without slots");
-        drop(taken.pop());
-        assert_eq!((ready(&mut second), ready(&mut first)), (1, 0), "a destination without slots");
+        assert_eq!((ready(&mut quiet), ready(&mut other), ready(&mut more)), (1, 0, 0), "a tenant without slots");
+        taken.drain(1..);
+        assert_eq!((ready(&mut other), ready(&mut more)), (1, 0), "a lane without slots");
     }
 
     #[tokio::test]
-    async fn a_receiver_gets_more_at_once_with_each_success_and_few_if_it_does_not_answer() {
+    async fn one_attempt_goes_ahead_and_each_success_lets_more_follow() {
         let slots = Slots::new(100);
-        let lane = lane(&slots, "t", 1);
-        let mut taken = join_all((0..NEW).map(|_| take(&slots, lane))).await;
-        let mut more = waiting(&slots, lane, 3);
-        let began = Timestamp::now();
-        let later = began.after(Duration::from_millis(1));
-        assert_eq!(taken.pop().expect("a slot").end(DELIVERED, began, later), Shown::Success);
-        assert_eq!(ready(&mut more), 2, "its own and one more");
-        let shown = taken.pop().expect("a slot").end(HANGS, began, later);
-        assert_eq!(shown, Shown::Error, "another has succeeded since it began");
-        assert_eq!(slots.silence(lane, None, later), None);
-        let (began, end) = (later.after(SOON), later.after(SOON * 3));
-        assert_eq!(taken.pop().expect("a slot").end(HANGS, began, end), Shown::NoAnswer { hangs: true });
-        assert_eq!(slots.silence(lane, None, end), Some(Silence { since: end, hangs: true }));
-        assert_eq!(probe(&slots, lane).err(), Some(NoSlot::Full), "others are still under way");
+        let scout = take(&slots, lane(1, 1)).await;
+        let mut others = waiting(&slots, lane(1, 1), NEW + 5);
+        scout.widen();
+        drop(scout);
+        let mut taken: Vec<_> = others.iter_mut().filter_map(FutureExt::now_or_never).collect();
+        assert_eq!(taken.len(), NEW);
+        let one = taken.pop().expect("a slot");
+        one.widen();
+        drop(one);
+        assert_eq!(ready(&mut others[NEW..]), 2, "its own and one more");
     }
 
     #[tokio::test]
-    async fn an_attempt_no_longer_waits_for_a_receiver_that_hangs() {
+    async fn nobody_waits_any_more_for_a_receiver_whose_first_attempt_was_cut_off() {
         let slots = Slots::new(100);
-        let lane = lane(&slots, "t", 1);
-        let mut taken = join_all((0..NEW).map(|_| take(&slots, lane))).await;
-        let attempt = slots.take(lane, soon(), soon());
-        let now = Timestamp::now();
-        let (refused, _) =
-            tokio::join!(attempt, async { taken.pop().map(|slot| slot.end(HANGS, now, now.after(SLOW))) });
+        let scout = take(&slots, lane(1, 1)).await;
+        let other = slots.take(lane(1, 1), Standing::Unknown, soon());
+        let (refused, ()) = tokio::join!(other, async { scout.narrow() });
         assert_eq!(refused.err(), Some(NoSlot::Full));
     }
 
-    #[tokio::test]
-    async fn an_attempt_waits_for_slots_to_the_end_but_for_its_receiver_only_for_so_long() {
-        let slots = Slots::new(NEW + 1);
-        let (full, other) = (lane(&slots, "t", 1), lane(&slots, "t", 2));
-        let taken = join_all((0..NEW).map(|_| take(&slots, full))).await;
-        let patience = Instant::now() + Duration::from_millis(10);
-        assert_eq!(slots.take(full, patience, soon()).await.err(), Some(NoSlot::Full));
-        assert!(slots.silence(full, None, Timestamp::now()).is_some(), "nobody has succeeded meanwhile");
-        let last = take(&slots, other).await;
-        let end = Instant::now() + Duration::from_millis(20);
-        assert_eq!(slots.take(other, Instant::now(), end).await.err(), Some(NoSlot::Late));
-        drop((taken, last));
-        assert_eq!(slots.take(other, soon(), Instant::now()).await.err(), Some(NoSlot::Late), "though a slot is free");
-        assert_eq!(slots.lock().free, NEW + 1, "an attempt that no longer waits keeps no slot");
+    #[tokio::test(start_paused = true)]
+    async fn a_short_attempt_waits_for_others_to_the_end_but_for_its_own_share_only_for_so_long() {
+        let slots = Slots::new(2);
+        let (mine, others) = (take(&slots, lane(1, 1)).await, take(&slots, lane(2, 1)).await);
+        let (none, one) = (AtomicUsize::new(0), AtomicUsize::new(1));
+        let refused = async |lane, under_way, within| {
+            let began = Instant::now();
+            let end = began + Duration::from_secs(2);
+            let refused = slots.take_soon(lane, Standing::Good, under_way, end).await.err();
+            assert!(began.elapsed() <= within, "{:?}", began.elapsed());
+            refused
+        };
+        assert_eq!(refused(lane(1, 1), &none, PATIENCE).await, Some(NoSlot::Full), "its lane is full");
+        assert_eq!(refused(lane(1, 1), &none, Duration::ZERO).await, Some(NoSlot::Full), "and was so before");
+        assert_eq!(refused(lane(2, 2), &none, SOON).await, Some(NoSlot::Full), "its tenant leaves none");
+        let began = Instant::now();
+        assert_eq!(refused(lane(1, 1), &one, SOON).await, Some(NoSlot::Full));
+        assert_eq!(began.elapsed(), SOON, "its batch waits for another one");
+        assert_eq!(refused(lane(3, 1), &none, Duration::from_secs(2)).await, Some(NoSlot::Late));
+        drop((mine, others));
+        let late = slots.take(lane(3, 1), Standing::Good, Instant::now()).await;
+        assert_eq!(late.err(), Some(NoSlot::Late), "though a slot is free");
+        let state = slots.lock();
+        assert_eq!((state.slots, state.places, state.half), (2, 8, 0), "an attempt that no longer waits keeps nothing");
     }
 
     #[test]
-    fn receivers_that_do_not_answer_get_few_slots_each_and_a_quarter_of_all() {
-        let slots = Slots::new(4 * 4 * SILENT);
-        let of_a_tenant: Vec<Lane> = (0..4).map(|number| lane(&slots, "t", number)).collect();
+    fn a_tenant_never_has_more_than_it_leaves_to_others() {
+        let slots = Slots::new(100);
         let mut taken = Vec::new();
-        for _ in 0..SILENT {
-            taken.push(probe(&slots, of_a_tenant[0]).expect("a slot"));
+        for (tenant, most) in [(1, 50), (2, 25), (3, 13), (4, 6)] {
+            let more = (0..100).map_while(|number| at_once(&slots, lane(tenant, number), Standing::Good));
+            let before = taken.len();
+            taken.extend(more);
+            assert_eq!(taken.len() - before, most, "tenant {tenant}");
         }
-        assert_eq!(probe(&slots, of_a_tenant[0]).err(), Some(NoSlot::Full), "it has as many as it may have");
-        for _ in 0..SILENT {
-            taken.push(probe(&slots, of_a_tenant[1]).expect("a slot"));
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_good_has_half_of_the_slots() {
+        let slots = Slots::new(100);
+        let mut taken = Vec::new();
+        for tenant in 0..100 {
+            taken.extend(at_once(&slots, lane(tenant, 1), Standing::Unknown));
         }
-        assert_eq!(probe(&slots, of_a_tenant[2]).err(), Some(NoSlot::Full), "as many are left for other tenants");
-        for _ in 0..SILENT {
-            taken.push(probe(&slots, lane(&slots, "other", 0)).expect("a slot"));
-        }
-        assert_eq!(probe(&slots, lane(&slots, "other", 1)).err(), Some(NoSlot::Full));
+        assert_eq!(taken.len(), 50);
+        assert!(at_once(&slots, lane(100, 1), Standing::Good).is_some());
         drop(taken);
-        assert!(probe(&slots, of_a_tenant[2]).is_ok());
+        assert!(at_once(&slots, lane(101, 1), Standing::Unknown).is_some());
+    }
+
+    #[test]
+    fn an_attempt_that_only_waits_keeps_a_place_and_no_slot() {
+        let slots = Slots::new(4);
+        let mut taken = Vec::new();
+        for tenant in 0..16 {
+            let mut slot = at_once(&slots, lane(tenant, 1), Standing::Unknown).expect("a slot");
+            slot.step_aside();
+            taken.push(slot);
+        }
+        assert!(at_once(&slots, lane(16, 1), Standing::Good).is_none(), "all places are taken");
+        taken.pop();
+        assert!(at_once(&slots, lane(16, 1), Standing::Good).is_some());
+    }
+
+    #[test]
+    fn silent_receivers_get_few_places_each_and_leave_as_many_to_other_tenants() {
+        let slots = Slots::new(4 * SLOW);
+        let mut taken = Vec::new();
+        let mut more = |lane: Lane| {
+            let mut slot = probe(&slots, lane)?;
+            slot.step_aside();
+            taken.push(slot);
+            Ok(())
+        };
+        for _ in 0..SLOW {
+            assert_eq!(more(slow(1, 1)), Ok(()));
+        }
+        assert_eq!(more(slow(1, 1)), Err(NoSlot::Full), "it has as many as it may have");
+        for _ in 0..SLOW {
+            assert_eq!(more(slow(1, 2)), Ok(()));
+        }
+        assert_eq!(more(slow(1, 3)), Err(NoSlot::Full), "as many are left for other tenants");
+        assert_eq!(more(slow(2, 1)), Ok(()));
     }
 
     #[tokio::test]
     async fn a_receiver_that_does_not_answer_has_a_turn_even_if_all_slots_are_taken() {
         let slots = Slots::new(2);
-        let (busy, silent) = (lane(&slots, "a", 1), lane(&slots, "b", 1));
-        let mut taken = vec![take(&slots, busy).await, take(&slots, busy).await];
-        let mut more = waiting(&slots, busy, 2);
-        let mut probe = Box::pin(slots.probe(silent, soon()));
+        let mut taken = vec![take(&slots, lane(1, 1)).await, take(&slots, lane(2, 1)).await];
+        let mut probe = Box::pin(slots.probe(slow(3, 1), soon()));
         assert!((&mut probe).now_or_never().is_none(), "it has to wait");
         taken.pop();
         assert!(probe.now_or_never().is_some_and(|slot| slot.is_ok()));
-        assert_eq!(ready(&mut more), 1);
     }
 
     #[test]
     fn a_receiver_is_given_more_at_once_only_if_it_has_taken_as_many() {
         let slots = Slots::new(100);
-        let (lane, now) = (lane(&slots, "t", 1), Timestamp::now());
         for _ in 0..100 {
-            let slot = slots.queue(lane).ok().expect("a slot");
-            slot.end(DELIVERED, now, now);
+            at_once(&slots, lane(1, 1), Standing::Good).expect("a slot").widen();
         }
-        assert_eq!(slots.lock().lane(lane).width, NEW);
+        assert_eq!(slots.lock().lane(lane(1, 1)).width, NEW);
     }
 }

@@ -1,17 +1,25 @@
 //! The stores that a delivery touches.
 
+use std::sync::Arc;
+
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
-    webhooks::{endpoints::Endpoints, log::Log, queue::Queue},
+    webhooks::{endpoints::Endpoints, log::Log, queue::Queues},
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The endpoints, the log, and the queue that brings deliveries back. Cloning is cheap.
+/// How many calls for slow receivers this process has under way at a time. There is no hurry, and tables that are busy with
+/// them keep others waiting.
+const SLOW_CALLS: usize = 4;
+
+/// The endpoints, the log, and the queues that bring deliveries back. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) endpoints: Endpoints,
     pub(crate) log: Log,
-    pub(crate) queue: Queue,
+    pub(crate) queues: Queues,
+    slow: Arc<Semaphore>,
 }
 
 impl Stores {
@@ -19,7 +27,25 @@ impl Stores {
         Ok(Self {
             endpoints: Endpoints::from_env(env, aws)?,
             log: Log::from_env(env, aws)?,
-            queue: Queue::from_env(env, aws)?,
+            queues: Queues::from_env(env, aws)?,
+            slow: Arc::new(Semaphore::new(SLOW_CALLS)),
         })
+    }
+
+    /// The gate for calls that are for slow receivers, or for others.
+    pub(crate) fn gate(&self, is_slow: bool) -> Gate<'_> {
+        Gate(is_slow.then_some(&*self.slow))
+    }
+}
+
+/// Lets the calls of a batch pass: at once, or a few at a time if they are for slow receivers.
+#[derive(Clone, Copy)]
+pub(crate) struct Gate<'a>(Option<&'a Semaphore>);
+
+impl<'a> Gate<'a> {
+    /// Waits until a call may pass. It is under way until the answer is dropped.
+    pub(crate) async fn pass(self) -> Option<SemaphorePermit<'a>> {
+        // It is never closed.
+        self.0?.acquire().await.ok()
     }
 }

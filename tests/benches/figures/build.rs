@@ -10,6 +10,7 @@ use flate2::{Compression, write::DeflateEncoder};
 
 use crate::{
     Effort,
+    artifacts::{cargo_build, folder, local},
     table::{Row, Table},
 };
 
@@ -35,22 +36,14 @@ impl Binaries {
     /// Builds each function separately, as it is deployed: built together, they would share each other's features. A
     /// quick run accepts that difference, and uses twice the cores. They get a target folder of their own: otherwise the
     /// benchmark's profile and theirs would overwrite each other's artifacts.
-    ///
-    /// The local runner has the profile of this benchmark, and shares all that was built for it.
     pub(crate) fn build(effort: Effort) -> Self {
-        // target/PROFILE/deps/figures-...
-        let this = std::env::current_exe().expect("a path");
-        let local = this.ancestors().nth(2).expect("a folder").to_owned();
-        let target = local.parent().expect("a target folder");
-        let shipped = target.join("shipped");
+        let shipped = folder().parent().expect("a target folder").join("shipped");
         let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
         for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
             let packages = packages.iter().flat_map(|package| ["--package", package]);
             cargo_build(&shipped, ["--release"].into_iter().chain(packages));
         }
-        let profile = if local.ends_with("debug") { "dev" } else { "bench" };
-        cargo_build(target, ["--profile", profile, "--bin", "local"]);
-        Self { functions: shipped.join("release"), local: local.join("local") }
+        Self { functions: shipped.join("release"), local: local() }
     }
 
     /// The binary of a function.
@@ -62,14 +55,6 @@ impl Binaries {
     pub(crate) fn local(&self) -> &Path {
         &self.local
     }
-}
-
-fn cargo_build<'a>(target: &Path, what: impl IntoIterator<Item = &'a str>) {
-    let mut build = tests::cargo();
-    build.args(["build", "--locked", "--quiet", "--target-dir"]).arg(target).args(what);
-    // In the root: in the folder of a package, its features alone would count.
-    build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    assert!(build.status().expect("cargo starts").success(), "{build:?}");
 }
 
 /// The size of each binary, and its size deflated as in the uploaded archive.

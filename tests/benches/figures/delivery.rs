@@ -282,7 +282,7 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     points
 }
 
-/// A thousand deliveries to a receiver that hangs.
+/// A thousand deliveries to a receiver that hangs: first they are parked, and then they come back all at once.
 pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
     let mut environment = environment(world);
@@ -298,12 +298,15 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
     warm["skip_callbacks"] = json!(true);
     deliver(&mut lambda, [batch("job-events", [warm])]).await;
     let idle = lambda.memory("VmRSS");
-    tokio::time::timeout(
-        Duration::from_secs(60),
-        deliver(&mut lambda, [batch("job-events", (0..deliveries).map(event))]),
-    )
-    .await
-    .expect("hanging ends");
+    let hang = async {
+        deliver(&mut lambda, [batch("job-events", (0..deliveries).map(event))]).await;
+        let mut parked = Vec::new();
+        while parked.len() < deliveries {
+            parked.extend(world.drain("slow-deliveries").await);
+        }
+        deliver(&mut lambda, [batch("slow-deliveries", parked)]).await;
+    };
+    tokio::time::timeout(Duration::from_secs(120), hang).await.expect("hanging ends");
     #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]
     let mib = |kib: u64| kib as f64 / 1024.0;
     let row =

@@ -7,6 +7,10 @@ use crate::{
     world::{NEW, World},
 };
 
+/// How long a receiver that is well may wait beside receivers that are not: with a single process that takes one invocation
+/// at a time, for two batches that wait for a timeout of 15 seconds, and what is between.
+const BESIDE_BAD: Duration = Duration::from_secs(60);
+
 /// How far times may be off, and what the faults of a run excuse. Each limits promises of docs/reliability.md.
 pub(super) struct Allowance {
     /// How far the clock of a process is off. Limits "Signed" and "The same id".
@@ -24,9 +28,13 @@ pub(super) struct Allowance {
     pub(super) signing: u64,
     /// How long an attempt waits for a process: a batch may have to wait for a whole batch. Limits "In time".
     pub(super) prompt: Duration,
+    /// How long the first attempt at a receiver that is well waits, whatever others do. Limits "In time".
+    pub(super) beside_bad: Duration,
     /// Attempts at a receiver that takes so many milliseconds may be put off, so that others need not wait for it. Limits "In
     /// time".
     pub(super) slow: u64,
+    /// How long an attempt takes that is cut off in a queue that all tenants share. Limits "At least once".
+    pub(super) short: Duration,
     /// How many delays may, with their jitter, be longer than a message can wait: if two processes make an attempt at the same
     /// moment, both leave a row for the next one. Limits "At least once".
     pub(super) long_waits: usize,
@@ -62,7 +70,9 @@ impl Allowance {
             stale: read + apart,
             signing: 7,
             prompt: Duration::from_secs(300),
+            beside_bad: BESIDE_BAD,
             slow: 2000,
+            short: Duration::from_millis(600),
             long_waits: script.schedule.iter().filter(|delay| **delay >= 750).count(),
             faults: state.faults,
             // A copy of an event also sends another message for its next attempt, which two processes can get at the same

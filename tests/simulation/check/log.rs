@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{Check, Logged, Violation, ends};
 use crate::{
+    receivers::Post,
     run::{Endpoint, Within, time},
     script::{Audience, Time},
     world::stamp,
@@ -17,7 +18,7 @@ impl Check<'_> {
         let mut wrong = Vec::new();
         let handled = self.world.state().handled.clone();
         for event in &self.world.script.events {
-            let job = format!("t{}-j{}", event.tenant, event.number);
+            let job = event.job();
             let rows: Vec<_> = self.logged.iter().filter(|logged| logged.text("job_id") == job).collect();
             let posts: Vec<_> = self.posts.iter().filter(|post| post.body.contains(&format!("\"{job}\""))).collect();
             let callbacks = rows.iter().filter(|row| row.delivery.get("webhook_endpoint_id").is_none()).count();
@@ -127,6 +128,9 @@ impl Check<'_> {
             // A request that an idle connection does not answer is sent once more, over a new connection: the receiver may
             // have closed the idle one before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
+            // A receiver that takes long, and was not known to, is given up at first, and asked once more with more time.
+            let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
+            let given_up = posts.iter().filter(is_short).count();
             // A late copy finds what is in the log, and sends the message of the next attempt again, if there is one.
             let repeating = if logged.attempts.len() > 1 {
                 self.allowance.repeating + self.allowance.harmless
@@ -134,7 +138,7 @@ impl Check<'_> {
                 self.allowance.repeating
             };
             let repeated = repeating * (1 + self.allowance.long_waits);
-            if posts.len() > count + repeated + resends + cut {
+            if posts.len() > count + repeated + resends + cut + given_up {
                 let detail = format!(
                     "{id}: {} posts, {count} attempts, {resends} resends, {} faults",
                     posts.len(),

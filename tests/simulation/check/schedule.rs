@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use common::webhooks::delivery::{LAST_HOURS, MAX_AGE};
 use serde_json::Value;
 
-use super::{Check, ends};
+use super::{Check, Logged, ends};
 use crate::{run::time, script::Manner};
 
 impl Check<'_> {
@@ -12,6 +13,7 @@ impl Check<'_> {
     pub(super) fn in_time(&mut self) {
         self.attempts_keep_the_schedule();
         self.attempts_are_prompt();
+        self.the_well_do_not_wait_for_the_bad();
         self.retries_are_spread();
     }
 
@@ -28,7 +30,8 @@ impl Check<'_> {
                 if let Some(before) = before.filter(|_| is_retry) {
                     let waited = time(&attempt["at"]).saturating_sub(ends(before));
                     let least = schedule.get(tries - 1).copied().map_or(Duration::ZERO, Duration::from_secs);
-                    if waited + self.allowance.early < least {
+                    let is_brought_forward = is_late(logged, time(&attempt["at"]) + self.allowance.early);
+                    if waited + self.allowance.early < least && !is_brought_forward {
                         wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
                     }
                 }
@@ -49,7 +52,8 @@ impl Check<'_> {
             }
             let last = logged.delivery["last_attempt"]["outcome"].as_str().unwrap_or_default();
             let is_resent = self.resent(logged).next().is_some();
-            let may_end_early = last == "gone" || logged.is_test() || is_resent || !self.allowance.is_sound;
+            let is_late = logged.attempts.last().is_some_and(|attempt| is_late(logged, ends(attempt)));
+            let may_end_early = last == "gone" || logged.is_test() || is_resent || is_late || !self.allowance.is_sound;
             if logged.text("status") == "failed" && tries < schedule.len() + 1 && !may_end_early {
                 wrong.push(format!("{id} has failed after {tries} attempts: {last}"));
             }
@@ -64,9 +68,7 @@ impl Check<'_> {
             return;
         }
         for (number, post) in self.posts.iter().enumerate() {
-            let receiver = &self.world.script.tenants[post.to.0];
-            let receiver = post.to.1.map_or(&receiver.callbacks, |endpoint| &receiver.endpoints[endpoint]);
-            let phase = receiver.phases.iter().find(|(until, _)| post.at < *until);
+            let phase = self.world.receiver(post.to).phases.iter().find(|(until, _)| post.at < *until);
             let Some((_, Manner::Answers(429 | 503, _, Some(asked)))) = phase else { continue };
             let again = self.posts[number + 1..].iter().find(|later| later.id == post.id);
             let Some(again) = again.filter(|_| post.status != 0) else { continue };
@@ -123,6 +125,26 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("attempts are prompt where nothing goes wrong", wrong));
     }
 
+    /// Where nothing goes wrong on our side, the first attempt at a receiver that is well all the time is made soon, whatever
+    /// other receivers do.
+    fn the_well_do_not_wait_for_the_bad(&mut self) {
+        let script = &self.world.script;
+        if !script.faults.is_empty() || script.slots < 100 {
+            return;
+        }
+        let mut late = Vec::new();
+        for logged in self.logged.iter().filter(|logged| !logged.is_test()) {
+            let Some(first) = logged.attempts.first() else { continue };
+            let waited = time(&first["at"]).saturating_sub(time(&logged.delivery["created_at"]));
+            let is_well = self.world.receiver((logged.tenant, logged.endpoint)).is_well();
+            let is_resent = self.resent(logged).next().is_some();
+            if is_well && !is_resent && waited > self.allowance.beside_bad {
+                late.push(format!("{} is tried after {waited:?}", logged.text("webhook_id")));
+            }
+        }
+        late.into_iter().for_each(|late| self.fail("the well do not wait for the bad", late));
+    }
+
     /// Retries have jitter: what failed together does not come back together.
     fn retries_are_spread(&mut self) {
         let mut extra = Vec::new();
@@ -142,4 +164,9 @@ impl Check<'_> {
             self.fail("retries are spread", format!("{} retries are all {least} to {most} too late", extra.len()));
         }
     }
+}
+
+/// Whether this is in the last hours of a delivery, in which its last attempt is made, or after them.
+fn is_late(logged: &Logged, at: Duration) -> bool {
+    at >= time(&logged.delivery["created_at"]) + MAX_AGE - LAST_HOURS
 }

@@ -14,7 +14,7 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use super::{World, tables::Item};
+use super::{Tenant, World, tables::Item};
 
 impl World {
     /// The delivery log.
@@ -68,6 +68,12 @@ impl World {
                 return found;
             }
         }
+    }
+
+    /// Lets an endpoint's record say that its receiver is slow.
+    pub async fn make_slow(&self, tenant: &Tenant, endpoint: &str) {
+        let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
+        self.stored_endpoints().slow(&tenant, id, Timestamp::now()).await.expect("it is noted");
     }
 
     /// Changes when the next attempt of a pending delivery is due.

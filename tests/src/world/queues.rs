@@ -2,6 +2,7 @@
 
 use aws_sdk_sqs::{Client, types::QueueAttributeName};
 use common::timestamp::Timestamp;
+use futures::future::join_all;
 use local::Worker;
 use serde_json::{Value, json};
 
@@ -20,6 +21,34 @@ pub async fn counts(client: &Client, url: &str) -> [usize; 3] {
 }
 
 impl World {
+    /// The queues that functions read: all but those of dead letters.
+    pub fn queues(&self) -> impl Iterator<Item = &str> {
+        self.stack.queues().keys().map(String::as_str).filter(|name| !is_dead(name))
+    }
+
+    /// The queues of what is due: all of these but that of events.
+    pub fn due_queues(&self) -> impl Iterator<Item = &str> {
+        self.queues().filter(|name| *name != "job-events")
+    }
+
+    /// Those of these queues that have messages to receive; if none has, all of them, since a message whose delay is over is
+    /// counted only after a while.
+    pub async fn filled<'a>(&self, queues: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        let (all, mut filled) = (queues.collect::<Vec<_>>(), Vec::new());
+        for queue in &all {
+            if self.counts(queue).await[0] > 0 {
+                filled.push(*queue);
+            }
+        }
+        if filled.is_empty() { all } else { filled }
+    }
+
+    /// How many messages all queues have that functions read.
+    pub async fn left(&self) -> usize {
+        let counts = join_all(self.queues().map(|queue| self.counts(queue))).await;
+        counts.as_flattened().iter().sum()
+    }
+
     /// Sends a message to a queue.
     pub async fn enqueue(&self, queue: &str, body: impl ToString) {
         let url = self.stack.queues().get(queue).expect("a queue of that name");
@@ -43,6 +72,26 @@ impl World {
         while self.poll(queue).await > 0 {}
     }
 
+    /// Handles a batch of what is due, from each queue that has any, and returns how many records they had. Waits up to a
+    /// second for a first record.
+    pub async fn poll_due(&self) -> usize {
+        let polled = self.filled(self.due_queues()).await;
+        join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
+    }
+
+    /// The same, of all queues.
+    pub async fn poll_each(&self) -> usize {
+        let polled = self.filled(self.queues()).await;
+        join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
+    }
+
+    /// Handles all queues until nothing is left, not even what is delayed.
+    pub async fn handle_all(&self) {
+        while self.left().await > 0 {
+            self.poll_each().await;
+        }
+    }
+
     /// An event comes, and is handled.
     pub async fn deliver(&self, event: impl ToString) {
         self.enqueue("job-events", event).await;
@@ -56,7 +105,7 @@ impl World {
 
     /// Lets messages that are not acknowledged come back after so many seconds, instead of the template's three minutes.
     pub async fn come_back_after(&self, seconds: u32) {
-        for queue in ["job-events", "deliveries"] {
+        for queue in self.queues() {
             let set = self.stack.sqs_client().set_queue_attributes().queue_url(&self.stack.queues()[queue]);
             let set = set.attributes(QueueAttributeName::VisibilityTimeout, seconds.to_string());
             set.send().await.expect("it is set");
@@ -93,4 +142,19 @@ impl World {
             }
         }
     }
+
+    /// Removes and returns all messages of what is due that are visible now.
+    pub async fn drain_due(&self) -> Vec<Value> {
+        join_all(self.due_queues().map(|queue| self.drain(queue))).await.concat()
+    }
+
+    /// Removes and returns all dead letters.
+    pub async fn dead_letters(&self) -> Vec<Value> {
+        let dead = self.stack.queues().keys().filter(|name| is_dead(name));
+        join_all(dead.map(|queue| self.drain(queue))).await.concat()
+    }
+}
+
+fn is_dead(queue: &str) -> bool {
+    queue.ends_with("-dead")
 }

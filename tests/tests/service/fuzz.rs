@@ -77,7 +77,7 @@ const DELIVERY: &str = r#"{"json": {"delivery_id":
     "01890f3e-7b5a-7cc0-8000-000000000000.0.1769860800999.1854d20f452c5b4c1e350d7c7a00518b"}}"#;
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 56] = [
+const ROUTES: [(&str, &str, &str, &str); 57] = [
     (
         "auth-signup-and-create-org",
         "POST",
@@ -129,6 +129,12 @@ const ROUTES: [(&str, &str, &str, &str); 56] = [
     ),
     ("webhooks-delete", "POST", "/v1/webhooks/delete", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
     ("webhooks-test", "POST", "/v1/webhooks/test", r#"{"json": {"id": "01890f3e-7b5a-7cc0-8000-000000000000"}}"#),
+    (
+        "tenant-settings",
+        "POST",
+        "/v1/tenant/settings",
+        r#"{"json": {"debug_notification_email": "someone@example.com", "disable_job_failure_notifications": true}}"#,
+    ),
     ("console", "GET", "/signin", ""),
     (
         "console",

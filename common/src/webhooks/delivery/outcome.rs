@@ -67,11 +67,15 @@ pub enum Step {
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// A delivery has failed this long after its event, whatever its receiver asks for.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+/// An attempt that would come after that is made earlier: at most this long before the end, so that even the longest outage
+/// that a delivery can outlive has a last attempt after it.
+pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
 /// Delays are extended by up to this share, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 
 /// Decides what follows attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
-/// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`.
+/// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`. An attempt
+/// that would be too late is the last one, and is made in the last hours, unless those have begun.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,
@@ -92,8 +96,13 @@ pub fn next_step(
         Failure::Status(429 | 503, Some(asked)) => asked.min(MAX_RETRY_AFTER),
         _ => Duration::ZERO,
     };
-    let delay = scheduled.max(asked).mul_f64(1.0 + JITTER * jitter());
-    if delay > left { Step::Failed } else { Step::RetryAfter(delay) }
+    let jitter = jitter();
+    let delay = scheduled.max(asked).mul_f64(1.0 + JITTER * jitter);
+    match left {
+        _ if delay <= left => Step::RetryAfter(delay),
+        _ if left <= LAST_HOURS => Step::Failed,
+        _ => Step::RetryAfter(left - LAST_HOURS.mul_f64(jitter)),
+    }
 }
 
 /// Parses a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Garbage is `None`.
@@ -147,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_fails_where_the_next_attempt_would_be_too_late() {
+    fn a_delivery_fails_where_the_next_attempt_would_be_too_late_in_its_last_hours() {
         let asked = Failure::Status(503, Some(Duration::from_secs(3600)));
         for (failure, delay) in [(asked, 3600), (Failure::Timeout, 5)] {
             let delay = Duration::from_secs(delay);
@@ -156,6 +165,16 @@ mod tests {
             assert_eq!(step(delay, 0.1), Step::Failed);
             assert_eq!(step(Duration::ZERO, 0.0), Step::Failed);
         }
+    }
+
+    #[test]
+    fn an_attempt_that_would_be_too_late_is_made_in_the_last_hours() {
+        let asked = Failure::Status(503, Some(MAX_RETRY_AFTER));
+        let step = |left, jitter| next_step(Outcome::Failed(asked), 1, &SCHEDULE, left, || jitter);
+        let left = MAX_RETRY_AFTER - Duration::from_secs(1);
+        assert_eq!(step(left, 0.0), Step::RetryAfter(left));
+        assert_eq!(step(left, 0.5), Step::RetryAfter(left - LAST_HOURS / 2));
+        assert_eq!(step(LAST_HOURS, 0.5), Step::Failed, "they have begun");
     }
 
     #[test]
@@ -182,6 +201,22 @@ mod tests {
             };
             let base = SCHEDULE[attempt as usize - 1].max(asked.min(MAX_RETRY_AFTER));
             prop_assert_eq!(delay, base.mul_f64(1.0 + 0.2 * jitter));
+        }
+
+        /// Whatever the jitter, an outage from Friday evening to Monday morning (62 hours) is over before the last attempt.
+        #[test]
+        fn the_last_of_ten_attempts_is_made_in_the_last_hours_of_three_days(jitters in prop::array::uniform9(0.0..1.0)) {
+            let schedule =
+                [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 72_000].map(Duration::from_secs);
+            let (mut attempt, mut now) = (1, Duration::ZERO);
+            for jitter in jitters {
+                let step = next_step(Outcome::Failed(Failure::Timeout), attempt, &schedule, MAX_AGE - now, || jitter);
+                let Step::RetryAfter(delay) = step else { unreachable!("attempt {attempt} is not the last one") };
+                (attempt, now) = (attempt + 1, now + delay);
+            }
+            prop_assert!((MAX_AGE - LAST_HOURS..=MAX_AGE).contains(&now), "{now:?}");
+            let step = next_step(Outcome::Failed(Failure::Timeout), attempt, &schedule, MAX_AGE - now, || 0.0);
+            prop_assert_eq!(step, Step::Failed);
         }
 
         #[test]

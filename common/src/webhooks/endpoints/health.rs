@@ -25,8 +25,7 @@ use crate::{
 /// What the record of an endpoint says about its receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// Since when attempts have timed out or not connected, without a success. The circuit breaker is open then: first
-    /// attempts wait for their turn among the retries.
+    /// Since when attempts have timed out or not connected, without a success: then the receiver is silent, and slow.
     pub unanswered_since: Option<Timestamp>,
     /// While the receiver does not answer: whether attempts take long to fail.
     pub hangs: bool,
@@ -36,6 +35,11 @@ pub struct Health {
     pub healthy_at: Option<Timestamp>,
     /// While the receiver does not answer: when a process last began to probe it.
     pub probed_at: Option<Timestamp>,
+    /// When the receiver last showed that it is slow, unless it has been good since. A slow receiver's deliveries have a queue
+    /// of their own.
+    pub slow_at: Option<Timestamp>,
+    /// When the receiver last became good again.
+    pub good_at: Option<Timestamp>,
 }
 
 /// Why an endpoint was made inactive.
@@ -57,8 +61,12 @@ pub enum Consequence {
     Disabled(DisabledReason),
 }
 
-/// The attributes of a receiver that does not answer, or does not take its deliveries. A success removes them.
-pub(super) const IMPAIRED: [&str; 4] = ["unanswered_since", "hangs", "probed_at", "failing_since"];
+/// The attributes of a receiver that does not answer. A success removes them, and so does a new URL.
+pub(super) const SILENT: [&str; 3] = ["unanswered_since", "hangs", "probed_at"];
+/// The attribute of an endpoint whose deliveries fail. A success removes it.
+pub(super) const FAILING: &str = "failing_since";
+/// The attribute of a slow receiver. A single success does not remove it, but a new URL does.
+pub(super) const SLOW: &str = "slow_at";
 /// The attributes that a fresh start removes besides.
 pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
 /// The value of `notice` while its tenant has something to be told.
@@ -104,6 +112,8 @@ impl Health {
             failing_since: time("failing_since"),
             healthy_at: time("healthy_at"),
             probed_at: time("probed_at"),
+            slow_at: time(SLOW),
+            good_at: time("good_at"),
             hangs: record.boolean("hangs").unwrap_or_default(),
         }
     }
@@ -120,17 +130,38 @@ impl Endpoints {
     /// notice stays, too: its sender sees that there is nothing left to tell.
     pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
-        let update = change(self.change(tenant, id), set, &IMPAIRED);
+        let update = change(self.change(tenant, id), set, &[SILENT.as_slice(), &[FAILING]].concat());
         let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
         is_noted(update.condition_expression(condition)).await.map(drop)
     }
 
+    /// Notes that the receiver is slow, since an attempt that ended at `at`, unless it has been good since.
+    pub async fn slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
+        let update = change(self.change(tenant, id), vec![(SLOW, number(at.as_millisecond()))], &[])
+            .condition_expression(
+                "attribute_exists(webhook_endpoint_id) AND attribute_not_exists(slow_at) \
+             AND (attribute_not_exists(good_at) OR good_at < :slow_at)",
+            );
+        is_noted(update).await.map(drop)
+    }
+
+    /// Notes that the receiver is good again: it has answered soon since `since`, many times in a row.
+    pub async fn good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
+        let set = vec![("good_at", number(now.as_millisecond()))];
+        let update = change(self.change(tenant, id), set, &[SLOW])
+            .condition_expression("slow_at < :since")
+            .expression_attribute_values(":since", number(since.as_millisecond()));
+        is_noted(update).await.map(drop)
+    }
+
     /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. The receiver is silent since
-    /// the first such attempt.
+    /// the first such attempt, and slow.
     pub async fn unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
             .change(tenant, id)
-            .update_expression("SET unanswered_since = if_not_exists(unanswered_since, :at), hangs = :hangs")
+            .update_expression(
+                "SET unanswered_since = if_not_exists(unanswered_since, :at), hangs = :hangs, slow_at = :at",
+            )
             .condition_expression(
                 "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(hangs) OR hangs <> :hangs) \
                  AND (attribute_not_exists(healthy_at) OR healthy_at < :at)",
@@ -245,10 +276,11 @@ mod tests {
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |name| if name == "hangs" { boolean(true) } else { number(7) };
-        let listed = IMPAIRED.into_iter().chain(["healthy_at"]);
+        let listed = SILENT.into_iter().chain([FAILING, "healthy_at", SLOW, "good_at"]);
         let item: Item = listed.map(|name| -> (String, AttributeValue) { (name.to_owned(), value(name)) }).collect();
-        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at } = Health::from_item(&item);
-        let times = [unanswered_since, failing_since, healthy_at, probed_at];
+        let health = Health::from_item(&item);
+        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at } = health;
+        let times = [unanswered_since, failing_since, healthy_at, probed_at, slow_at, good_at];
         assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }
 }

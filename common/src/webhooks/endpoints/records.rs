@@ -221,9 +221,15 @@ impl Endpoints {
         let mut condition = "attribute_exists(webhook_endpoint_id)".to_owned();
         set.extend(change.url.as_ref().map(|url| ("url", text(url.as_str()))));
         set.extend(change.active.map(|active| ("active", boolean(active))));
-        if change.active == Some(true) {
+        let is_fresh = change.active == Some(true);
+        if is_fresh || change.url.is_some() {
+            // What was slow or silent was the receiver at the old URL, or as it was before.
+            set.push(("good_at", number(now.as_millisecond())));
+            remove.extend(health::SILENT.into_iter().chain([health::SLOW]));
+        }
+        if is_fresh {
             set.push(("healthy_at", number(now.as_millisecond())));
-            remove.extend(health::IMPAIRED.into_iter().chain(health::DISABLED));
+            remove.extend(health::DISABLED.into_iter().chain([health::FAILING]));
         }
         match &change.description {
             Patch::Set(description) => set.push(("description", text(description.as_str()))),
@@ -278,7 +284,7 @@ impl Endpoints {
 }
 
 fn receiver() -> String {
-    format!("{RECEIVER}, {}", health::IMPAIRED.join(", "))
+    format!("{RECEIVER}, {}, {}, {}, good_at", health::SILENT.join(", "), health::FAILING, health::SLOW)
 }
 
 /// An unreadable endpoint must not stop deliveries to others of its tenant, but operators need to know.

@@ -28,6 +28,17 @@ pub const CHECK_AFTER: Duration = MAX_DELAY;
 /// How long due rows are kept, and how far back a sweep begins at most.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// A due row: an attempt, when it is due, and whether its receiver was slow when that was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueRow {
+    /// The attempt.
+    pub attempt: DueAttempt,
+    /// When it is due.
+    pub at: Timestamp,
+    /// Whether its receiver was slow.
+    pub is_slow: bool,
+}
+
 /// A minute, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minute(i64);
@@ -82,38 +93,41 @@ impl fmt::Display for Minute {
     }
 }
 
-/// The prefix of rows whose wait is longer than SQS delays a message.
+/// The kind of rows whose wait is longer than SQS delays a message.
 const WAKE: &str = "wake";
-/// The prefix of the others, which have a message on its way and are only checked.
+/// The kind of the others, which have a message on its way and are only checked.
 const CHECK: &str = "check";
+/// Follows the kind, if the receiver was slow when the row was written.
+const SLOW: &str = "-slow";
 
 impl Log {
-    /// The due row of a pending delivery.
+    /// The due row of a pending delivery. `is_slow` says whether its receiver is slow.
     #[must_use]
-    pub fn due(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Row {
+    pub fn due(&self, tenant: &TenantId, delivery: &Delivery, is_slow: bool, now: Timestamp) -> Row {
         let at = delivery.next_attempt_at.unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
+        let slow = if is_slow { SLOW } else { "" };
         // An overdue row goes into the present minute, since the past has been swept.
         let minute = Minute::of(at.max(now));
         let partition = partition(minute, delivery.webhook_id.shard(PARTITIONS));
         let (attempt, ms) = (delivery.attempts.saturating_add(1), at.as_millisecond());
-        let mut item = key(partition, format!("{kind}/{ms}/{attempt}/{}/{tenant}", delivery.id));
+        let mut item = key(partition, format!("{kind}{slow}/{ms}/{attempt}/{}/{tenant}", delivery.id));
         let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(at.max(now).as_second());
         item.insert("expires_at".to_owned(), number(expires));
         Row(item)
     }
 
     /// The long waits in a partition of a minute.
-    pub async fn waits(&self, minute: Minute, partition: u8) -> Result<Vec<(DueAttempt, Timestamp)>> {
+    pub async fn waits(&self, minute: Minute, partition: u8) -> Result<Vec<DueRow>> {
         self.due_rows(minute, partition, WAKE).await
     }
 
     /// All due attempts in a partition of a minute.
-    pub async fn all_due(&self, minute: Minute, partition: u8) -> Result<Vec<(DueAttempt, Timestamp)>> {
+    pub async fn all_due(&self, minute: Minute, partition: u8) -> Result<Vec<DueRow>> {
         self.due_rows(minute, partition, "").await
     }
 
-    async fn due_rows(&self, minute: Minute, shard: u8, kind: &str) -> Result<Vec<(DueAttempt, Timestamp)>> {
+    async fn due_rows(&self, minute: Minute, shard: u8, kind: &str) -> Result<Vec<DueRow>> {
         let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
         let query = query.key_condition_expression("destination = :minute AND begins_with(delivery, :kind)");
         let query = query.expression_attribute_values(":minute", text(partition(minute, shard)));
@@ -123,7 +137,7 @@ impl Log {
             query.expression_attribute_values(":kind", text(kind))
         };
         let items = query_all(query.projection_expression("delivery"), "reading what is due").await?;
-        Ok(items.iter().filter_map(due_attempt).collect())
+        Ok(items.iter().filter_map(due_row).collect())
     }
 
     /// Takes the lease of the sweep until `until`, and returns how far the sweep is; `None` if the lease is taken.
@@ -165,13 +179,14 @@ impl Log {
     }
 }
 
-/// The attempt in the key of a row, and when it is due.
-fn due_attempt(item: &Item) -> Option<(DueAttempt, Timestamp)> {
+/// What the key of a row says.
+fn due_row(item: &Item) -> Option<DueRow> {
     // A tenant's id may have slashes, so it comes last.
-    let mut parts = item.get("delivery")?.as_s().ok()?.splitn(5, '/').skip(1);
+    let mut parts = item.get("delivery")?.as_s().ok()?.splitn(5, '/');
+    let is_slow = parts.next()?.ends_with(SLOW);
     let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?);
     let (attempt, id) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some((DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at))
+    Some(DueRow { attempt: DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at, is_slow })
 }
 
 fn partition(minute: Minute, shard: u8) -> String {

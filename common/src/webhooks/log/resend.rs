@@ -46,7 +46,7 @@ impl Log {
             // The payload may still be in the state, whose updates it would make expensive.
             let payload = (before.status == Status::Delivered).then(|| self.payload(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
-            let rows = payload.into_iter().chain([self.due(tenant, &after, now)]).map(|row| ((), row)).collect();
+            let rows = payload.into_iter().chain([self.due(tenant, &after, false, now)]).map(|row| ((), row)).collect();
             if !self.put(rows).await.is_empty() {
                 return Err(Error::Busy);
             }

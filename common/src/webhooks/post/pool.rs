@@ -31,6 +31,8 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 ///  904
 /// ```
 ///
+/// Attempts that wait beyond that, of which there may be twice as many, go ahead, and leave no room for idle connections.
+///
 /// The pool of `hyper-util` has no such bound: it limits idle connections by host, and not how many there are in all.
 ///
 /// There is no limit per host: a host never has more idle connections than it had concurrent attempts.

@@ -50,17 +50,19 @@ async fn what_comes_again_because_its_message_was_not_sent_sends_it_and_posts_no
     let sqs = Proxy::answering(move |call| (sends(call) && is_refusing.is_on()).then(failure)).await;
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", sqs.address()), ("RETRY_SCHEDULE", "0,0")]).await;
     let _sqs = sqs.before(world.stack.sqs());
-    world.come_back_after(0).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.enqueue("job-events", event(&tenant.id, "j")).await;
     for (queue, attempts) in [("job-events", 1), ("deliveries", 2)] {
         refuses.on();
+        world.come_back_after(0).await;
         assert_eq!(world.poll(queue).await, 1);
         let delivery = world.only_logged(&tenant.id).await;
         assert_eq!((delivery.status, delivery.attempts), (Status::Pending, attempts));
         refuses.off();
+        // What is handled must not come back before it is deleted.
+        world.come_back_after(60).await;
         assert_eq!(world.poll(queue).await, 1, "it came back");
         assert_eq!(receiver.count().await, usize::try_from(attempts).expect("a few"), "and was not posted again");
     }

@@ -78,8 +78,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         running = start();
     }
     loop {
-        let left: usize =
-            [world.counts("job-events").await, world.counts("deliveries").await].as_flattened().iter().sum();
+        let left = world.left().await;
         if left == 0 {
             break;
         }
@@ -87,7 +86,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     drop(running);
-    assert!(world.drain("job-events-dead").await.is_empty() && world.drain("deliveries-dead").await.is_empty());
+    assert!(world.dead_letters().await.is_empty());
 
     let (mut duplicates, mut taken) = (0, HashSet::new());
     for receiver in &live {
@@ -224,7 +223,7 @@ async fn running_out_of_descriptors_is_no_attempt_of_the_receivers() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(world.log_of(&tenants[0].id, Status::Failed).await.is_empty());
-    assert!(world.drain("deliveries-dead").await.is_empty() && world.drain("job-events-dead").await.is_empty());
+    assert!(world.dead_letters().await.is_empty());
 }
 
 /// Events of tenants with this many hosts each, through a worker with so many file descriptors; in every second round

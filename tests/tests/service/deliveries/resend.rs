@@ -24,7 +24,9 @@ async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
     for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
         for partition in 0..PARTITIONS {
-            found.extend(book.log.all_due(minute, partition).await.expect("the rows").into_iter().map(|(due, _)| due));
+            found.extend(
+                book.log.all_due(minute, partition).await.expect("the rows").into_iter().map(|row| row.attempt),
+            );
         }
     }
     found

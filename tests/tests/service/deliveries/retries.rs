@@ -103,6 +103,21 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_a_parked_event_has_its_key_and_nothing_else() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+    world.make_slow(&tenant, &id).await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let mut messages = Vec::new();
+    while messages.is_empty() {
+        messages = world.drain("slow-deliveries").await;
+    }
+    let members: Vec<_> = messages[0].as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!((messages.len(), members), (1, vec!["parked", "tenant_id"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
     let world = World::with(&[("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
@@ -132,10 +147,10 @@ async fn what_fails_three_times_and_then_works_is_delivered() {
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
     send_to(&world, &receiver.url("/")).await;
     for _ in 0..3 {
-        assert_eq!(world.poll("deliveries").await, 1);
+        assert_eq!(world.poll_due().await, 1);
     }
     assert_eq!(receiver.received().await.len(), 4);
-    assert!(world.drain("deliveries").await.is_empty());
+    assert_eq!(world.left().await, 0);
     let delivery = world.only_logged("t").await;
     assert_eq!((delivery.status, delivery.attempts), (Status::Delivered, 4));
 }
@@ -183,14 +198,16 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_days_after_its_event_a_delivery_fails_whatever_its_receiver_asks_for() {
+async fn the_last_attempt_is_made_within_three_days_of_the_event_whatever_the_receiver_asks_for() {
     let world = world("5,5,5").await;
     let day = 24 * 3600 * 1000;
     let now = common::timestamp::Timestamp::now().as_millisecond();
-    let asks: [(i64, Scripted, bool); 3] = [
+    let asks: [(i64, Scripted, bool); 4] = [
         // A day, and no jitter is below nothing.
-        (2 * day + 10_000, (503, &[("retry-after", "86400")]), false),
+        (2 * day + 10_000, (503, &[("retry-after", "86400")]), true),
         (2 * day, (503, &[("retry-after", "3600")]), true),
+        // The last four hours have begun.
+        (3 * day - 4 * 3600 * 1000, (503, &[("retry-after", "86400")]), false),
         (3 * day, (503, &[]), false),
     ];
     for (age, answer, waits) in asks {
@@ -202,6 +219,8 @@ async fn three_days_after_its_event_a_delivery_fails_whatever_its_receiver_asks_
         let delivery = logged.iter().find(|delivery| delivery.job_id == age.to_string()).expect("a delivery");
         let status = if waits { Status::Pending } else { Status::Failed };
         assert_eq!((delivery.status, delivery.attempts), (status, 1), "{age} {answer:?}");
+        let is_in_time = |due: common::timestamp::Timestamp| due.as_millisecond() <= now - age + 3 * day;
+        assert!(delivery.next_attempt_at.is_none_or(is_in_time), "{delivery:?}");
         assert_eq!(reason(delivery), "status_5xx");
         assert_eq!(receiver.received().await.len(), 1);
     }

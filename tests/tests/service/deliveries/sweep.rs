@@ -89,6 +89,23 @@ async fn a_delivery_whose_message_got_lost_is_found_and_woken_until_it_is_attemp
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lost_message_for_a_slow_receiver_is_replaced_in_its_queue() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.make_slow(&tenant, &id).await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let attempted = async { while world.poll("slow-deliveries").await == 0 {} };
+    tokio::time::timeout(Duration::from_secs(5), attempted).await.expect("a message");
+    for lost in 1..=2 {
+        assert_eq!(world.drain("slow-deliveries").await.len(), 1, "before it is found, and after");
+        world.sweep(in_minutes(lost * 16)).await;
+        assert!(world.drain("deliveries").await.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_was_ahead_costs_nobody_their_minute() {
     let world = World::with(&[("RETRY_SCHEDULE", "1000")]).await;
     world.sweep(in_minutes(180)).await;

@@ -54,6 +54,7 @@ async fn every_binary_starts_answers_and_ends() {
             "auth-cli-login-create" => (200, body["json"]["secret"].is_string()),
             "auth-cli-login-poll" => (200, body["json"]["status"] == "expired"),
             "auth-cli-login-approve" | "auth-status" => (401, body["json"]["code"] == "UNAUTHORIZED"),
+            "tenant-settings" => (200, body["json"]["debug_notification_email"] == "alerts@example.com"),
             "webhooks-create" => (200, body["json"]["success"] == true),
             "webhooks-list" => (200, body["json"]["webhook_endpoints"].is_array()),
             "webhooks-update" | "webhooks-delete" | "webhooks-test" => (404, body["json"]["code"] == "NOT_FOUND"),

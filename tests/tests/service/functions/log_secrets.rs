@@ -83,9 +83,11 @@ async fn no_canary_reaches_the_log() {
     for message in [event, to_callback, malformed] {
         world.enqueue("job-events", message).await;
     }
-    world.enqueue("deliveries", json!({"tenant_id": callback_secret, "callback_secret": callback_secret})).await;
+    for queue in world.due_queues() {
+        world.enqueue(queue, json!({"tenant_id": callback_secret, "callback_secret": callback_secret})).await;
+    }
     world.poll("job-events").await;
-    world.poll("deliveries").await;
+    world.poll_due().await;
     assert_eq!(receiver.wait_for(6).await.len(), 6);
 
     let log = tests::log::collected();

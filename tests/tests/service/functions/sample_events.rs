@@ -78,6 +78,17 @@ async fn auth_cli_logins_and_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tenant_settings() {
+    let (status, body) = invoke("tenant-settings", &sample_event("tenant-settings").to_string()).await;
+    assert_eq!((status, &body["json"]["code"]), (401, &json!("UNAUTHORIZED")));
+    let world = World::start().await;
+    let mut event = sample_event("tenant-settings");
+    event["headers"]["x-api-key"] = json!(world.tenant("acme").await.key);
+    let response = world.stack.invoke("tenant-settings", event).await.expect("an answer");
+    assert_eq!(response["statusCode"], 200, "{response}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn webhooks() {
     for (function, event) in [
         ("webhooks-create", &sample_event("webhooks-create").to_string()),

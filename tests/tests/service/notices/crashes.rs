@@ -92,10 +92,9 @@ async fn a_thousand_failures_cost_two_mails() {
             let doomed = Doomed::worker(&world, &[("RETRY_SCHEDULE", "")], point..u64::MAX, point % 2 == 0).await;
             doomed.process.poll("job-events").await.ok();
         }
-        let mut idle = 0;
-        while idle < 2 {
-            idle = if world.poll("job-events").await == 0 { idle + 1 } else { 0 };
-            if idle == 0 && minute % 50 == 0 {
+        while world.left().await > 0 {
+            world.poll_each().await;
+            if minute % 50 == 0 {
                 sweep(&world, later(minute * MINUTE / 50)).await;
             }
             minute += 1;

@@ -61,12 +61,14 @@ async fn there_is_one_mail_when_it_starts_and_one_when_the_endpoint_is_disabled(
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
     for minute in 0..3 {
         world.deliver(event(&tenant.id, minute)).await;
+        world.handle_all().await;
         sweep(&world, later(minute * MINUTE)).await;
         assert_eq!(subjects(&world).await, [FAILING]);
     }
     failing_for(&world, &tenant, &id, 5 * DAY).await;
     for minute in 3..6 {
         world.deliver(event(&tenant.id, minute)).await;
+        world.handle_all().await;
         sweep(&world, later(minute * MINUTE)).await;
         assert_eq!(subjects(&world).await, [FAILING, DISABLED]);
     }

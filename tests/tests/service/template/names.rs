@@ -25,7 +25,10 @@ fn directory(name: &str) -> BTreeSet<String> {
 async fn the_names_of_tables_and_queues_are_fixed() {
     let world = World::start().await;
     let queues: Vec<_> = world.stack.queues().keys().map(String::as_str).collect();
-    assert_eq!(queues, ["deliveries", "deliveries-dead", "job-events", "job-events-dead"]);
+    assert_eq!(
+        queues,
+        ["deliveries", "deliveries-dead", "job-events", "job-events-dead", "slow-deliveries", "slow-deliveries-dead"]
+    );
     let tables: Vec<_> = world.stack.tables().keys().map(String::as_str).collect();
     assert_eq!(
         tables,
@@ -107,7 +110,7 @@ fn every_variable_is_read_and_every_read_variable_is_given() {
 fn by_default_eight_attempts_of_15_seconds_are_made_over_28_hours() {
     let template = template(&LEAST);
     let deliver = functions(&template).find(|(name, _)| *name == "webhooks-deliver").expect("the function").1;
-    assert_eq!(variables(deliver)["RETRY_SCHEDULE"], "5,300,1800,7200,18000,36000,36000");
+    assert_eq!(variables(deliver)["RETRY_SCHEDULE"], "5,300,1800,7200,18000,36000,50400,72000,72000");
     assert_eq!(text(&variables(deliver)["DELIVERY_TIMEOUT"]), "15");
 }
 

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{
-    Call, Proxy, Receiver, Switch, World, event,
+    Call, Proxy, Receiver, Switch, World, callback, event,
     world::{link, tables::Item},
 };
 
@@ -169,6 +169,8 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     assert_eq!(world.cli("", "sign-in/email", sign_in).await.status, 200);
     world.rpc("", "auth/requestPasswordReset", json!({"email": tenant.email})).await.ok();
     a_client_is_signed_in_by_the_browser(world, &tenant).await;
+    let address = json!({"debug_notification_email": "alerts@example.com"});
+    world.rpc(&tenant.key, "tenant/settings", address).await.ok();
     let get = |path: &str| world.send(world.http.get(world.url(path)).header("x-api-key", &tenant.key));
     assert_eq!(get("/api/auth/organization/list").await.status, 200);
 
@@ -203,6 +205,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_log_is_read(world, &tenant, &id).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
     assert_eq!(world.poll("deliveries").await, 1);
+    a_slow_receiver_asks_for_an_hour(world, &tenant).await;
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
     throttles.on();
     for job in 0..10 {
@@ -234,6 +237,16 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
+/// It has failed too often, so what waits for it is parked, and sent when the hour is over, for the queue of slow receivers.
+async fn a_slow_receiver_asks_for_an_hour(world: &World, tenant: &tests::Tenant) {
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (503, &[("retry-after", "3600")])]).await;
+    for job in 0..4 {
+        world.deliver(callback(&tenant.id, format!("slow {job}"), receiver.url("/"))).await;
+    }
+    world.sweep(Timestamp::now().after(Duration::from_secs(2 * 60 * 60))).await;
+    world.handle_all().await;
+}
+
 async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     let password = &World::sign_up_fields("acme")["password"];
     let signed_in = world.cli("", "sign-in/email", json!({"email": tenant.email, "password": password})).await;
@@ -261,7 +274,7 @@ async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Ten
 async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     let webhooks = ["create", "list", "update", "delete", "test"].map(|route| format!("webhooks/{route}"));
     let deliveries = ["list", "get", "resend", "recover", "stats"].map(|route| format!("deliveries/{route}"));
-    for route in webhooks.into_iter().chain(deliveries) {
+    for route in webhooks.into_iter().chain(deliveries).chain(["tenant/settings".to_owned()]) {
         world.forget_uses().await;
         for answer in [
             world.rpc_by_session(&tenant.cookie, &route, json!({})).await,

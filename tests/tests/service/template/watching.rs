@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::{ALL, LEAST, resources, template, text};
 
 /// All metrics that the functions emit, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
-pub(crate) const METRICS: [&str; 18] = [
+pub(crate) const METRICS: [&str; 19] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
+    "CutOff",
     "Delivered",
     "DeliveryFailed",
     "EndpointDisabled",
@@ -81,8 +82,9 @@ fn every_queue_and_every_function_has_its_alarms() {
         let summed = summed.map(|part| &part["MetricStat"]["Metric"]).filter(|part| part["MetricName"] == metric);
         own.chain(summed.map(|part| &part["Dimensions"])).map(|value| text(&value[0]["Value"])).collect::<BTreeSet<_>>()
     };
-    assert_eq!(watched("ApproximateNumberOfMessagesVisible"), ["deliveries-dead", "job-events-dead"].into());
-    assert_eq!(watched("ApproximateAgeOfOldestMessage"), ["deliveries", "job-events"].into());
+    let dead = ["deliveries-dead", "job-events-dead", "slow-deliveries-dead"];
+    assert_eq!(watched("ApproximateNumberOfMessagesVisible"), dead.into());
+    assert_eq!(watched("ApproximateAgeOfOldestMessage"), ["deliveries", "job-events", "slow-deliveries"].into());
     let functions: BTreeSet<_> = super::functions(&template).map(|(name, _)| name).collect();
     assert_eq!(watched("Errors"), functions);
     assert_eq!(watched("Throttles"), functions);

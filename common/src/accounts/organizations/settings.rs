@@ -1,0 +1,113 @@
+//! The settings of an organization, which its owners change.
+
+use aws_sdk_dynamodb::types::ReturnValue;
+
+use super::{EXISTS, Organization, Organizations, organization_key};
+use crate::{
+    accounts::{
+        email::Email,
+        mail::{Mail, Part},
+    },
+    aws::{
+        dynamo::{boolean, change, is_refused, text},
+        failure,
+    },
+    error::{Error, Result},
+    id::TenantId,
+};
+
+/// A change of settings. What is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettingsChange {
+    /// Where notifications about failures go.
+    pub debug_notification_email: Option<Email>,
+    /// Whether the owners want no notifications about jobs that fail.
+    pub disable_job_failure_notifications: Option<bool>,
+}
+
+impl SettingsChange {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is left to change of `organization`.
+    #[must_use]
+    pub fn left_of(self, organization: &Organization) -> Self {
+        let Self { debug_notification_email: address, disable_job_failure_notifications: disable } = self;
+        Self {
+            debug_notification_email: address.filter(|address| *address != organization.debug_notification_email),
+            disable_job_failure_notifications: disable
+                .filter(|disable| *disable != organization.disable_job_failure_notifications),
+        }
+    }
+}
+
+impl Organization {
+    /// The organization with other settings.
+    #[must_use]
+    pub fn changed(mut self, change: SettingsChange) -> Self {
+        let SettingsChange { debug_notification_email, disable_job_failure_notifications } = change;
+        self.debug_notification_email = debug_notification_email.unwrap_or(self.debug_notification_email);
+        self.disable_job_failure_notifications =
+            disable_job_failure_notifications.unwrap_or(self.disable_job_failure_notifications);
+        self
+    }
+}
+
+impl Organizations {
+    /// Changes settings, at least one, of a user's own organization. Returns the organization as it was right before: of
+    /// changes at the same time, each gets what the one before has left.
+    ///
+    /// # Errors
+    /// It was deleted meanwhile, and the user with it.
+    pub async fn change_settings(&self, id: &TenantId, settings: &SettingsChange) -> Result<Organization> {
+        let address = settings.debug_notification_email.as_ref();
+        let address = address.map(|address| ("debug_notification_email", text(address)));
+        let disable = settings.disable_job_failure_notifications;
+        let disable = disable.map(|disable| ("disable_job_failure_notifications", boolean(disable)));
+        let update = self
+            .dynamodb
+            .update_item()
+            .table_name(&self.table)
+            .key("pk", text(organization_key(id)))
+            .condition_expression(EXISTS)
+            .return_values(ReturnValue::AllOld);
+        let before = match change(update, address.into_iter().chain(disable).collect(), &[]).send().await {
+            Ok(updated) => updated.attributes.unwrap_or_default(),
+            Err(error) if is_refused(&error) => return Err(Error::Unauthorized),
+            Err(error) => return Err(failure("changing the settings of an organization")(error)),
+        };
+        Organization::from_item(&before)
+    }
+}
+
+/// The mails to the old and to the new address for notifications of an organization that has the new one. The new address may
+/// be a stranger's, who has a right to know why they get mail, but not who got it before. The name of the organization is its
+/// founder's words, so the subject does not have it.
+#[must_use]
+pub fn address_mails(organization: &Organization) -> [Mail; 2] {
+    let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
+    let mail = |news: String, rest: String| {
+        Mail::new(
+            "The address for notifications has changed",
+            &[Part::text("Hello,"), Part::Text(news), Part::Text(rest)],
+        )
+    };
+    [
+        mail(
+            format!(
+                "Notifications about failures in the organization {name} no longer go to this address, but to {new}."
+            ),
+            format!("An owner of {name} has changed that, and can change it back."),
+        ),
+        mail(
+            format!("Notifications about failures in the organization {name} go to this address from now on."),
+            format!(
+                "An owner of {name} has chosen it, and can choose another one. If you do not know {name}, you can ignore \
+                 this mail."
+            ),
+        ),
+    ]
+}

@@ -1,0 +1,177 @@
+//! What this process knows of receivers.
+
+use std::{
+    collections::{HashMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use common::{
+    id::TenantId,
+    random,
+    timestamp::Timestamp,
+    webhooks::{delivery::Outcome, endpoints::Health},
+};
+
+use crate::standing::{Seen, Shown, Silence, Standing};
+
+/// How many receivers, and how many tenants, a process remembers.
+const MOST: usize = 10_000;
+/// How many origins of a tenant's callbacks may turn out slow, more than good, until new ones count as slow, too.
+const DOUBTS: u32 = 3;
+/// The most that counts: so many good origins make up for any number of slow ones.
+const MOST_DOUBTS: u32 = 20;
+
+/// Where the deliveries of a tenant go: to an endpoint, or to an origin of its job callbacks. The few with the same hash
+/// share what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) tenant: u64,
+    pub(crate) receiver: u64,
+}
+
+/// The receivers that this process has seen.
+pub(crate) struct Receivers {
+    /// Hashed with each receiver, so that nobody can construct collisions.
+    secret: [u8; 16],
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    seen: HashMap<u64, Seen>,
+    /// By tenant: how many origins of callbacks have turned out slow, less those that have turned out good. A tenant has any
+    /// number of origins, and each would be tried once.
+    doubts: HashMap<u64, u32>,
+}
+
+impl Receivers {
+    pub(crate) fn new() -> Self {
+        Self { secret: random::bytes(), known: Mutex::default() }
+    }
+
+    pub(crate) fn key(&self, tenant: &TenantId, receiver: impl Hash) -> Key {
+        let tenant = self.hash(tenant.as_str());
+        Key { tenant, receiver: self.hash((tenant, receiver)) }
+    }
+
+    fn hash(&self, value: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.secret, value).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How a receiver may share with others. A callback has no `health`.
+    pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
+        let known = self.lock();
+        let standing = known.seen.get(&key.receiver).map(|seen| seen.standing(health, now));
+        match standing.unwrap_or_else(|| Seen::default().standing(health, now)) {
+            Standing::Unknown if health.is_none() && known.doubts.get(&key.tenant) >= Some(&DOUBTS) => Standing::Slow,
+            standing => standing,
+        }
+    }
+
+    /// Whether the receiver does not answer.
+    pub(crate) fn silence(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
+        let known = self.lock();
+        match known.seen.get(&key.receiver) {
+            Some(seen) => seen.silence(health, now),
+            None => Seen::default().silence(health, now),
+        }
+    }
+
+    pub(crate) fn is_probing(&self, key: Key, now: Timestamp) -> bool {
+        self.lock().seen(key).is_probing(now)
+    }
+
+    pub(crate) fn let_probe(&self, key: Key, until: Timestamp) {
+        self.lock().seen(key).let_probe(until);
+    }
+
+    /// Notes that an attempt was cut off.
+    pub(crate) fn cut(&self, key: Key, health: Option<&Health>, now: Timestamp) {
+        self.lock().learn(key, health, now, |seen| seen.cut(now));
+    }
+
+    /// Notes the outcome of an attempt that began at `began`. Returns what it has shown.
+    pub(crate) fn ended(
+        &self,
+        key: Key,
+        outcome: Outcome,
+        health: Option<&Health>,
+        (began, now): (Timestamp, Timestamp),
+    ) -> Shown {
+        self.lock().learn(key, health, now, |seen| seen.ended(outcome, health, began, now))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn seen(&mut self, key: Key) -> &mut Seen {
+        if self.seen.len() >= MOST && !self.seen.contains_key(&key.receiver) {
+            self.seen.clear();
+        }
+        self.seen.entry(key.receiver).or_default()
+    }
+
+    /// Changes what is known of a receiver and, if that is the origin of a callback, of its tenant's other ones.
+    fn learn<T>(
+        &mut self,
+        key: Key,
+        health: Option<&Health>,
+        now: Timestamp,
+        change: impl FnOnce(&mut Seen) -> T,
+    ) -> T {
+        let seen = self.seen(key);
+        let (before, has_been_slow) = (seen.standing(health, now), seen.has_been_slow());
+        let result = change(seen);
+        let after = seen.standing(health, now);
+        // An origin that is slow again, after that was forgotten, is no other one.
+        if health.is_none() && before != after && !(after == Standing::Slow && has_been_slow) {
+            self.doubt(key.tenant, after);
+        }
+        result
+    }
+
+    fn doubt(&mut self, tenant: u64, standing: Standing) {
+        if self.doubts.len() >= MOST && !self.doubts.contains_key(&tenant) {
+            self.doubts.clear();
+        }
+        let doubts = self.doubts.entry(tenant).or_default();
+        *doubts = match standing {
+            Standing::Slow => doubts.saturating_add(1).min(MOST_DOUBTS),
+            Standing::Good => doubts.saturating_sub(1),
+            Standing::Unknown => *doubts,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn new_origins_count_as_slow_after_several_slow_ones_but_not_after_one_that_is_slow_again_and_again() {
+        let receivers = Receivers::new();
+        let tenant: TenantId = "t".parse().expect("a tenant");
+        let key = |name: &str| receivers.key(&tenant, name);
+        let mut now = Timestamp::from_second(0).expect("a time");
+        for _ in 0..DOUBTS * 2 {
+            receivers.cut(key("slow"), None, now);
+            now = now.after(Duration::from_secs(11 * 60));
+        }
+        assert_eq!(receivers.standing(key("new"), None, now), Standing::Unknown);
+        for other in 1..DOUBTS {
+            receivers.cut(key(&other.to_string()), None, now);
+        }
+        assert_eq!(receivers.standing(key("new"), None, now), Standing::Slow);
+        assert_eq!(receivers.standing(key("new"), Some(&Health::default()), now), Standing::Unknown, "an endpoint");
+        receivers.ended(key("good"), Outcome::Delivered(200), None, (now, now));
+        assert_eq!(receivers.standing(key("new"), None, now), Standing::Unknown);
+    }
+}

@@ -1,0 +1,406 @@
+//! The standing of a receiver: whether work for it may share queues and slots with work for others.
+//!
+//! A receiver that answers soon is good. What is not known yet gets one attempt, and more once that has succeeded. A
+//! receiver that does not answer soon, does not answer at all or fails several times in a row is slow, and so is one that
+//! alternates: only many successes in a row, over a minute, make it good again. All of this is decided here, from values,
+//! and nothing is done.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use common::{
+    random,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Failure, Outcome},
+        endpoints::Health,
+    },
+};
+
+/// A receiver that takes longer than this to answer is slow. In the queues that all tenants share, an attempt is cut off
+/// then: an invocation waits for its slowest attempt, and others wait for an invocation.
+pub(crate) const SOON: Duration = Duration::from_millis(500);
+/// How many failures in a row make a receiver slow that answers soon.
+const FAILURES: u32 = 3;
+/// How many successes in a row, each soon, and over how long a time, make a slow receiver good again.
+const SUCCESSES: u32 = 5;
+const PROBATION: Duration = Duration::from_secs(60);
+/// For how long a receiver that answered soon is taken to be good.
+const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
+/// How long this process goes by its own view of an endpoint that is slow or does not answer. After that, only the
+/// endpoint's record counts, which another process may have changed.
+const MEMORY: Duration = Duration::from_secs(10);
+/// The same for callbacks, which have no record.
+const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
+/// The least and the most that an attempt is put off for a receiver that does not answer.
+const PUT_OFF: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
+/// The longest time between the probes of a receiver that hangs.
+const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
+
+/// When to try a receiver again that has been silent since `since`: after the same time again, or up to twice that. So a
+/// long silence costs few tries, and when the receiver is back, what has waited does not come all at once.
+pub(crate) fn put_off(since: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    let silence = since.map_or(Duration::ZERO, |since| now.since(since)).clamp(*PUT_OFF.start(), *PUT_OFF.end());
+    now.after(silence.mul_f64(1.0 + random::fraction()))
+}
+
+/// How long to leave a receiver alone, that has been silent since `since`, after a process began to probe it: a tenth of its
+/// silence, so that a long silence does not keep invocations waiting, but at least as long as an attempt may take.
+pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Duration {
+    (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
+}
+
+/// How a receiver may share with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It answers soon.
+    Good,
+    /// It has not been seen for long.
+    Unknown,
+    /// Its work has a queue of its own.
+    Slow,
+}
+
+/// The silence of a receiver that does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Silence {
+    /// The first attempt without an answer since the last success.
+    pub(crate) since: Timestamp,
+    /// Whether its attempts take long to fail.
+    pub(crate) hangs: bool,
+}
+
+/// What an attempt has shown of its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// It takes deliveries.
+    Success,
+    /// It is good again: it has answered soon since `since`, many times in a row.
+    Good {
+        /// The first of the successes.
+        since: Timestamp,
+    },
+    /// It timed out, could not be connected to or took long to fail, and no other attempt has succeeded meanwhile.
+    NoAnswer {
+        /// Whether that took long.
+        hangs: bool,
+    },
+    /// It fails soon.
+    Error,
+    /// Nothing: it took long to fail, but other attempts have succeeded.
+    Nothing,
+}
+
+/// What this process has seen of a receiver.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// When it last answered soon, unless it has been slow since.
+    soon_at: Option<Timestamp>,
+    /// When it was last slow here, and when it last became good again.
+    slow_at: Option<Timestamp>,
+    good_at: Option<Timestamp>,
+    /// How often it has failed soon since its last success.
+    failures: u32,
+    /// The first of its successes in a row, each soon, and how many there are.
+    streak: Option<(Timestamp, u32)>,
+    /// The last success, and the last attempt without an answer since.
+    answered_at: Option<Timestamp>,
+    unanswered_at: Option<Timestamp>,
+    silence: Option<Silence>,
+    /// Until when this process may try a receiver that does not answer.
+    probing_until: Option<Timestamp>,
+}
+
+impl Seen {
+    /// The standing of the receiver, by the newer of what this process saw and what the endpoint's record says. A callback
+    /// has no `health`.
+    pub(crate) fn standing(&self, health: Option<&Health>, now: Timestamp) -> Standing {
+        let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));
+        let slow_at = remembered.max(health.and_then(|health| health.slow_at));
+        let good_at = self.good_at.max(health.and_then(|health| health.good_at));
+        let is_slow = slow_at > good_at || self.silence(health, now).is_some();
+        match self.soon_at {
+            _ if is_slow => Standing::Slow,
+            Some(at) if now.since(at) < MEMORY_OF_GOOD => Standing::Good,
+            _ => Standing::Unknown,
+        }
+    }
+
+    /// Whether the receiver does not answer, by the same rule.
+    pub(crate) fn silence(&self, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
+        let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory(health));
+        let recorded = health.and_then(|health| health.unanswered_since);
+        // A success from before the last silence is out of date: the record is as well informed.
+        let answered = self.answered_at.filter(|_| self.unanswered_at.is_none());
+        let answered = answered.max(health.and_then(|health| health.healthy_at));
+        let is_silent = remembered.max(recorded) > answered;
+        is_silent.then(|| {
+            let hangs = remembered.is_some() && self.silence.is_some_and(|own| own.hangs);
+            let since = recorded.or(self.silence.map(|own| own.since)).unwrap_or(now);
+            Silence { since, hangs: hangs || health.is_some_and(|health| health.hangs) }
+        })
+    }
+
+    /// Whether it was slow here and has not been good since, however long ago that is.
+    pub(crate) fn has_been_slow(&self) -> bool {
+        self.slow_at > self.good_at
+    }
+
+    /// Whether this process may try a receiver that does not answer.
+    pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
+        self.probing_until.is_some_and(|until| now < until)
+    }
+
+    /// Lets this process try a receiver that does not answer.
+    pub(crate) fn let_probe(&mut self, until: Timestamp) {
+        self.probing_until = Some(until);
+    }
+
+    /// Notes that an attempt was cut off, because it took too long for a queue that all share.
+    pub(crate) fn cut(&mut self, now: Timestamp) {
+        (self.slow_at, self.soon_at, self.streak) = (Some(now), None, None);
+    }
+
+    /// Notes the outcome of an attempt that began at `began`. Returns what it has shown.
+    pub(crate) fn ended(
+        &mut self,
+        outcome: Outcome,
+        health: Option<&Health>,
+        began: Timestamp,
+        now: Timestamp,
+    ) -> Shown {
+        let took = now.since(began);
+        match outcome {
+            Outcome::Delivered(_) => {
+                self.answered_at = Some(now);
+                (self.unanswered_at, self.silence, self.failures) = (None, None, 0);
+                if took <= SOON {
+                    return self.answered_soon(health, now);
+                }
+                self.cut(now);
+                Shown::Success
+            }
+            Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => self.unanswered(outcome, began, now),
+            Outcome::Failed(_) if took > SOON => self.unanswered(outcome, began, now),
+            Outcome::Failed(_) => {
+                (self.failures, self.streak) = (self.failures.saturating_add(1), None);
+                if self.failures >= FAILURES {
+                    self.cut(now);
+                }
+                if let Some(silence) = &mut self.silence {
+                    silence.hangs = false;
+                }
+                Shown::Error
+            }
+        }
+    }
+
+    fn answered_soon(&mut self, health: Option<&Health>, now: Timestamp) -> Shown {
+        let is_slow = self.standing(health, now) == Standing::Slow;
+        let (since, successes) = self.streak.map_or((now, 1), |(since, before)| (since, before.saturating_add(1)));
+        self.streak = Some((since, successes));
+        let recorded = health.and_then(|health| health.slow_at);
+        if !is_slow {
+            self.soon_at = Some(now);
+            // The record may still say that it is slow.
+            return if recorded.is_some() { Shown::Good { since } } else { Shown::Success };
+        }
+        if successes < SUCCESSES || now.since(since) < PROBATION || recorded >= Some(since) {
+            return Shown::Success;
+        }
+        (self.soon_at, self.good_at) = (Some(now), Some(now));
+        Shown::Good { since }
+    }
+
+    fn unanswered(&mut self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
+        self.cut(now);
+        let hangs = now.since(began) > SOON || outcome == Outcome::Failed(Failure::Timeout);
+        if self.answered_at >= Some(began) {
+            return if hangs { Shown::Nothing } else { Shown::Error };
+        }
+        self.unanswered_at = Some(now);
+        self.silence.get_or_insert(Silence { since: now, hangs }).hangs = hangs;
+        Shown::NoAnswer { hangs }
+    }
+}
+
+fn memory(health: Option<&Health>) -> Duration {
+    if health.is_some() { MEMORY } else { MEMORY_OF_CALLBACKS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELIVERED: Outcome = Outcome::Delivered(200);
+    const HANGS: Outcome = Outcome::Failed(Failure::Timeout);
+    const ERROR: Outcome = Outcome::Failed(Failure::Status(500, None));
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    impl Seen {
+        /// An attempt at once at `second`, at a callback.
+        fn soon(&mut self, outcome: Outcome, second: i64) -> Standing {
+            self.ended(outcome, None, at(second), at(second));
+            self.standing(None, at(second))
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_answers_soon_is_good_for_a_while() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.standing(None, at(0)), Standing::Unknown);
+        assert_eq!(seen.soon(DELIVERED, 0), Standing::Good);
+        assert_eq!(seen.soon(ERROR, 1), Standing::Good, "once is not enough");
+        assert_eq!(seen.standing(None, at(0).after(MEMORY_OF_GOOD)), Standing::Unknown);
+    }
+
+    #[test]
+    fn a_receiver_is_slow_once_an_attempt_took_long_or_had_no_answer_or_several_in_a_row_failed() {
+        let late = at(0).after(SOON * 2);
+        for outcome in [DELIVERED, HANGS, ERROR] {
+            let mut seen = Seen::default();
+            seen.ended(outcome, None, at(0), late);
+            assert_eq!(seen.standing(None, late), Standing::Slow, "{outcome:?}");
+        }
+        for failure in [Failure::Connect, Failure::Dns] {
+            assert_eq!(Seen::default().soon(Outcome::Failed(failure), 0), Standing::Slow);
+        }
+        let mut seen = Seen::default();
+        seen.cut(at(0));
+        assert_eq!(seen.standing(None, at(0)), Standing::Slow);
+        let mut seen = Seen::default();
+        let standings: Vec<_> =
+            [ERROR, ERROR, DELIVERED, ERROR, ERROR, ERROR].map(|outcome| seen.soon(outcome, 0)).into();
+        assert_eq!(standings[4], Standing::Good);
+        assert_eq!(standings[5], Standing::Slow);
+    }
+
+    #[test]
+    fn a_slow_receiver_is_good_again_after_a_minute_of_successes_and_no_failure() {
+        let mut seen = Seen::default();
+        seen.cut(at(0));
+        for second in 1..=60 {
+            assert_eq!(seen.soon(DELIVERED, second), Standing::Slow);
+        }
+        let shown = seen.ended(DELIVERED, None, at(61), at(61));
+        assert_eq!((shown, seen.standing(None, at(61))), (Shown::Good { since: at(1) }, Standing::Good));
+        // Nine of ten attempts succeed: it stays slow.
+        seen.cut(at(100));
+        for second in 101..400 {
+            let outcome = if second % 10 == 0 { HANGS } else { DELIVERED };
+            assert_eq!(seen.soon(outcome, second), Standing::Slow);
+        }
+    }
+
+    #[test]
+    fn few_successes_do_not_make_a_receiver_good_however_much_time_is_between_them() {
+        let mut seen = Seen::default();
+        seen.cut(at(0));
+        for second in [100, 200, 300, 400] {
+            assert_eq!(seen.soon(DELIVERED, second), Standing::Slow);
+        }
+        assert_eq!(seen.soon(DELIVERED, 500), Standing::Good);
+    }
+
+    #[test]
+    fn the_newer_counts_of_what_was_seen_and_what_is_recorded() {
+        let health = |slow: Option<i64>, good: Option<i64>| Health {
+            slow_at: slow.map(at),
+            good_at: good.map(at),
+            ..Health::default()
+        };
+        let mut seen = Seen::default();
+        assert_eq!(seen.standing(Some(&health(Some(5), None)), at(10)), Standing::Slow);
+        assert_eq!(seen.standing(Some(&health(None, Some(5))), at(10)), Standing::Unknown);
+        seen.cut(at(10));
+        assert_eq!(seen.standing(Some(&health(None, Some(5))), at(11)), Standing::Slow, "the record is out of date");
+        assert_eq!(seen.standing(Some(&health(None, Some(11))), at(11)), Standing::Unknown, "or newer");
+        let later = at(10).after(MEMORY);
+        assert_eq!(
+            seen.standing(Some(&health(None, Some(5))), later),
+            Standing::Unknown,
+            "another process knows better"
+        );
+        assert_eq!(seen.standing(None, later), Standing::Slow, "of a callback nobody else knows");
+        assert_eq!(seen.standing(None, at(10).after(MEMORY_OF_CALLBACKS)), Standing::Unknown);
+    }
+
+    #[test]
+    fn successes_from_before_the_last_slow_answer_that_is_recorded_do_not_count() {
+        let (mut seen, health) = (Seen::default(), Health { slow_at: Some(at(30)), ..Health::default() });
+        for second in 1..=100 {
+            seen.ended(DELIVERED, Some(&health), at(second), at(second));
+        }
+        assert_eq!(seen.standing(Some(&health), at(100)), Standing::Slow, "another process has seen it slow");
+    }
+
+    #[test]
+    fn the_newest_counts_of_the_silence_that_was_seen_and_that_is_recorded() {
+        let mut seen = Seen::default();
+        let silent_since = |seen: &Seen, health: Option<(Option<i64>, Option<i64>)>, now| {
+            let health = health.map(|(unanswered, healthy)| Health {
+                unanswered_since: unanswered.map(at),
+                healthy_at: healthy.map(at),
+                ..Health::default()
+            });
+            seen.silence(health.as_ref(), now).map(|silence| silence.since.as_second())
+        };
+        assert_eq!(silent_since(&seen, None, at(100)), None);
+        assert_eq!(silent_since(&seen, Some((Some(50), Some(40))), at(100)), Some(50));
+        // It has answered this process since its record was read.
+        seen.ended(DELIVERED, None, at(99), at(100));
+        assert_eq!(silent_since(&seen, Some((Some(50), None)), at(100)), None);
+        // It does not answer any more. An endpoint's record may then know better than this process.
+        seen.ended(HANGS, None, at(101), at(103));
+        assert_eq!(silent_since(&seen, Some((None, Some(102))), at(104)), Some(103));
+        assert_eq!(silent_since(&seen, Some((None, Some(104))), at(104)), None);
+        let later = at(103).after(MEMORY);
+        assert_eq!(silent_since(&seen, Some((None, None)), later), None, "another process has had an answer");
+        assert_eq!(silent_since(&seen, Some((Some(50), None)), later), Some(50), "the answer before counts no more");
+        // A callback has no record.
+        assert_eq!(silent_since(&seen, None, later), Some(103));
+        assert_eq!(silent_since(&seen, None, at(103).after(MEMORY_OF_CALLBACKS)), None);
+    }
+
+    #[test]
+    fn what_takes_long_to_fail_is_no_answer() {
+        let failed = |failure, end| Seen::default().ended(Outcome::Failed(failure), None, at(0), at(end));
+        for failure in [Failure::Connect, Failure::Dns] {
+            assert_eq!(failed(failure, 0), Shown::NoAnswer { hangs: false });
+            assert_eq!(failed(failure, 1), Shown::NoAnswer { hangs: true });
+        }
+        assert_eq!(failed(Failure::Timeout, 0), Shown::NoAnswer { hangs: true });
+        assert_eq!(failed(Failure::Status(500, None), 0), Shown::Error);
+        assert_eq!(failed(Failure::Status(504, None), 1), Shown::NoAnswer { hangs: true });
+    }
+
+    #[test]
+    fn a_receiver_that_fails_soon_hangs_no_more() {
+        let mut seen = Seen::default();
+        let hangs = |seen: &Seen| seen.silence(None, at(20)).map(|silence| silence.hangs);
+        seen.ended(HANGS, None, at(0), at(15));
+        assert_eq!(hangs(&seen), Some(true));
+        seen.ended(ERROR, None, at(16), at(16));
+        assert_eq!(hangs(&seen), Some(false), "but it is silent until a success");
+    }
+
+    #[test]
+    fn an_attempt_is_put_off_for_as_long_as_the_silence_and_at_most_twice_that() {
+        let now = at(100_000);
+        for (since, least, most) in [(None, 1, 2), (Some(100), 100, 200), (Some(50_000), 3600, 7200)] {
+            let until = put_off(since.map(|ago| now.before(Duration::from_secs(ago))), now);
+            let wait = until.since(now).as_secs_f64();
+            assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since:?}: {wait}");
+        }
+    }
+
+    #[test]
+    fn a_long_silence_is_probed_more_rarely() {
+        let (attempt, now) = (Duration::from_secs(15), at(100_000));
+        for (ago, expected) in [(10, 15), (600, 60), (86_400, 300)] {
+            assert_eq!(rest(now.before(Duration::from_secs(ago)), attempt, now).as_secs(), expected);
+        }
+    }
+}

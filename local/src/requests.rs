@@ -1,0 +1,51 @@
+//! Counts the requests that the functions and the pollers make to DynamoDB and SQS, as a bill of AWS does. It counts
+//! where they are sent: what others ask of the embedded services is not part of the service's work.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use aws_smithy_runtime_api::client::{
+    http::{HttpClient, HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn},
+    orchestrator::HttpRequest,
+};
+use common::aws::clients::plain_http;
+
+/// The requests so far, those that were retried or failed included.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    pub(crate) dynamodb: AtomicU64,
+    pub(crate) sqs: AtomicU64,
+}
+
+impl Requests {
+    /// An HTTP client whose requests are counted. Its connections are its own.
+    pub(crate) fn client(self: &Arc<Self>) -> SharedHttpClient {
+        let (requests, client) = (Arc::clone(self), plain_http());
+        http_client_fn(move |settings, components| {
+            let connector = client.http_connector(settings, components);
+            SharedHttpConnector::new(Counting { requests: Arc::clone(&requests), connector })
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Counting {
+    requests: Arc<Requests>,
+    connector: SharedHttpConnector,
+}
+
+impl HttpConnector for Counting {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let counter = match request.headers().get("x-amz-target") {
+            Some(target) if target.starts_with("DynamoDB_") => Some(&self.requests.dynamodb),
+            Some(target) if target.starts_with("AmazonSQS.") => Some(&self.requests.sqs),
+            _ => None,
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        self.connector.call(request)
+    }
+}

@@ -1,0 +1,84 @@
+//! Whether bad tenants hold up others. Each run starts `cargo local`, and lets tenants send at the same time:
+//!
+//! - A, one or many bad ones. Their receivers misbehave in one of several modes.
+//! - B, a healthy one whose receiver has taken events before. It has a hundred events in A's burst, and another hundred
+//!   afterwards, while A goes on.
+//! - N, a healthy one whose first event is in the middle of the burst.
+//! - H, a healthy endpoint of the first bad tenant. It gets the same events as the bad ones beside it.
+//!
+//! It measures how long their events take from their send to their receiver, and what that costs. The bounds come from
+//! two controls: B alone, and A with receivers that are well. It prints a table, and exits with 1 if a bound is broken.
+//!
+//! ```sh
+//! cargo bench -p tests --bench isolation                # each mode, and some in other shapes: over 10 minutes
+//! cargo bench -p tests --bench isolation -- --all       # each mode in each shape, with each past: hours
+//! cargo bench -p tests --bench isolation -- "hang 1x"   # the runs whose name contains this, of the usual ones or, with --all, of all
+//! ```
+//!
+//! A run is named for its mode, the number of bad tenants, the number of bad endpoints that each has, and what their
+//! receivers did before the burst: nothing (cold), the same (warm), or well (turns).
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a benchmark stops at the first problem, and prints"
+)]
+
+#[path = "shared/artifacts.rs"]
+mod artifacts;
+#[path = "isolation/rates.rs"]
+mod rates;
+#[path = "isolation/receivers.rs"]
+mod receivers;
+#[path = "isolation/report.rs"]
+mod report;
+#[path = "isolation/run.rs"]
+mod run;
+#[path = "isolation/scenario.rs"]
+mod scenario;
+#[path = "shared/service.rs"]
+mod service;
+
+use std::path::Path;
+
+use report::{HEAD, Outcome};
+use scenario::Scenario;
+
+#[tokio::main]
+async fn main() {
+    let (flags, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let wanted = |name: &str| names.iter().all(|part| name.contains(part.as_str()));
+    let all = flags.iter().any(|flag| flag == "--all");
+    let scenarios = if all { Scenario::all() } else { Scenario::usual() };
+    let local = artifacts::local();
+    let mut is_well = true;
+    let mut controls = Vec::new();
+    println!("{HEAD}");
+    for scenario in scenarios.into_iter().filter(|scenario| wanted(&scenario.to_string())) {
+        let nobody = control(&local, &mut controls, Scenario::NOBODY).await;
+        let good = control(&local, &mut controls, scenario.good()).await;
+        let outcome = run::run(&local, scenario).await;
+        let broken = outcome.broken(scenario, &controls[nobody].1, &controls[good].1);
+        is_well &= broken.is_empty();
+        let verdict = if broken.is_empty() { "ok".to_owned() } else { format!("**broken: {}**", broken.join(", ")) };
+        println!("{}", outcome.row(scenario, &verdict));
+    }
+    if wanted("rates") {
+        is_well &= rates::rates(&local).await;
+    }
+    if !is_well {
+        std::process::exit(1);
+    }
+}
+
+/// The place of a control among those that have been run. It is run once.
+async fn control(local: &Path, controls: &mut Vec<(Scenario, Outcome)>, control: Scenario) -> usize {
+    if let Some(found) = controls.iter().position(|(scenario, _)| *scenario == control) {
+        return found;
+    }
+    let outcome = run::run(local, control).await;
+    println!("{}", outcome.row(control, "control"));
+    controls.push((control, outcome));
+    controls.len() - 1
+}

@@ -1,0 +1,133 @@
+//! What came out of a run, as a row of a table, and whether that is within the bounds.
+
+use std::{collections::HashMap, time::Duration};
+
+use serde_json::Value;
+
+use crate::{receivers::Endpoint, scenario::Scenario};
+
+/// What came out of a run.
+pub(crate) struct Outcome {
+    /// Of B in the burst.
+    pub(crate) burst: Latencies,
+    /// Of B afterwards.
+    pub(crate) after: Latencies,
+    /// Of N's only event.
+    pub(crate) new: Latencies,
+    /// Of H.
+    pub(crate) good: Latencies,
+    /// How many of B's deliveries were pending without an attempt, at most.
+    pub(crate) untried: usize,
+    /// What the bad tenants cost.
+    pub(crate) cost: Cost,
+}
+
+/// Seconds from send to arrival, in order; what has not arrived took for ever.
+pub(crate) struct Latencies(Vec<f64>);
+
+/// What a run costs. Requests and invocations are of the whole run, from the start of the service; CPU is from the burst on.
+pub(crate) struct Cost {
+    posts: usize,
+    done: usize,
+    repeats: usize,
+    sqs: u64,
+    dynamodb: u64,
+    invocations: u64,
+    cpu: f64,
+}
+
+impl Latencies {
+    pub(crate) fn new(latencies: impl Iterator<Item = Option<Duration>>) -> Self {
+        let seconds = latencies.map(|latency| latency.map_or(f64::INFINITY, |latency| latency.as_secs_f64()));
+        Self(seconds.collect()).sorted()
+    }
+
+    /// These and others.
+    pub(crate) fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self.sorted()
+    }
+
+    fn sorted(mut self) -> Self {
+        self.0.sort_by(f64::total_cmp);
+        self
+    }
+
+    /// Without any, it is nothing.
+    fn percentile(&self, percent: usize) -> f64 {
+        let last = self.0.len().saturating_sub(1);
+        self.0.get(last * percent / 100).copied().unwrap_or_default()
+    }
+
+    fn missing(&self) -> usize {
+        self.0.iter().filter(|seconds| seconds.is_infinite()).count()
+    }
+
+    fn cell(&self, percent: usize) -> String {
+        match self.percentile(percent) {
+            _ if self.0.is_empty() => "-".to_owned(),
+            never if never.is_infinite() => "never".to_owned(),
+            seconds => format!("{seconds:.2}"),
+        }
+    }
+}
+
+impl Cost {
+    /// From what the bad receivers have got, what the service says at its end, and its CPU seconds.
+    pub(crate) fn new(bad: &HashMap<String, Endpoint>, work: &Value, cpu: f64) -> Self {
+        let number = |pointer: &str| work.pointer(pointer).and_then(Value::as_u64).expect("a number");
+        let sum = |count: fn(&Endpoint) -> usize| bad.values().map(count).sum();
+        Self {
+            posts: sum(|endpoint| endpoint.requests),
+            done: sum(|endpoint| endpoint.done.len()),
+            repeats: sum(|endpoint| endpoint.requests - endpoint.ids.len()),
+            sqs: number("/requests/sqs"),
+            dynamodb: number("/requests/dynamodb"),
+            invocations: number("/invocations/webhooks-deliver"),
+            cpu,
+        }
+    }
+}
+
+/// The table's head.
+pub(crate) const HEAD: &str = "\
+| run | B in the burst: p50 | p99 | missing | B afterwards: p50 | p99 | missing | N | H: p99 | missing | untried \
+| POSTs | done | repeats | SQS | DynamoDB | invocations | CPU s | verdict |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|";
+
+impl Outcome {
+    /// The bounds that it breaks, in words. `nobody` and `good` are its controls.
+    pub(crate) fn broken(&self, scenario: Scenario, nobody: &Self, good: &Self) -> Vec<&'static str> {
+        let control = if scenario.mode.only_waits() { nobody } else { good };
+        let p99 = |latencies: &Latencies| latencies.percentile(99);
+        let bounds = [
+            ("burst", p99(&self.burst) <= p99(&control.burst) + 1.0),
+            ("afterwards", p99(&self.after) <= p99(&control.after) + 0.5),
+            ("missing", self.missing() == 0),
+            ("N", p99(&self.new) <= 3.0),
+            ("H", p99(&self.good) <= p99(&good.good) + 2.0),
+            ("untried", self.untried == 0),
+            // Then the other bounds say nothing: too much else ran on the machine, perhaps.
+            ("control", [nobody, good].iter().all(|control| control.missing() == 0)),
+        ];
+        bounds.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()
+    }
+
+    /// How many of B's events did not arrive.
+    fn missing(&self) -> usize {
+        self.burst.missing() + self.after.missing()
+    }
+
+    /// A row of the table.
+    pub(crate) fn row(&self, scenario: Scenario, verdict: &str) -> String {
+        let Self { burst, after, new, good, untried, cost } = self;
+        let all = |latencies: &Latencies| [latencies.cell(50), latencies.cell(99), latencies.missing().to_string()];
+        let [_, good_p99, good_missing] = all(good);
+        let cells = [scenario.to_string()].into_iter().chain(all(burst)).chain(all(after));
+        let cells = cells.chain([new.cell(99), good_p99, good_missing, untried.to_string()]);
+        let counts = [cost.posts, cost.done, cost.repeats].map(|count| count.to_string());
+        let calls = [cost.sqs, cost.dynamodb, cost.invocations].map(|count| count.to_string());
+        let cells = cells.chain(counts).chain(calls).chain([format!("{:.1}", cost.cpu), verdict.to_owned()]);
+        format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
+    }
+}

@@ -1,0 +1,238 @@
+//! One run: a warm-up, a burst with events of all tenants mixed, and what comes afterwards.
+
+use std::{
+    cell::{Cell, RefCell},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, future::join_all, stream};
+use serde_json::json;
+use tests::{callback, event};
+use tokio::{
+    process::Command,
+    time::{sleep, sleep_until},
+};
+
+use crate::{
+    receivers::Receivers,
+    report::{Cost, Latencies, Outcome},
+    scenario::{Mode, Past, Scenario},
+    service::{Service, Tenant},
+};
+
+/// How many batches are on their way to the queue at a time.
+const SENDERS: usize = 8;
+/// How many events of the healthy tenant are in the burst, and as many come afterwards.
+const HEALTHY: usize = 100;
+/// Between two events of a tenant after the burst.
+const PACE: Duration = Duration::from_millis(50);
+/// From the burst's end to what comes afterwards.
+const PAUSE: Duration = Duration::from_secs(3);
+/// For how long it looks after the last send, at least and at most.
+const LOOK: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+/// More than a warm-up takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Passwords are hashed cheaply, and a tenant has room for a hundred bad endpoints and a good one.
+const VARIABLES: [(&str, &str); 3] =
+    [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1"), ("MAX_ENDPOINTS_PER_TENANT", "101")];
+
+/// The paths of the good receivers. H is the good endpoint of the first bad tenant.
+const B: &str = "/b";
+const N: &str = "/n";
+const H: &str = "/h";
+
+/// A service, its tenants, and what they have sent.
+struct Stage {
+    service: Service,
+    receivers: Receivers,
+    calls_back: bool,
+    known: Tenant,
+    new: Tenant,
+    bad: Vec<Tenant>,
+    jobs: Cell<usize>,
+    sent: RefCell<Vec<Sent>>,
+}
+
+/// An event, and the good receiver whose path is given that waits for it.
+struct Message {
+    path: Option<&'static str>,
+    job: String,
+    body: String,
+}
+
+/// An event that a good receiver waits for.
+struct Sent {
+    path: &'static str,
+    job: String,
+    at: Instant,
+}
+
+/// Makes a run.
+pub(crate) async fn run(local: &Path, scenario: Scenario) -> Outcome {
+    let (service, mut output) = Service::start(local, &VARIABLES).await;
+    let stage = Stage::new(service, scenario).await;
+    stage.prepare(scenario).await;
+    let cpu = stage.service.cpu();
+    let untried = Cell::new(0);
+    tokio::select! {
+        () = stage.play(scenario) => {}
+        () = stage.watch(&untried) => {}
+    }
+    let cpu = stage.service.cpu() - cpu;
+    stage.look(&untried).await;
+    let interrupt = Command::new("kill").args(["-INT", &stage.service.id().to_string()]).status().await;
+    assert!(interrupt.expect("kill runs").success());
+    let work = output.next_line().await.expect("UTF-8").expect("a line");
+    let work = serde_json::from_str(&work).expect("JSON");
+    Outcome {
+        burst: stage.latencies(B, "burst"),
+        after: stage.latencies(B, "after"),
+        new: stage.latencies(N, ""),
+        good: stage.latencies(H, "burst").and(stage.latencies(H, "after")),
+        untried: untried.get(),
+        cost: Cost::new(&stage.receivers.seen(), &work, cpu),
+    }
+}
+
+impl Stage {
+    /// Signs everybody up, with their good endpoints.
+    async fn new(service: Service, scenario: Scenario) -> Self {
+        let receivers = Receivers::start(scenario.mode).await;
+        let [known, new] = [service.tenant("known").await, service.tenant("new").await];
+        let mut bad = Vec::new();
+        for number in 0..scenario.shape.tenants {
+            bad.push(service.tenant(&format!("bad-{number}")).await);
+        }
+        for (tenant, path) in [(&known, B), (&new, N)].into_iter().chain(bad.first().map(|tenant| (tenant, H))) {
+            service.endpoint(tenant, &receivers.good(path)).await;
+        }
+        let (calls_back, jobs, sent) = (scenario.mode.calls_back(), Cell::default(), RefCell::default());
+        Self { service, receivers, calls_back, known, new, bad, jobs, sent }
+    }
+
+    /// Makes B and H known, and gives the bad receivers their past.
+    async fn prepare(&self, scenario: Scenario) {
+        let known = (0..20).flat_map(|_| [self.of(&self.known, B, "known")].into_iter().chain(self.well("known")));
+        self.send(known.collect()).await;
+        self.until(|| self.have_arrived()).await;
+        // Only now: what made H known must not make them known, too.
+        for (tenant, owner) in self.bad.iter().enumerate() {
+            for number in 0..scenario.shape.endpoints {
+                self.service.endpoint(owner, &self.receivers.bad(tenant, number)).await;
+            }
+        }
+        let events = (2 * self.bad.len()).max(40);
+        self.receivers.be_bad(scenario.past != Past::Turns && scenario.mode != Mode::Nobody);
+        if scenario.past != Past::Cold {
+            self.send((0..events).map(|number| self.bad(number, "past")).collect()).await;
+        }
+        match scenario.past {
+            Past::Cold => {}
+            Past::Warm => sleep(Duration::from_secs(20)).await,
+            Past::Turns => {
+                self.until(|| self.receivers.done() == events * scenario.shape.endpoints).await;
+                self.receivers.be_bad(true);
+            }
+        }
+    }
+
+    /// The burst and what comes afterwards, until everything has arrived.
+    async fn play(&self, scenario: Scenario) {
+        let (events, mut burst) = (scenario.events(), Vec::new());
+        for place in 0..HEALTHY {
+            let bad = place * events / HEALTHY..(place + 1) * events / HEALTHY;
+            burst.extend(bad.map(|number| self.bad(number, "burst")));
+            burst.push(self.of(&self.known, B, "burst"));
+            burst.extend(self.well("burst").filter(|_| self.calls_back));
+            burst.extend((place == HEALTHY / 2).then(|| self.of(&self.new, N, "burst")));
+        }
+        self.send(burst).await;
+        let start = tokio::time::Instant::now() + PAUSE;
+        let after = (0..HEALTHY).zip(0..).map(|(number, ticks)| async move {
+            sleep_until(start + PACE * ticks).await;
+            let bad = (!self.bad.is_empty()).then(|| self.bad(number, "after"));
+            let messages = [self.of(&self.known, B, "after")].into_iter().chain(bad);
+            self.send(messages.chain(self.well("after").filter(|_| self.calls_back)).collect()).await;
+        });
+        join_all(after).await;
+        let ended = Instant::now();
+        while ended.elapsed() < LOOK[0] || (ended.elapsed() < LOOK[1] && !self.have_arrived()) {
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Looks every second how many of B's deliveries wait without an attempt, and keeps the most.
+    async fn watch(&self, untried: &Cell<usize>) {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            self.look(untried).await;
+        }
+    }
+
+    async fn look(&self, untried: &Cell<usize>) {
+        let fields = json!({"status": "pending", "limit": 100});
+        let listed = self.service.rpc(&self.known, "deliveries/list", fields).await;
+        let pending = listed["deliveries"].as_array().expect("a list").iter();
+        untried.set(untried.get().max(pending.filter(|delivery| delivery["attempts"] == 0).count()));
+    }
+
+    fn job(&self, part: &str) -> (usize, String) {
+        let number = self.jobs.replace(self.jobs.get() + 1);
+        (number, format!("{part}-{number}"))
+    }
+
+    /// An event for a good endpoint.
+    fn of(&self, tenant: &Tenant, path: &'static str, part: &str) -> Message {
+        let (_, job) = self.job(part);
+        Message { path: Some(path), body: event(&tenant.id, &job).to_string(), job }
+    }
+
+    /// An event for H alone, as long as its tenant has no other endpoints.
+    fn well(&self, part: &str) -> impl Iterator<Item = Message> {
+        self.bad.first().map(|tenant| self.of(tenant, H, part)).into_iter()
+    }
+
+    /// An event of one of the bad tenants, for all its endpoints or for a callback.
+    fn bad(&self, number: usize, part: &str) -> Message {
+        let tenant = number % self.bad.len();
+        let id = &self.bad[tenant].id;
+        let (callback_number, job) = self.job(part);
+        if self.calls_back {
+            let url = self.receivers.callback(callback_number);
+            return Message { path: None, body: callback(id, &job, url).to_string(), job };
+        }
+        Message { path: (tenant == 0).then_some(H), body: event(id, &job).to_string(), job }
+    }
+
+    async fn send(&self, messages: Vec<Message>) {
+        let calls = stream::iter(messages.chunks(10)).map(async |messages| {
+            let bodies: Vec<_> = messages.iter().map(|message| message.body.clone()).collect();
+            let at = Instant::now();
+            let sent = messages.iter().filter_map(|Message { path, job, .. }| Some((*path.as_ref()?, job.clone())));
+            self.sent.borrow_mut().extend(sent.map(|(path, job)| Sent { path, job, at }));
+            self.service.send(&bodies).await;
+        });
+        calls.buffer_unordered(SENDERS).collect::<()>().await;
+    }
+
+    /// Whether everything has arrived that good receivers wait for.
+    fn have_arrived(&self) -> bool {
+        self.sent.borrow().iter().all(|sent| self.receivers.arrival(sent.path, &sent.job).is_some())
+    }
+
+    async fn until(&self, holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < deadline, "the warm-up does not end");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// From its send to its arrival, for each event to this path whose job begins like this.
+    fn latencies(&self, path: &str, part: &str) -> Latencies {
+        let sent = self.sent.borrow();
+        let sent = sent.iter().filter(|sent| sent.path == path && sent.job.starts_with(part));
+        Latencies::new(sent.map(|sent| Some(self.receivers.arrival(path, &sent.job)? - sent.at)))
+    }
+}

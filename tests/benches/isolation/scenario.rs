@@ -1,0 +1,143 @@
+//! What is tried: how the receivers of bad tenants behave, how many there are, and what they did before.
+
+use std::{fmt, time::Duration};
+
+/// How the receivers of the bad tenants behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Nobody,     // the control without bad tenants
+    Good,       // the control in which they answer 200 at once
+    Hang,       // read the request, and that is all
+    Mute,       // accept the connection, and never read
+    Headers,    // answer with a header at a byte a second
+    Body,       // answer 200 with a body at a byte a second
+    Slow5,      // answer 200 after five seconds
+    Slow14,     // answer 200 after fourteen seconds
+    Fail4,      // answer 500 after four and a half seconds
+    Fail,       // answer 500 at once
+    Flap11,     // every other request of each endpoint hangs
+    Flap91,     // every tenth request of each endpoint hangs
+    Refuse,     // nobody listens on the port
+    Nameless,   // the name does not exist
+    Callbacks1, // each event has a callback to the same origin, which hangs
+    Callbacks,  // each event has a callback to an origin of its own, which hangs
+}
+
+use Mode::*;
+
+/// All but the controls.
+const BAD: [Mode; 14] =
+    [Hang, Mute, Headers, Body, Slow5, Slow14, Fail4, Fail, Flap11, Flap91, Refuse, Nameless, Callbacks1, Callbacks];
+
+impl Mode {
+    /// Whether the events of the bad tenants have callbacks. If not, they go to endpoints.
+    pub(crate) fn calls_back(self) -> bool {
+        matches!(self, Callbacks1 | Callbacks)
+    }
+
+    /// Whether the receivers cost nothing but patience, so that others must hardly notice them.
+    pub(crate) fn only_waits(self) -> bool {
+        !matches!(self, Good | Slow5 | Fail4 | Fail | Flap11 | Flap91)
+    }
+
+    fn answers_at_once(self) -> bool {
+        matches!(self, Good | Fail | Flap11 | Flap91 | Refuse | Nameless)
+    }
+
+    /// For how long a request is not answered, and with which status then.
+    pub(crate) fn answer(self, request: usize) -> Option<(Duration, u16)> {
+        let (seconds, status) = match self {
+            Good => (0.0, 200),
+            Slow5 => (5.0, 200),
+            Slow14 => (14.0, 200),
+            Fail4 => (4.5, 500),
+            Fail => (0.0, 500),
+            Flap11 if request.is_multiple_of(2) => (0.0, 200),
+            Flap91 if request % 10 < 9 => (0.0, 200),
+            _ => return None,
+        };
+        Some((Duration::from_secs_f64(seconds), status))
+    }
+}
+
+/// How many bad tenants there are, and how many bad endpoints each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) tenants: usize,
+    pub(crate) endpoints: usize,
+}
+
+/// What the bad receivers did before the burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    Cold,  // had nothing
+    Warm,  // misbehaved
+    Turns, // answered 200
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scenario {
+    pub(crate) mode: Mode,
+    pub(crate) shape: Shape,
+    pub(crate) past: Past,
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, shape: Shape { tenants, endpoints }, past } = self;
+        let [mode, past] = [format!("{mode:?}"), format!("{past:?}")].map(|name| name.to_lowercase());
+        write!(f, "{mode} {tenants}x{endpoints} {past}")
+    }
+}
+
+impl Scenario {
+    /// B alone.
+    pub(crate) const NOBODY: Self = Self { mode: Nobody, shape: Shape { tenants: 0, endpoints: 0 }, past: Past::Cold };
+
+    fn new(mode: Mode, tenants: usize, endpoints: usize, past: Past) -> Self {
+        let endpoints = if mode.calls_back() { 0 } else { endpoints };
+        Self { mode, shape: Shape { tenants, endpoints }, past }
+    }
+
+    /// The same with receivers that are well.
+    pub(crate) fn good(self) -> Self {
+        Self { mode: Good, past: Past::Cold, ..self }
+    }
+
+    /// How many events the bad tenants send in the burst, all together.
+    pub(crate) fn events(self) -> usize {
+        match self.shape {
+            Shape { tenants: 0, .. } => 0,
+            Shape { tenants: 1, endpoints: 100 } if self.mode.answers_at_once() => 300,
+            Shape { tenants: 1, .. } => 900,
+            Shape { .. } => 1000,
+        }
+    }
+
+    /// Each mode, and for some more than one shape or past.
+    pub(crate) fn usual() -> Vec<Self> {
+        let mut usual: Vec<_> = BAD.map(|mode| Self::new(mode, 1, 100, Past::Cold)).into();
+        usual.extend([Fail, Flap11, Flap91].map(|mode| Self::new(mode, 1, 20, Past::Cold)));
+        usual.extend([Hang, Slow5, Fail, Flap11, Callbacks].map(|mode| Self::new(mode, 50, 10, Past::Cold)));
+        usual.extend([Past::Warm, Past::Turns].map(|past| Self::new(Hang, 1, 100, past)));
+        usual
+    }
+
+    /// All that there are.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for mode in BAD {
+            // With callbacks, endpoints make no difference.
+            let shapes =
+                if mode.calls_back() { &[(1, 0), (50, 0)][..] } else { &[(1, 1), (1, 20), (1, 100), (50, 10)] };
+            // A closed port and a name that does not exist have never answered, and no callback's origin is known.
+            let answered = !mode.calls_back() && !matches!(mode, Refuse | Nameless);
+            let pasts = if answered { &[Past::Cold, Past::Warm, Past::Turns][..] } else { &[Past::Cold, Past::Warm] };
+            for (tenants, endpoints) in shapes {
+                all.extend(pasts.iter().map(|past| Self::new(mode, *tenants, *endpoints, *past)));
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,27 @@
+//! Builds what a benchmark starts.
+
+use std::path::{Path, PathBuf};
+
+/// The folder of this benchmark's profile, such as `target/release`.
+pub(crate) fn folder() -> PathBuf {
+    // target/PROFILE/deps/figures-...
+    let this = std::env::current_exe().expect("a path");
+    this.ancestors().nth(2).expect("a folder").to_owned()
+}
+
+/// Builds the local runner. It has the profile of this benchmark, and shares all that was built for it.
+pub(crate) fn local() -> PathBuf {
+    let folder = folder();
+    let profile = if folder.ends_with("debug") { "dev" } else { "bench" };
+    cargo_build(folder.parent().expect("a target folder"), ["--profile", profile, "--bin", "local"]);
+    folder.join("local")
+}
+
+/// `cargo build` into a target folder.
+pub(crate) fn cargo_build<'a>(target: &Path, what: impl IntoIterator<Item = &'a str>) {
+    let mut build = tests::cargo();
+    build.args(["build", "--locked", "--quiet", "--target-dir"]).arg(target).args(what);
+    // In the root: in the folder of a package, its features alone would count.
+    build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    assert!(build.status().expect("cargo starts").success(), "{build:?}");
+}

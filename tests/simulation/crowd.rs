@@ -1,0 +1,361 @@
+//! A crowd: tenants whose receivers are well beside many whose receivers are not, with as many processes as Lambda would
+//! have. How long the others wait is measured on the clock of the run, which only moves when nothing is left to do: so
+//! these are waits for receivers, for AWS and for turns, and never for CPU.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::time::sleep_until;
+
+use crate::{
+    processes::Fleet,
+    run::{Known, begin, in_virtual_time, produce, start},
+    script::{Audience, Event, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE},
+    world::World,
+};
+
+/// The tenant that is well and known: its receiver has taken deliveries before.
+const NEIGHBOUR: usize = 0;
+/// How many tenants that are well have their first event in each burst. They come after the neighbour, and before the bad.
+const NEW: usize = 3;
+const FIRST_BAD: usize = 1 + 2 * NEW;
+/// How many deliveries the neighbour's receiver has taken before.
+const BEFORE: u32 = 5;
+
+/// When the bursts begin: the first where no process runs and nothing is known of the bad receivers, the second where their
+/// manner is known.
+const BURSTS: [Time; 2] = [Duration::from_secs(20), Duration::from_secs(80)];
+/// How long a burst takes.
+const BURST: Duration = Duration::from_millis(500);
+/// How long it is between the neighbour's events before and after a burst.
+const PACE: Duration = Duration::from_millis(500);
+/// The same of the bad tenants, where they go on, and for how long.
+const BAD_PACE: Duration = Duration::from_millis(20);
+const GOING_ON: Duration = Duration::from_secs(59);
+/// How often the log is asked for deliveries that wait.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What a crowd is like.
+#[derive(Clone, Copy)]
+struct Crowd {
+    /// How many tenants are bad, and how many endpoints each of them has.
+    bad: usize,
+    endpoints: usize,
+    manner: Manner,
+    audience: Audience,
+    /// How many events all bad tenants together send in each burst, and whether they go on after it.
+    events: usize,
+    goes_on: bool,
+    /// How many events the neighbour sends in each burst, and how many after it.
+    own: u32,
+    is_fair: bool,
+    /// When it is over.
+    ends: Time,
+}
+
+/// How long some deliveries took, from the queue to the receiver.
+struct Latencies {
+    /// In order.
+    arrived: Vec<Duration>,
+    missing: usize,
+}
+
+struct Figures {
+    /// For each burst: the neighbour's deliveries in it and after it, and those of the tenants that are new.
+    bursts: Vec<[Latencies; 3]>,
+    /// How many deliveries of the neighbour were in the log without an attempt.
+    untried: usize,
+    /// What all tenants cost; the others beside the bad cost little, and always the same.
+    attempts: usize,
+    invocations: usize,
+    billed: Duration,
+    sqs_requests: usize,
+    writes: usize,
+}
+
+impl Crowd {
+    fn script(&self) -> Script {
+        let receiver =
+            |manner| Receiver { phases: vec![(Duration::MAX, manner)], only_failures: false, has_dead_address: false };
+        let tenant = |endpoints: usize, manner| Tenant {
+            endpoints: (0..endpoints).map(|_| receiver(manner)).collect(),
+            callbacks: receiver(manner),
+        };
+        let well = (0..FIRST_BAD).map(|_| tenant(1, Manner::Prompt));
+        let bad = (0..self.bad).map(|_| tenant(self.endpoints, self.manner));
+        Script {
+            seed: 1,
+            schedule: WHOLE,
+            disable_after: 432_000,
+            overlap: 86_400,
+            processes: Processes::Lambda,
+            order: if self.is_fair { Order::Fair } else { Order::Oldest },
+            slots: 200,
+            skew: 0,
+            sweep_every: 1,
+            sweeps_idly: true,
+            trouble: self.ends,
+            tenants: well.chain(bad).collect(),
+            events: self.events(),
+            actions: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut send = |at, tenant, audience| {
+            let number = events.len();
+            events.push(Event { at, tenant, number, failed: false, audience });
+        };
+        (0..BEFORE).for_each(|number| send(PACE * number, NEIGHBOUR, Audience::Endpoints));
+        for (burst, begins) in BURSTS.into_iter().enumerate() {
+            for number in 0..self.events {
+                let at = begins + BURST.mul_f64(number as f64 / self.events as f64);
+                send(at, FIRST_BAD + number % self.bad, self.audience);
+            }
+            let going_on = if self.goes_on { GOING_ON.as_millis() / BAD_PACE.as_millis() } else { 0 };
+            for number in 0..u32::try_from(going_on).expect("few") {
+                send(begins + BURST + BAD_PACE * number, FIRST_BAD + number as usize % self.bad, self.audience);
+            }
+            for number in 0..self.own {
+                send(begins + BURST * number / self.own, NEIGHBOUR, Audience::Endpoints);
+                send(after(begins) + PACE * number, NEIGHBOUR, Audience::Endpoints);
+            }
+            let new = 1 + burst * NEW..1 + (burst + 1) * NEW;
+            new.for_each(|tenant| send(begins + BURST / 2, tenant, Audience::Endpoints));
+        }
+        events
+    }
+
+    fn run(&self) -> Figures {
+        let script = self.script();
+        in_virtual_time(script.seed, async {
+            let world = World::new(script);
+            let known = begin(&world).await;
+            let fleet = Fleet::new(&world);
+            let mut tasks = start(&world, &fleet);
+            tasks.spawn(produce(Arc::clone(&world), known.ids()));
+            sleep_until(world.instant(BURSTS[0] - Duration::from_secs(1))).await;
+            fleet.end();
+            let untried = wait(&world, &known, self.ends).await;
+            tasks.abort_all();
+            Figures::of(&world, untried)
+        })
+    }
+}
+
+/// When a burst is over, and the neighbour's events after it begin.
+fn after(begins: Time) -> Time {
+    begins + BURST * 2
+}
+
+/// Waits for the end. Returns how many deliveries of the neighbour were in the log without an attempt meanwhile.
+async fn wait(world: &World, known: &Known, end: Time) -> usize {
+    let mut untried = BTreeMap::new();
+    while world.now() < end {
+        sleep_until(world.instant(world.now() + LOOK)).await;
+        let pending = json!({"limit": 100, "status": "pending"});
+        let pending = known.tenants[NEIGHBOUR].client.deliveries(&pending).await;
+        let waiting = pending.into_iter().filter(|delivery| delivery["attempts"] == 0);
+        untried.extend(waiting.map(|delivery| (delivery["delivery_id"].to_string(), delivery)));
+    }
+    untried.len()
+}
+
+impl Figures {
+    fn of(world: &World, untried: usize) -> Self {
+        let state = world.state();
+        let (mut arrivals, mut attempts) = (BTreeMap::new(), state.refused);
+        for post in &state.posts {
+            if post.to.0 >= FIRST_BAD {
+                attempts += 1;
+                continue;
+            }
+            let body: Value = serde_json::from_str(&post.body).expect("JSON");
+            arrivals.entry(body["job_id"].as_str().expect("a job").to_owned()).or_insert(post.at);
+        }
+        let latencies = |is_meant: &dyn Fn(&Event) -> bool| {
+            let events = world.script.events.iter().filter(|event| is_meant(event));
+            let waits = events.map(|event| Some(*arrivals.get(&event.job())? - event.at));
+            let (arrived, missing): (Vec<_>, Vec<_>) = waits.partition(Option::is_some);
+            let mut arrived: Vec<_> = arrived.into_iter().flatten().collect();
+            arrived.sort();
+            Latencies { arrived, missing: missing.len() }
+        };
+        let bursts = BURSTS.map(|begins| {
+            let (in_it, after_it) = (begins..after(begins), after(begins)..begins + Duration::from_secs(60));
+            [
+                latencies(&|event| event.tenant == NEIGHBOUR && in_it.contains(&event.at)),
+                latencies(&|event| event.tenant == NEIGHBOUR && after_it.contains(&event.at)),
+                latencies(&|event| (1..FIRST_BAD).contains(&event.tenant) && in_it.contains(&event.at)),
+            ]
+        });
+        Self {
+            bursts: bursts.into(),
+            untried,
+            attempts,
+            invocations: state.invocations,
+            billed: state.billed,
+            sqs_requests: state.sqs_requests,
+            writes: state.writes,
+        }
+    }
+}
+
+impl Latencies {
+    /// The time within which so many percent arrived, if they did.
+    fn percentile(&self, percent: usize) -> Option<Duration> {
+        let all = self.arrived.len() + self.missing;
+        self.arrived.get((all * percent).div_ceil(100).saturating_sub(1)).copied()
+    }
+}
+
+impl fmt::Display for Latencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percentile = |percent| {
+            self.percentile(percent).map_or_else(|| "-".to_owned(), |wait| format!("{:.2}", wait.as_secs_f64()))
+        };
+        write!(f, "{:>6} {:>6} {:>4}", percentile(50), percentile(99), self.missing)
+    }
+}
+
+impl fmt::Display for Crowd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bad, endpoints, manner, events, .. } = self;
+        let to = match self.audience {
+            Audience::Endpoints => format!("{bad} x {endpoints}"),
+            Audience::OwnCallback => format!("{bad}, callbacks to many"),
+            _ => format!("{bad}, callbacks to one"),
+        };
+        let (more, queue) = (if self.goes_on { "+" } else { "" }, if self.is_fair { "fair" } else { "in order" });
+        write!(f, "{:<58}", format!("{manner:?} {to}, {events}{more} events, {queue}"))
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for [in_it, after_it, new] in &self.bursts {
+            write!(f, "| {in_it} | {after_it} | {new} ")?;
+        }
+        let Self { untried, attempts, invocations, sqs_requests, writes, .. } = self;
+        let billed = self.billed.as_secs();
+        write!(f, "| {untried:>4} | {attempts:>7} {invocations:>7} {billed:>7} {sqs_requests:>7} {writes:>7}")
+    }
+}
+
+const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst | after it | new tenants | \
+                      known: in the burst | after it | new tenants | untried | \
+                      attempts at the bad, invocations, billed seconds, SQS requests, rows written";
+
+/// The crowds of the figures. `goes_on` makes ten times as much work, so only ten tenants go on, and without fair queues.
+fn crowds() -> Vec<Crowd> {
+    let manners = [
+        Manner::Prompt,
+        Manner::Hangs,
+        Manner::Answers(200, 5000, None),
+        Manner::Answers(500, 3, None),
+        Manner::Alternates(1, 1),
+        Manner::Alternates(9, 1),
+        Manner::Alternates(1, 9),
+        Manner::Refuses,
+    ];
+    let to_endpoints = manners.into_iter().flat_map(|manner| {
+        let shapes = [(1, 10), (10, 10), (100, 10), (1, 100)];
+        shapes.map(|(bad, endpoints)| (bad, endpoints, manner, Audience::Endpoints))
+    });
+    let to_callbacks = [Audience::Callback, Audience::OwnCallback].into_iter().flat_map(|audience| {
+        let tenants = [1, 10, 100];
+        tenants.map(|bad| (bad, 1, Manner::Hangs, audience))
+    });
+    let mut crowds = Vec::new();
+    for (bad, endpoints, manner, audience) in to_endpoints.chain(to_callbacks) {
+        // A hundred endpoints make ten times as many deliveries.
+        let events = if endpoints == 100 { 300 } else { 1000 };
+        for (is_fair, goes_on) in [(false, false), (true, false), (false, true)] {
+            if !goes_on || bad == 10 {
+                crowds.push(Crowd {
+                    bad,
+                    endpoints,
+                    manner,
+                    audience,
+                    events,
+                    goes_on,
+                    own: 100,
+                    is_fair,
+                    ends: Duration::from_secs(200),
+                });
+            }
+        }
+    }
+    crowds
+}
+
+#[test]
+#[ignore = "takes minutes with --profile bench; prints the crowds whose names contain CROWD"]
+fn figures_of_a_crowd() {
+    let (wanted, next) = (std::env::var("CROWD").unwrap_or_default(), AtomicUsize::new(0));
+    let crowds: Vec<_> = crowds().into_iter().filter(|crowd| crowd.to_string().contains(&wanted)).collect();
+    println!("{HEADER}");
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some(crowd) = crowds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    println!("{crowd}{}", crowd.run());
+                }
+            });
+        }
+    });
+}
+
+/// A crowd that is small enough for every `cargo test`.
+const SMALL: Crowd = Crowd {
+    bad: 10,
+    endpoints: 1,
+    manner: Manner::Hangs,
+    audience: Audience::Endpoints,
+    events: 55,
+    goes_on: false,
+    own: 8,
+    is_fair: false,
+    ends: Duration::from_secs(90),
+};
+
+/// Holds what a crowd may cost the others.
+fn holds_up_nobody(crowd: Crowd) {
+    let figures = crowd.run();
+    println!("{HEADER}\n{crowd}{figures}");
+    let bounds = [Duration::from_secs(5), Duration::from_secs(1)];
+    for ([in_it, after_it, new], bound) in figures.bursts.iter().zip(bounds) {
+        for latencies in [in_it, after_it] {
+            assert!(latencies.percentile(99).is_some_and(|wait| wait <= bound), "{crowd}: {latencies}");
+        }
+        assert_eq!(in_it.missing + after_it.missing + new.missing, 0, "{crowd}");
+    }
+    assert_eq!(figures.untried, 0, "{crowd}");
+}
+
+#[test]
+fn receivers_that_hang_hold_up_nobody() {
+    holds_up_nobody(SMALL);
+}
+
+#[test]
+fn slow_receivers_hold_up_nobody() {
+    holds_up_nobody(Crowd { manner: Manner::Answers(200, 5000, None), ..SMALL });
+}
+
+#[test]
+fn callbacks_to_origins_that_hang_hold_up_nobody() {
+    holds_up_nobody(Crowd { audience: Audience::OwnCallback, ..SMALL });
+}

@@ -1,0 +1,82 @@
+//! The longest outage that no delivery fails by: from Friday at 18:00 to Monday at 8:00.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde_json::json;
+use tokio::time::sleep_until;
+
+use crate::{
+    processes::Fleet,
+    run::{begin, in_virtual_time, produce, start},
+    script::{Audience, Event, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE},
+    world::World,
+};
+
+const OUTAGE: Time = Duration::from_secs(62 * 60 * 60);
+/// The life of a delivery that is made on the outage's last evening, and a little more.
+const END: Time = OUTAGE.saturating_add(Duration::from_secs((3 * 24 + 1) * 60 * 60));
+/// How receivers can be down. The last but one asks for a day each time.
+const DOWN: [Manner; 5] = [
+    Manner::Hangs,
+    Manner::Refuses,
+    Manner::Answers(500, 10, None),
+    Manner::Answers(503, 10, Some(24 * 60 * 60)),
+    Manner::Answers(200, 60_000, None),
+];
+
+/// An event at the beginning, in the middle and at the end of an outage. The seed decides the jitter.
+fn script(seed: u64) -> Script {
+    let receiver = |manner| Receiver {
+        phases: vec![(OUTAGE, manner), (Duration::MAX, Manner::Prompt)],
+        only_failures: false,
+        has_dead_address: false,
+    };
+    let events = [Duration::ZERO, OUTAGE / 2, OUTAGE - Duration::from_secs(60)];
+    let events = events.into_iter().enumerate().map(|(number, at)| Event {
+        at,
+        tenant: 0,
+        number,
+        failed: false,
+        audience: Audience::Endpoints,
+    });
+    Script {
+        seed,
+        schedule: WHOLE,
+        disable_after: 432_000,
+        overlap: 86_400,
+        processes: Processes::Few(2, 3),
+        order: Order::Any,
+        slots: 100,
+        skew: 0,
+        sweep_every: 1,
+        sweeps_idly: false,
+        trouble: OUTAGE,
+        tenants: vec![Tenant { endpoints: DOWN.map(receiver).into(), callbacks: receiver(Manner::Hangs) }],
+        events: events.collect(),
+        actions: Vec::new(),
+        faults: Vec::new(),
+    }
+}
+
+/// The statuses that deliveries have in the end, and how many deliveries there are.
+fn statuses(seed: u64) -> (BTreeSet<String>, usize) {
+    in_virtual_time(seed, async {
+        let world = World::new(script(seed));
+        let known = begin(&world).await;
+        let fleet = Fleet::new(&world);
+        let mut tasks = start(&world, &fleet);
+        tasks.spawn(produce(Arc::clone(&world), known.ids()));
+        sleep_until(world.instant(END)).await;
+        let deliveries = known.tenants[0].client.deliveries(&json!({"limit": 100})).await;
+        tasks.abort_all();
+        let status = |delivery: &serde_json::Value| delivery["status"].as_str().expect("a status").to_owned();
+        (deliveries.iter().map(status).collect(), deliveries.len())
+    })
+}
+
+#[test]
+fn an_outage_of_a_weekend_heals_by_itself_whatever_the_jitter() {
+    for seed in 0..2 {
+        assert_eq!(statuses(seed), (BTreeSet::from(["delivered".to_owned()]), 3 * DOWN.len()), "seed {seed}");
+    }
+}

@@ -1,0 +1,103 @@
+//! A receiver that treats each request as a test says.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// How long a receiver takes for a request, and the status of its answer.
+pub type Answer = (Duration, u16);
+/// A success, soon.
+pub const AT_ONCE: Answer = (Duration::from_millis(20), 200);
+/// A success that comes too late for an attempt that has to be short.
+pub const TOO_LATE: Answer = (Duration::from_secs(1), 200);
+/// A success for which nobody waits.
+pub const FOREVER: Answer = (Duration::from_secs(600), 200);
+
+/// A receiver on a loopback port that treats each request as a test says, and counts what it has at once.
+pub struct Moody {
+    url: String,
+    mood: Arc<Mutex<Mood>>,
+    server: JoinHandle<()>,
+}
+
+struct Mood {
+    answer: Box<dyn Fn(usize) -> Answer + Send>,
+    ids: Vec<String>,
+    at_once: usize,
+    taken: usize,
+    seen: Vec<(usize, usize)>,
+}
+
+impl Moody {
+    /// Starts a receiver. `answer` gets the number of requests that came before.
+    pub async fn start(answer: impl Fn(usize) -> Answer + Send + 'static) -> Self {
+        let (answer, ids, seen) = (Box::new(answer), Vec::new(), Vec::new());
+        let mood = Arc::new(Mutex::new(Mood { answer, ids, at_once: 0, taken: 0, seen }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let app = Router::new().fallback(receive).with_state(Arc::clone(&mood));
+        let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap_or_default() });
+        Self { url, mood, server }
+    }
+
+    /// The URL of the receiver.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// How many requests have come.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.mood().ids.len()
+    }
+
+    /// The `webhook-id` of each request.
+    #[must_use]
+    pub fn ids(&self) -> Vec<String> {
+        self.mood().ids.clone()
+    }
+
+    /// For each request: how many the receiver had at once when it came, and how many it had taken by then. The first one
+    /// counts only itself: it may be cut off.
+    #[must_use]
+    pub fn seen(&self) -> Vec<(usize, usize)> {
+        self.mood().seen.clone()
+    }
+
+    fn mood(&self) -> MutexGuard<'_, Mood> {
+        self.mood.lock().expect("no panic")
+    }
+}
+
+impl Drop for Moody {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn receive(State(state): State<Arc<Mutex<Mood>>>, headers: HeaderMap) -> StatusCode {
+    let mood = || state.lock().expect("no panic");
+    let (is_first, (takes, status)) = {
+        let mut mood = mood();
+        let before = mood.ids.len();
+        mood.ids.push(headers["webhook-id"].to_str().expect("an id").to_owned());
+        mood.at_once += usize::from(before > 0);
+        let seen = (mood.at_once.max(1), mood.taken);
+        mood.seen.push(seen);
+        (before == 0, (mood.answer)(before))
+    };
+    tokio::time::sleep(takes).await;
+    let mut mood = mood();
+    mood.at_once -= usize::from(!is_first);
+    mood.taken += usize::from(status == 200);
+    StatusCode::from_u16(status).expect("a status")
+}
