@@ -14,7 +14,7 @@ mod status;
 pub(in crate::webhooks) use self::outcome::retry_after;
 pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
-    due::{DueAttempt, DueEvent, MAX_DELAY},
+    due::{DueAttempt, DueEvent, MAX_DELAY, ParkedId},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
     outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step},
     payload::{Destination, Payload},

@@ -7,7 +7,7 @@
 //!   they are found without reading the others. A delivery that succeeds at once is this one item, with its payload in it.
 //! - The payload and the earlier attempts of any other delivery: a partition `<destination>/<delivery>` of its own. An
 //!   update pays for the whole item, so the state is kept small.
-//! - [Parked events](parked): `<tenant>/parked/<id>`.
+//! - [Parked events](parked): `<tenant>/parked/<id>`, or else the payload of the only delivery that an event is parked for.
 //! - [Due rows](due): which attempt is due in which minute, and how far the sweep is.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!

@@ -6,7 +6,7 @@ use common::{
     error::Error,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Destination, DueAttempt, DueEvent, Status, Trigger},
+        delivery::{AttemptResult, Destination, DueAttempt, DueEvent, ParkedId, Status, Trigger},
         event::JobEvent,
         log::{Log, parked::Parked},
     },
@@ -14,7 +14,7 @@ use common::{
 
 use crate::{
     batch::{Batch, all},
-    events::{endpoints_of, firsts, leave_out_known},
+    events::{firsts, ids_of, leave_out_known},
     ledger::{Finished, Ledger, Parking},
     observe,
     record::{Record, Undone},
@@ -83,6 +83,7 @@ pub(crate) async fn attempt(
         payload,
         receiver: receiver.as_ref(),
         is_stored: true,
+        is_payload_stored: true,
         slot: None,
         is_cut: false,
         mark: record.mark.clone(),
@@ -121,6 +122,10 @@ pub(crate) async fn event(
     let mut firsts = firsts(record, &event, parked_for);
     let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
     firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));
+    for first in &mut firsts {
+        // Not if its log has got more shards since.
+        first.is_payload_stored = due.parked == ParkedId::Delivery(first.delivery.id);
+    }
     let now = Timestamp::now();
     let is_young = now.since(event.at) < PARKED;
     let looked_at = firsts.into_iter().map(async |mut first| {
@@ -156,7 +161,7 @@ fn park(event: &JobEvent, firsts: &[Outgoing<'_>], already: &DueEvent, log: &Log
     let index = firsts.first()?.index;
     let now = Timestamp::now();
     let since = firsts.iter().filter_map(|first| Some(sender.silence(first, now)?.since)).max();
-    let (message, row) = log.park(event, &endpoints_of(firsts).collect::<Vec<_>>(), now);
+    let (message, row) = log.park(event, &ids_of(firsts).collect::<Vec<_>>(), now);
     let row = (already != &message).then_some(row);
     Some(Parking { index, row, message: message.into(), until: put_off(since, now) })
 }

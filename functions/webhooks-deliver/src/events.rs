@@ -4,10 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use common::{
     error::Error,
-    id::{EndpointId, TenantId},
+    id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DeliveryId, Destination, DueAttempt, SHARDS, Status},
+        delivery::{Delivery, DeliveryId, Destination, DueAttempt, SHARDS, Status},
         endpoints::Receiver,
         event::{Audience, JobEvent},
     },
@@ -59,18 +59,20 @@ pub(crate) async fn handle(
     // What was cut off goes on at once. The others can wait, for as long as it takes to find out more about the receiver.
     let now = Timestamp::now();
     let until = if parked.iter().any(|first| first.is_cut) { now } else { put_off(None, now) };
-    let is_for_callback = event.audience.callback().is_some() && !parked.is_empty();
-    let to: Vec<_> = slow.iter().map(|receiver| receiver.id).chain(endpoints_of(&parked)).collect();
-    if is_for_callback || !to.is_empty() {
+    let slow = slow
+        .into_iter()
+        .map(|receiver| Delivery::first(&event, &Destination::Endpoint(receiver.id), receiver.log_shards).id);
+    let to: Vec<_> = slow.chain(ids_of(&parked)).collect();
+    if !to.is_empty() {
         let (message, row) = log.park(&event, &to, now);
         batch.finish(Parking { index: record.index, row: Some(row), message: message.into(), until });
     }
     Ok(())
 }
 
-/// The endpoints of these deliveries.
-pub(crate) fn endpoints_of(firsts: &[Outgoing<'_>]) -> impl Iterator<Item = EndpointId> {
-    firsts.iter().filter_map(|first| first.delivery.webhook_endpoint_id)
+/// The ids of these deliveries.
+pub(crate) fn ids_of(firsts: &[Outgoing<'_>]) -> impl Iterator<Item = DeliveryId> {
+    firsts.iter().map(|first| first.delivery.id)
 }
 
 /// The deliveries of an event to these endpoints of its tenant, or to its callback.

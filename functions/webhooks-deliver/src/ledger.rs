@@ -78,6 +78,8 @@ pub(crate) struct Ended {
     pub(crate) payload: Payload,
     /// Whether the log has the delivery already.
     pub(crate) is_stored: bool,
+    /// Whether the log has the payload already: that of a delivery whose event was parked.
+    pub(crate) is_payload_stored: bool,
     pub(crate) result: AttemptResult,
     /// The health of the endpoint when the attempt began.
     pub(crate) health: Option<Health>,
@@ -277,6 +279,7 @@ impl Ledger {
         let due = is_due.then(|| log.due(tenant, after, ended.is_slow, now));
         let other = match (&ended.result, ended.is_stored) {
             _ if ended.is_done_at_once() => Some(log.delivered(tenant, after, payload, now)),
+            (_, false) if ended.is_payload_stored => None,
             (_, false) => Some(log.payload(tenant, &after.id, payload, now)),
             (AttemptResult::Made(..), true) => log.attempt(tenant, before, now),
             (AttemptResult::Postponed(_) | AttemptResult::NoEndpoint | AttemptResult::Expired, true) => None,
@@ -335,7 +338,7 @@ impl Ledger {
         let Ended { tenant, payload, .. } = ended;
         let after = match fate {
             Fate::Copy => return Ok(None),
-            Fate::Open if ended.is_done_at_once() => return Ok(None),
+            Fate::Open if ended.is_done_at_once() && !ended.is_payload_stored => return Ok(None),
             Fate::Unwritten if ended.is_done_at_once() => {
                 observe::unlogged(tenant, &ended.delivery);
                 return Ok(None);
@@ -347,7 +350,7 @@ impl Ledger {
                 Some(current) if current.last_attempt == after.last_attempt => current,
                 current => return Ok(current.and_then(|delivery| DueAttempt::soon(tenant, &delivery, now))),
             },
-            Fate::Open if ended.is_message_enough() => after.clone(),
+            Fate::Open if ended.is_done_at_once() || ended.is_message_enough() => after.clone(),
             Fate::Open => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
                 None => return Ok(None),

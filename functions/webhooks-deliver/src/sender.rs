@@ -54,6 +54,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) receiver: Option<&'a Receiver>,
     /// Whether the log has the delivery already.
     pub(crate) is_stored: bool,
+    /// Whether the log has the payload already.
+    pub(crate) is_payload_stored: bool,
     /// Its slot, if it has one already.
     pub(crate) slot: Option<Slot>,
     /// Whether its attempt was cut off.
@@ -81,6 +83,7 @@ impl<'a> Outgoing<'a> {
             payload: Payload { destination, body: event.body.clone() },
             receiver,
             is_stored: false,
+            is_payload_stored: false,
             slot: None,
             is_cut: false,
             mark: record.mark.clone(),
@@ -103,8 +106,20 @@ impl<'a> Outgoing<'a> {
     /// The attempt with its result. `is_slow` says whether the receiver is slow.
     pub(crate) fn ended(self, result: AttemptResult, is_slow: bool) -> Ended {
         let health = self.health();
-        let Self { index, tenant, delivery, payload, is_stored, mark, .. } = self;
-        Ended { index, tenant, delivery, payload, is_stored, result, health, shown: None, is_slow, mark }
+        let Self { index, tenant, delivery, payload, is_stored, is_payload_stored, mark, .. } = self;
+        Ended {
+            index,
+            tenant,
+            delivery,
+            payload,
+            is_stored,
+            is_payload_stored,
+            result,
+            health,
+            shown: None,
+            is_slow,
+            mark,
+        }
     }
 }
 

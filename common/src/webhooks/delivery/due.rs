@@ -1,12 +1,15 @@
 //! Due attempts and events, as messages and rows of the log name them: by their keys.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 use super::{
     id::{DeliveryId, WebhookId},
     state::Delivery,
 };
-use crate::{id::TenantId, timestamp::Timestamp};
+use crate::{
+    id::{NotAnId, TenantId},
+    timestamp::Timestamp,
+};
 
 /// The longest delay that SQS offers. Longer waits are woken from the log.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
@@ -28,7 +31,33 @@ pub struct DueEvent {
     /// Whose event it is.
     pub tenant: TenantId,
     /// Its key in the log.
-    pub parked: WebhookId,
+    pub parked: ParkedId,
+}
+
+/// The key of a parked event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParkedId {
+    /// It waits for a single destination: its row is the payload that the delivery will have, so that it is written once.
+    Delivery(DeliveryId),
+    /// It waits for several endpoints of its tenant, in a row of its own.
+    Event(WebhookId),
+}
+
+impl fmt::Display for ParkedId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delivery(id) => id.fmt(f),
+            Self::Event(id) => id.fmt(f),
+        }
+    }
+}
+
+impl FromStr for ParkedId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        text.parse().map(Self::Delivery).or_else(|NotAnId| text.parse().map(Self::Event))
+    }
 }
 
 impl DueAttempt {

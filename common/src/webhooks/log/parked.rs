@@ -1,8 +1,8 @@
 //! Parked events: their first attempts wait for their turn among the retries.
 //!
-//! A parked event has one row for all of its destinations that do not answer, so that receivers that hang cost the queue
-//! of events, which all tenants share, next to nothing. Its deliveries are in the log once their turn has come. The row is
-//! never changed: it expires.
+//! A parked event has one row for all of its slow destinations, so that receivers that hang cost the queue of events, which
+//! all tenants share, next to nothing. Its deliveries are in the log once their turn has come. If there is only one, the
+//! row is the payload of that delivery. Otherwise it is never changed: it expires.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     payload,
-    table::{Log, PAYLOAD, Row, key},
+    table::{Log, PAYLOAD, Row, details_key, key},
 };
 use crate::{
     aws::dynamo::{Item, Record, number, text},
@@ -18,7 +18,7 @@ use crate::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DueEvent, WebhookId},
+        delivery::{DeliveryId, DueEvent, ParkedId, WebhookId},
         event::{Audience, EventName, JobEvent},
     },
 };
@@ -31,7 +31,7 @@ pub struct Parked {
     pub endpoints: Vec<EndpointId>,
 }
 
-/// How long a parked event is kept: longer than any message, which SQS keeps for 14 days at most.
+/// How long a parked event is kept at least: longer than any message, which SQS keeps for 14 days at most.
 const KEPT: Duration = Duration::from_secs(15 * 24 * 60 * 60);
 
 /// The part of a body that says which event it is.
@@ -42,17 +42,23 @@ struct Body {
 }
 
 impl Log {
-    /// The message and the row of an event that is parked for some of its endpoints or, without any, for its callback. The
-    /// same event, parked for the same destinations, has the same row.
+    /// The message and the row of an event that is parked for some of its deliveries. The same event, parked for the same
+    /// deliveries, has the same row.
     #[must_use]
-    pub fn park(&self, event: &JobEvent, endpoints: &[EndpointId], now: Timestamp) -> (DueEvent, Row) {
+    pub fn park(&self, event: &JobEvent, deliveries: &[DeliveryId], now: Timestamp) -> (DueEvent, Row) {
+        let endpoints: Vec<_> = deliveries.iter().filter_map(|id| id.destination.endpoint()).collect();
         let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let to = event.audience.callback().map_or(ids.as_str(), |(url, _)| url.as_str());
-        let destinations = format!("parked {} {to}", event.at.as_millisecond());
-        let parked = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &destinations);
+        let (parked, expires_at) = match deliveries {
+            [id] => (ParkedId::Delivery(*id), now.after(KEPT).max(self.retention.end(now))),
+            _ => {
+                let destinations = format!("parked {} {ids}", event.at.as_millisecond());
+                let id = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &destinations);
+                (ParkedId::Event(id), now.after(KEPT))
+            }
+        };
         let mut item = parked_key(&event.tenant, parked);
         item.insert("at".to_owned(), number(event.at.as_millisecond()));
-        item.insert("expires_at".to_owned(), number(now.after(KEPT).as_second()));
+        item.insert("expires_at".to_owned(), number(expires_at.as_second()));
         if !endpoints.is_empty() {
             item.insert("endpoints".to_owned(), text(ids));
         }
@@ -88,6 +94,9 @@ fn read(tenant: &TenantId, item: &Item) -> Result<Parked> {
     Ok(Parked { event, endpoints })
 }
 
-fn parked_key(tenant: &TenantId, parked: WebhookId) -> Item {
-    key(format!("{tenant}/parked/{parked}"), PAYLOAD)
+fn parked_key(tenant: &TenantId, parked: ParkedId) -> Item {
+    match parked {
+        ParkedId::Delivery(id) => details_key(tenant, &id, PAYLOAD),
+        ParkedId::Event(id) => key(format!("{tenant}/parked/{id}"), PAYLOAD),
+    }
 }

@@ -29,7 +29,7 @@ use crate::{
 pub struct Log {
     pub(super) dynamodb: Client,
     pub(super) table: String,
-    retention: Retention,
+    pub(super) retention: Retention,
     pub(super) kept_payload_bytes: usize,
 }
 

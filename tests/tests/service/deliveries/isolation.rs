@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use common::{
     timestamp::Timestamp,
-    webhooks::{delivery::Status, event::JobEvent},
+    webhooks::{
+        delivery::{Delivery, Destination, Status},
+        event::JobEvent,
+    },
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -40,9 +43,10 @@ fn minutes_ago(minutes: u64) -> Timestamp {
 /// Puts a parked event of this age into the queue for slow receivers.
 async fn park(world: &World, tenant: &Tenant, id: &str, job: usize, minutes: u64) {
     let event = JobEvent::parse(&event(&tenant.id, job).to_string(), minutes_ago(minutes)).expect("an event");
-    let (message, row) = world.delivery_log().park(&event, &[id.parse().expect("an id")], Timestamp::now());
+    let delivery = Delivery::first(&event, &Destination::Endpoint(id.parse().expect("an id")), 1);
+    let (message, row) = world.delivery_log().park(&event, &[delivery.id], Timestamp::now());
     assert!(world.delivery_log().put(vec![((), row)]).await.is_empty());
-    world.enqueue("slow-deliveries", json!({"tenant_id": tenant.id, "parked": message.parked})).await;
+    world.enqueue("slow-deliveries", json!({"tenant_id": tenant.id, "parked": message.parked.to_string()})).await;
 }
 
 /// Goes on until this holds.
@@ -250,6 +254,27 @@ async fn a_parked_event_ends_in_the_log_if_its_endpoint_is_gone() {
         world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
         poll_slow(&world, 4).await;
         assert_eq!((world.log_of(&tenant.id, Status::Ended).await.len(), world.left().await), (4, 0));
+    }
+}
+
+/// What is parked for one receiver is written once, and is gone with a delivery that may not keep it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_payload_of_a_parked_event_is_that_of_its_delivery() {
+    for (answer, payloads) in [(500, 1), (200, 0)] {
+        let receiver = Moody::start(move |_| (Duration::ZERO, answer)).await;
+        let (world, tenant, id) = world_with(&[("KEPT_PAYLOAD_BYTES", "0")], receiver.url()).await;
+        world.make_slow(&tenant, &id).await;
+        let mut large = event(&tenant.id, "j");
+        large["result"] = json!("a word or two, ".repeat(1000));
+        world.deliver(large).await;
+        let stored = async || {
+            let items = world.items("deliveries").await;
+            items.iter().filter(|item| item.keys().any(|name| name.starts_with("payload"))).count()
+        };
+        assert_eq!((stored().await, waiting(&world).await), (1, [0, 0, 1]));
+        poll_slow(&world, 1).await;
+        let delivery = world.only_logged(&tenant.id).await;
+        assert_eq!((receiver.requests(), stored().await), (1, payloads), "{delivery:?}");
     }
 }
 
