@@ -25,6 +25,8 @@ pub(crate) struct Batch {
     /// No attempt starts later: it would be cut off by the function's timeout.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
+    /// Whether others wait for an invocation: its first record has waited for long.
+    pub(crate) is_late: bool,
     /// How many short attempts it has under way, for which it waits.
     pub(crate) under_way: AtomicUsize,
     /// The active endpoints of each tenant, read once for all of its events. `None` is a failed read: if each record tried
@@ -38,10 +40,16 @@ pub(crate) struct Batch {
 type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
 
 impl Batch {
-    pub(crate) fn new(last_start: Instant, reads: Arc<Reads>, finished: UnboundedSender<Finished>) -> Self {
+    pub(crate) fn new(
+        last_start: Instant,
+        is_late: bool,
+        reads: Arc<Reads>,
+        finished: UnboundedSender<Finished>,
+    ) -> Self {
         Self {
             last_start,
             tally: Tally::default(),
+            is_late,
             under_way: AtomicUsize::new(0),
             receivers: Mutex::default(),
             reads,

@@ -130,8 +130,9 @@ impl Deliver {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
         let (finished, inbox) = mpsc::unbounded_channel();
-        let batch = Batch::new(Instant::now() + spare, Arc::clone(&app.reads), finished);
         let records = &event.payload.records;
+        let is_late = records.iter().any(|record| record::has_waited(record, &app.ledger.stores.queues));
+        let batch = Batch::new(Instant::now() + spare, is_late, Arc::clone(&app.reads), finished);
         let queue = records.first().and_then(|record| record.event_source_arn.as_deref()).unwrap_or_default();
         let gate = app.ledger.stores.gate(app.ledger.stores.queues.slow.has_arn(queue));
         let attempts = async {

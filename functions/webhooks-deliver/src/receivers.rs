@@ -13,7 +13,7 @@ use common::{
     webhooks::{delivery::Outcome, endpoints::Health},
 };
 
-use crate::standing::{Seen, Shown, Silence, Standing};
+use crate::standing::{Pace, Seen, Shown, Silence, Standing};
 
 /// How many receivers, and how many tenants, a process remembers.
 const MOST: usize = 10_000;
@@ -43,6 +43,8 @@ struct Known {
     /// By tenant: how many origins of callbacks have turned out slow, less those that have turned out good. A tenant has any
     /// number of origins, and each would be tried once.
     doubts: HashMap<u64, u32>,
+    /// How quickly endpoints have answered, and the origins of each tenant's callbacks, all together.
+    paces: HashMap<u64, Pace>,
 }
 
 impl Receivers {
@@ -69,6 +71,11 @@ impl Receivers {
             Standing::Unknown if health.is_none() && known.doubts.get(&key.tenant) >= Some(&DOUBTS) => Standing::Slow,
             standing => standing,
         }
+    }
+
+    /// Whether the receiver takes its time for every answer, though it is not slow.
+    pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
+        self.lock().paces.get(&pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
 
     /// Whether the receiver does not answer.
@@ -101,7 +108,9 @@ impl Receivers {
         health: Option<&Health>,
         (began, now): (Timestamp, Timestamp),
     ) -> Shown {
-        self.lock().learn(key, health, now, |seen| seen.ended(outcome, health, began, now))
+        let mut known = self.lock();
+        known.pace(pacer(key, health)).answered(now.since(began), now);
+        known.learn(key, health, now, |seen| seen.ended(outcome, health, began, now))
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -109,7 +118,19 @@ impl Receivers {
     }
 }
 
+/// Whose pace counts for a receiver. A tenant may have a callback of another origin for each event.
+fn pacer(key: Key, health: Option<&Health>) -> u64 {
+    if health.is_some() { key.receiver } else { key.tenant }
+}
+
 impl Known {
+    fn pace(&mut self, pacer: u64) -> &mut Pace {
+        if self.paces.len() >= MOST && !self.paces.contains_key(&pacer) {
+            self.paces.clear();
+        }
+        self.paces.entry(pacer).or_default()
+    }
+
     fn seen(&mut self, key: Key) -> &mut Seen {
         if self.seen.len() >= MOST && !self.seen.contains_key(&key.receiver) {
             self.seen.clear();
@@ -154,6 +175,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn the_origins_of_a_tenants_callbacks_have_one_pace_and_each_endpoint_its_own() {
+        let receivers = Receivers::new();
+        let tenant: TenantId = "t".parse().expect("a tenant");
+        let [one, other] = ["one", "other"].map(|name| receivers.key(&tenant, name));
+        let began = Timestamp::from_second(0).expect("a time");
+        let now = began.after(Duration::from_millis(200));
+        let health = Some(&Health::default());
+        for (health, shared) in [(None, true), (health, false)] {
+            receivers.ended(one, Outcome::Delivered(200), health, (began, now));
+            assert_eq!((receivers.lingers(one, health, now), receivers.lingers(other, health, now)), (true, shared));
+        }
+    }
 
     #[test]
     fn new_origins_count_as_slow_after_several_slow_ones_but_not_after_one_that_is_slow_again_and_again() {

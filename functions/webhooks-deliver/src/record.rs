@@ -1,6 +1,6 @@
 //! Records of the queues, and why a record may stay in its queue.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::SqsMessage;
 use common::{
@@ -14,6 +14,9 @@ use common::{
 };
 
 use crate::under_way::{Mark, UnderWay};
+
+/// A job event that has waited longer than this shows that all invocations have work.
+const BACKLOG: Duration = Duration::from_secs(1);
 
 /// A record of a batch.
 pub(crate) struct Record {
@@ -47,6 +50,21 @@ pub(crate) enum Undone {
     Panicked(Box<dyn Any + Send>),
 }
 
+/// Whether a job event has waited in its queue for so long that events wait for an invocation. When a repeated record was
+/// ready, and a message with a delay, is not known.
+pub(crate) fn has_waited(record: &SqsMessage, queues: &Queues) -> bool {
+    let arn = record.event_source_arn.as_deref().unwrap_or_default();
+    let is_event = !queues.slow.has_arn(arn) && !queues.deliveries.has_arn(arn);
+    let sent_at = attribute(record, "SentTimestamp").map(Timestamp::from_millisecond);
+    is_event
+        && attribute(record, "ApproximateReceiveCount") == Some(1)
+        && sent_at.is_some_and(|at| Timestamp::now().since(at) > BACKLOG)
+}
+
+fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
+    record.attributes.get(name).and_then(|value| value.parse().ok())
+}
+
 impl Record {
     /// Reads a record of one of the queues. `None` if this process works on the same message already: then the other record
     /// answers for both.
@@ -57,12 +75,11 @@ impl Record {
         under_way: &UnderWay,
     ) -> Result<Option<(Self, Content)>, Malformed> {
         let body = record.body.as_deref().unwrap_or_default();
-        let attribute = |name| record.attributes.get(name).and_then(|value| value.parse().ok());
-        let is_repeated = attribute("ApproximateReceiveCount").is_some_and(|receives| receives > 1);
+        let is_repeated = attribute(record, "ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         let arn = record.event_source_arn.as_deref().unwrap_or_default();
         let has_time = queues.slow.has_arn(arn);
         if !has_time && !queues.deliveries.has_arn(arn) {
-            let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
+            let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
             let event = JobEvent::parse(body, sent_at)?;
             return Ok(Some((Self { index, is_repeated, has_time, mark: None }, Content::Event(event))));
         }

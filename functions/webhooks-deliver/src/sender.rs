@@ -203,7 +203,8 @@ impl Sender {
         let now = Timestamp::now();
         let lane = Lane { key: self.key(&outgoing), has_time: false };
         let standing = self.standing(&outgoing, now);
-        if standing == Standing::Slow {
+        let lingers = || self.receivers.lingers(self.key(&outgoing), outgoing.health().as_ref(), now);
+        if standing == Standing::Slow || (batch.is_late && lingers()) {
             return Sent::Parked(outgoing);
         }
         match self.slots.take_soon(lane, standing, &batch.under_way, batch.last_start).await {

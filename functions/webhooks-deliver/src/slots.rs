@@ -8,13 +8,9 @@
 //! Each receiver has a lane, only as wide as the receiver has shown to take: each success widens it by one attempt, as slow
 //! start does with a congestion window (RFC 5681, section 3.1). So a receiver that comes back is not flooded.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use tokio::{
@@ -22,37 +18,20 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{
-    receivers::Key,
-    standing::{SOON, Standing},
-};
+pub(crate) use self::shares::Lane;
+use self::shares::{PATIENCE, Probe, Share, State};
+use crate::standing::{SOON, Standing};
 
-/// How many attempts at once a receiver gets once the first has succeeded: as many as a batch has events.
-const NEW: usize = 10;
-/// How many attempts at once a slow receiver gets. More would hardly save invocation time, and with fewer, what waits for
-/// the receiver would pile up.
-const SLOW: usize = 4;
-/// How long an attempt that has to be short waits for a receiver that does not succeed.
-const PATIENCE: Duration = Duration::from_millis(50);
-/// How many lanes a process remembers.
-const LANES: usize = 10_000;
-/// How many places there are for each slot, and how many at most: Lambda allows a process 1,024 file descriptors, and our
-/// own calls to AWS need some of them.
-const PLACES: usize = 4;
-const MOST_PLACES: usize = 800;
+mod shares;
 
 /// The slots of a process. Cloning is cheap, and shares them.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<State<Waiting>>>,
 }
 
-/// The attempts at a receiver that share its width: those that have to be short, or those that have time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Lane {
-    pub(crate) key: Key,
-    pub(crate) has_time: bool,
-}
+/// An attempt that waits for its turn.
+type Waiting = oneshot::Sender<Slot>;
 
 /// A slot and a place that are taken, until this is dropped.
 pub(crate) struct Slot {
@@ -64,13 +43,6 @@ pub(crate) struct Slot {
     is_probe: bool,
 }
 
-/// The slots that an attempt may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
-    Any,
-    Half,
-}
-
 /// Why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
@@ -80,65 +52,9 @@ pub(crate) enum NoSlot {
     Late,
 }
 
-struct State {
-    total: usize,
-    /// How many slots and places are free.
-    slots: usize,
-    places: usize,
-    /// How many slots receivers have that are not known to be good, and how many places silent receivers have.
-    half: usize,
-    probes: usize,
-    tenants: BTreeMap<u64, TenantState>,
-    lanes: HashMap<Lane, LaneState>,
-}
-
-#[derive(Default)]
-struct TenantState {
-    /// How many slots and places it has, for good receivers and for others, and how many places of silent receivers.
-    good: Taken,
-    others: Taken,
-    probes: usize,
-    /// The lanes in which attempts wait, the longest wait first.
-    waiting: Vec<Lane>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Taken {
-    slots: usize,
-    places: usize,
-}
-
-struct LaneState {
-    under_way: usize,
-    width: usize,
-    share: Share,
-    /// When the receiver last succeeded, or else when its first attempt began.
-    succeeded_at: Instant,
-    waiting: VecDeque<oneshot::Sender<Slot>>,
-}
-
-impl From<Standing> for Share {
-    fn from(standing: Standing) -> Self {
-        if standing == Standing::Good { Self::Any } else { Self::Half }
-    }
-}
-
-impl TenantState {
-    fn taken(&self, share: Share) -> Taken {
-        if share == Share::Any { self.good } else { self.others }
-    }
-
-    fn taken_mut(&mut self, share: Share) -> &mut Taken {
-        if share == Share::Any { &mut self.good } else { &mut self.others }
-    }
-}
-
 impl Slots {
     pub(crate) fn new(total: usize) -> Self {
-        let places = total.saturating_mul(PLACES).min(MOST_PLACES).max(total);
-        let (tenants, lanes) = (BTreeMap::new(), HashMap::new());
-        let state = State { total, slots: total, places, half: 0, probes: 0, tenants, lanes };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(State::new(total))) }
     }
 
     /// Waits for a slot until `last_start`.
@@ -188,51 +104,34 @@ impl Slots {
     /// Takes a slot for a silent receiver, if it may have another. All silent receivers together get as many places as there
     /// are slots, and a tenant's no more than are left for other tenants.
     pub(crate) async fn probe(&self, lane: Lane, last_start: Instant) -> Result<Slot, NoSlot> {
-        let is_idle = {
-            let mut state = self.lock();
-            let left = state.total.saturating_sub(state.probes);
-            let has = state.tenants.get(&lane.key.tenant).map_or(0, |tenant| tenant.probes);
-            let known = state.lane(lane);
-            (known.width, known.share) = (SLOW, Share::Half);
-            let is_idle = known.under_way == 0 && known.waiting.is_empty();
-            if has >= left {
-                return Err(NoSlot::Full);
-            }
-            if let Some(share) = state.give(lane) {
-                state.probes += 1;
-                state.tenants.entry(lane.key.tenant).or_default().probes += 1;
-                drop(state);
+        let probe = self.lock().probe(lane);
+        match probe {
+            Probe::Given(share) => {
                 let mut slot = self.slot(lane, share);
                 slot.is_probe = true;
-                return Ok(slot);
+                Ok(slot)
             }
-            is_idle
-        };
-        // All slots are taken: without a turn of its own, the receiver would never be tried.
-        if is_idle { self.take(lane, Standing::Slow, last_start).await } else { Err(NoSlot::Full) }
+            Probe::Waits => self.take(lane, Standing::Slow, last_start).await,
+            Probe::Full => Err(NoSlot::Full),
+        }
     }
 
     /// Takes a slot, or queues for one.
     fn queue(&self, lane: Lane, standing: Standing) -> Result<Slot, oneshot::Receiver<Slot>> {
         let mut state = self.lock();
-        state.lane(lane).share = standing.into();
-        if let Some(share) = state.give(lane) {
+        if let Some(share) = state.take(lane, standing) {
             drop(state);
             return Ok(self.slot(lane, share));
         }
         let (sender, turn) = oneshot::channel();
-        let known = state.lane(lane);
-        known.waiting.push_back(sender);
-        if known.waiting.len() == 1 {
-            state.tenants.entry(lane.key.tenant).or_default().waiting.push(lane);
-        }
+        state.wait(lane, sender);
         Err(turn)
     }
 
     /// Gives all that is free to the attempts whose turn it is.
     fn pass_on(&self) {
         let mut state = self.lock();
-        while let Some((lane, share, waiting)) = state.next() {
+        while let Some((lane, share, waiting)) = state.next(|waiting| !waiting.is_closed()) {
             drop(state);
             // Without the lock: if the attempt no longer waits, its slot comes back at once.
             waiting.send(self.slot(lane, share)).ok();
@@ -244,7 +143,7 @@ impl Slots {
         Slot { slots: self.clone(), lane, share, is_aside: false, is_probe: false }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<Waiting>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -263,28 +162,14 @@ impl Slot {
         }
     }
 
-    /// Gives the receiver more at once, since it has succeeded. A lane that is not half full has not shown that its receiver
-    /// takes more.
+    /// Gives the receiver more at once, since it has succeeded.
     pub(crate) fn widen(&self) {
-        let mut state = self.slots.lock();
-        let total = state.total;
-        let known = state.lane(self.lane);
-        let first = if self.lane.has_time { SLOW } else { NEW };
-        known.succeeded_at = Instant::now();
-        if known.under_way * 2 >= known.width {
-            known.width = total.min((known.width + 1).max(first));
-        }
+        self.slots.lock().widen(self.lane);
     }
 
     /// Gives the receiver few at once, and lets nobody wait for it.
     pub(crate) fn narrow(&self) {
-        let mut state = self.slots.lock();
-        let known = state.lane(self.lane);
-        known.width = self.lane.first_width();
-        known.waiting.clear();
-        if let Some(tenant) = state.tenants.get_mut(&self.lane.key.tenant) {
-            tenant.waiting.retain(|waiting| *waiting != self.lane);
-        }
+        self.slots.lock().narrow(self.lane);
     }
 }
 
@@ -300,153 +185,6 @@ impl Drop for Slot {
     }
 }
 
-impl Lane {
-    /// How many attempts at once it begins with. Where they have to be short, a first one goes ahead: if the receiver is
-    /// slow, it gets that one twice, and no other.
-    fn first_width(self) -> usize {
-        if self.has_time { SLOW } else { 1 }
-    }
-}
-
-impl State {
-    fn lane(&mut self, lane: Lane) -> &mut LaneState {
-        if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
-            self.lanes.retain(|_, known| known.under_way > 0 || !known.waiting.is_empty());
-        }
-        let (width, share) = (lane.first_width(), Share::Half);
-        self.lanes.entry(lane).or_insert_with(|| LaneState {
-            under_way: 0,
-            width,
-            share,
-            succeeded_at: Instant::now(),
-            waiting: VecDeque::new(),
-        })
-    }
-
-    fn share(&self, lane: Lane) -> Share {
-        self.lanes.get(&lane).map_or(Share::Half, |known| known.share)
-    }
-
-    fn is_full(&self, lane: Lane) -> bool {
-        self.lanes.get(&lane).is_some_and(|known| known.under_way >= known.width)
-    }
-
-    /// Whether the receiver or the tenant has as much as it may have, whatever others have.
-    fn has_its_share(&self, lane: Lane) -> bool {
-        let taken =
-            self.tenants.get(&lane.key.tenant).map_or_else(Taken::default, |tenant| tenant.taken(self.share(lane)));
-        let is_greedy = |taken, free| taken > 0 && taken >= free;
-        self.is_full(lane) || is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places)
-    }
-
-    /// Whether an attempt that waits since `began` has waited for long enough: for a receiver that does not succeed, or for
-    /// other attempts of its tenant.
-    fn is_stuck(&self, lane: Lane, began: Instant) -> bool {
-        let known = self.lanes.get(&lane).filter(|known| known.under_way > 0);
-        let since = known.map_or(began, |known| known.succeeded_at);
-        (since.elapsed() >= PATIENCE && self.is_full(lane)) || (began.elapsed() >= SOON && self.has_its_share(lane))
-    }
-
-    /// Whether there is a slot and a place that the lane may have now.
-    fn is_free(&self, lane: Lane) -> bool {
-        let has_slot = self.slots > 0 && (self.share(lane) == Share::Any || self.half < self.total.div_ceil(2));
-        has_slot && self.places > 0 && !self.has_its_share(lane)
-    }
-
-    /// Gives a slot and a place, if they are free.
-    fn give(&mut self, lane: Lane) -> Option<Share> {
-        if !self.is_free(lane) {
-            return None;
-        }
-        self.slots -= 1;
-        self.places -= 1;
-        let known = self.lane(lane);
-        if known.under_way == 0 {
-            known.succeeded_at = Instant::now();
-        }
-        known.under_way += 1;
-        let share = known.share;
-        self.half += usize::from(share == Share::Half);
-        let taken = self.tenants.entry(lane.key.tenant).or_default().taken_mut(share);
-        taken.slots += 1;
-        taken.places += 1;
-        Some(share)
-    }
-
-    fn take_slot_back(&mut self, tenant: u64, share: Share) {
-        self.slots += 1;
-        self.half -= usize::from(share == Share::Half);
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            tenant.taken_mut(share).slots -= 1;
-        }
-    }
-
-    fn take_place_back(&mut self, lane: Lane, share: Share, is_probe: bool) {
-        self.places += 1;
-        self.probes -= usize::from(is_probe);
-        if let Some(known) = self.lanes.get_mut(&lane) {
-            known.under_way -= 1;
-        }
-        if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
-            tenant.taken_mut(share).places -= 1;
-            tenant.probes -= usize::from(is_probe);
-        }
-        self.forget_idle(lane.key.tenant);
-    }
-
-    fn forget_idle(&mut self, tenant: u64) {
-        if self
-            .tenants
-            .get(&tenant)
-            .is_some_and(|tenant| tenant.good.places + tenant.others.places == 0 && tenant.waiting.is_empty())
-        {
-            self.tenants.remove(&tenant);
-        }
-    }
-
-    /// Gives a free slot to the attempt whose turn it is, if there are both.
-    fn next(&mut self) -> Option<(Lane, Share, oneshot::Sender<Slot>)> {
-        while self.slots > 0 && self.places > 0 {
-            let (tenant, index) = self.turn()?;
-            let waiting = &mut self.tenants.get_mut(&tenant)?.waiting;
-            let lane = *waiting.get(index)?;
-            let known = self.lanes.get_mut(&lane)?;
-            let first = known.waiting.pop_front();
-            if known.waiting.is_empty() {
-                waiting.remove(index);
-            }
-            let Some(first) = first.filter(|first| !first.is_closed()) else {
-                self.forget_idle(tenant);
-                continue;
-            };
-            return Some((lane, self.give(lane)?, first));
-        }
-        None
-    }
-
-    /// Of the tenants that wait for what they may have, the one with the fewest slots and places; and the index of its
-    /// waiting lane with the fewest attempts.
-    fn turn(&self) -> Option<(u64, usize)> {
-        let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty()).collect();
-        tenants.sort_by_key(|(_, tenant)| {
-            (tenant.good.slots + tenant.others.slots, tenant.good.places + tenant.others.places)
-        });
-        tenants.into_iter().find_map(|(id, tenant)| {
-            let mut best = None;
-            for (index, lane) in tenant.waiting.iter().enumerate() {
-                let under_way = self.lanes.get(lane).map_or(0, |known| known.under_way);
-                if best.is_none_or(|(fewest, _)| under_way < fewest) && self.is_free(*lane) {
-                    best = Some((under_way, index));
-                    if under_way == 0 {
-                        break;
-                    }
-                }
-            }
-            best.map(|(_, index)| (*id, index))
-        })
-    }
-}
-
 /// Waits for a turn until `end`.
 async fn in_time(turn: impl Future<Output = Result<Slot, RecvError>>, end: Instant) -> Option<Result<Slot, NoSlot>> {
     Some(timeout_at(end, turn).await.ok()?.map_err(|_nobody_waits_any_more| NoSlot::Full))
@@ -454,9 +192,15 @@ async fn in_time(turn: impl Future<Output = Result<Slot, RecvError>>, end: Insta
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::{FutureExt, future::join_all};
 
-    use super::*;
+    use super::{
+        shares::{NEW, SLOW},
+        *,
+    };
+    use crate::receivers::Key;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -560,8 +304,7 @@ mod tests {
         drop((mine, others));
         let late = slots.take(lane(3, 1), Standing::Good, Instant::now()).await;
         assert_eq!(late.err(), Some(NoSlot::Late), "though a slot is free");
-        let state = slots.lock();
-        assert_eq!((state.slots, state.places, state.half), (2, 8, 0), "an attempt that no longer waits keeps nothing");
+        assert_eq!(slots.lock().free(), (2, 8, 0), "an attempt that no longer waits keeps nothing");
     }
 
     #[test]
@@ -640,6 +383,6 @@ mod tests {
         for _ in 0..100 {
             at_once(&slots, lane(1, 1), Standing::Good).expect("a slot").widen();
         }
-        assert_eq!(slots.lock().lane(lane(1, 1)).width, NEW);
+        assert_eq!(slots.lock().width(lane(1, 1)), NEW);
     }
 }

@@ -19,6 +19,10 @@ use common::{
 /// A receiver that takes longer than this to answer is slow. In the queues that all tenants share, an attempt is cut off
 /// then: an invocation waits for its slowest attempt, and others wait for an invocation.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
+/// A receiver none of whose latest answers took less than this lingers. Its work waits where others wait for an invocation.
+const QUICK: Duration = Duration::from_millis(100);
+/// How long an answer tells whether a receiver lingers.
+const LATELY: Duration = Duration::from_secs(10);
 /// How many failures in a row make a receiver slow that answers soon.
 const FAILURES: u32 = 3;
 /// How many successes in a row, each soon, and over how long a time, make a slow receiver good again.
@@ -88,6 +92,29 @@ pub(crate) enum Shown {
     Error,
     /// Nothing: it took long to fail, but other attempts have succeeded.
     Nothing,
+}
+
+/// How quickly a receiver has answered lately. The quickest answer counts: others may have waited for CPU.
+#[derive(Default)]
+pub(crate) struct Pace {
+    answered_at: Option<Timestamp>,
+    quick_at: Option<Timestamp>,
+}
+
+impl Pace {
+    /// Notes an answer that `took` so long.
+    pub(crate) fn answered(&mut self, took: Duration, now: Timestamp) {
+        self.answered_at = Some(now);
+        if took < QUICK {
+            self.quick_at = Some(now);
+        }
+    }
+
+    /// Whether it has answered lately, but never quickly.
+    pub(crate) fn lingers(&self, now: Timestamp) -> bool {
+        let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
+        is_recent(self.answered_at) && !is_recent(self.quick_at)
+    }
 }
 
 /// What this process has seen of a receiver.
@@ -245,6 +272,20 @@ mod tests {
             self.ended(outcome, None, at(second), at(second));
             self.standing(None, at(second))
         }
+    }
+
+    #[test]
+    fn a_receiver_lingers_while_none_of_its_latest_answers_was_quick() {
+        let mut pace = Pace::default();
+        assert!(!pace.lingers(at(0)), "nothing is known");
+        pace.answered(QUICK, at(0));
+        assert!(pace.lingers(at(1)));
+        assert!(!pace.lingers(at(0).after(LATELY)), "that was long ago");
+        pace.answered(Duration::ZERO, at(2));
+        pace.answered(SOON, at(3));
+        assert!(!pace.lingers(at(4)), "others may have waited for CPU");
+        pace.answered(SOON, at(2).after(LATELY));
+        assert!(pace.lingers(at(2).after(LATELY)));
     }
 
     #[test]

@@ -119,7 +119,9 @@ impl Receivers {
     /// The URL of a bad callback.
     pub(crate) fn callback(&self, number: usize) -> String {
         let host = match self.mode {
-            Mode::Callbacks => Ipv4Addr::from_bits(0x7f01_0000 + u32::try_from(number).expect("a small number")),
+            Mode::Callbacks | Mode::CallLinger => {
+                Ipv4Addr::from_bits(0x7f01_0000 + u32::try_from(number).expect("a small number"))
+            }
             _ => Ipv4Addr::LOCALHOST,
         };
         format!("http://{host}:{}/callback/{number}", self.bad)

@@ -13,6 +13,7 @@ pub(crate) enum Mode {
     Body,       // answer 200 with a body at a byte a second
     Slow5,      // answer 200 after five seconds
     Slow14,     // answer 200 after fourteen seconds
+    Linger,     // answer 200 after 0.45 s, just in time for a short attempt
     Fail4,      // answer 500 after four and a half seconds
     Fail,       // answer 500 at once
     Flap11,     // every other request of each endpoint hangs
@@ -21,23 +22,26 @@ pub(crate) enum Mode {
     Nameless,   // the name does not exist
     Callbacks1, // each event has a callback to the same origin, which hangs
     Callbacks,  // each event has a callback to an origin of its own, which hangs
+    CallLinger, // each event has a callback to an origin of its own, which answers 200 after 0.45 s
 }
 
 use Mode::*;
 
 /// All but the controls.
-const BAD: [Mode; 14] =
-    [Hang, Mute, Headers, Body, Slow5, Slow14, Fail4, Fail, Flap11, Flap91, Refuse, Nameless, Callbacks1, Callbacks];
+const BAD: [Mode; 16] = [
+    Hang, Mute, Headers, Body, Slow5, Slow14, Linger, Fail4, Fail, Flap11, Flap91, Refuse, Nameless, Callbacks1,
+    Callbacks, CallLinger,
+];
 
 impl Mode {
     /// Whether the events of the bad tenants have callbacks. If not, they go to endpoints.
     pub(crate) fn calls_back(self) -> bool {
-        matches!(self, Callbacks1 | Callbacks)
+        matches!(self, Callbacks1 | Callbacks | CallLinger)
     }
 
     /// Whether the receivers cost nothing but patience, so that others must hardly notice them.
     pub(crate) fn only_waits(self) -> bool {
-        !matches!(self, Good | Slow5 | Fail4 | Fail | Flap11 | Flap91)
+        !matches!(self, Good | Slow5 | Linger | CallLinger | Fail4 | Fail | Flap11 | Flap91)
     }
 
     fn answers_at_once(self) -> bool {
@@ -50,6 +54,7 @@ impl Mode {
             Good => (0.0, 200),
             Slow5 => (5.0, 200),
             Slow14 => (14.0, 200),
+            Linger | CallLinger => (0.45, 200),
             Fail4 => (4.5, 500),
             Fail => (0.0, 500),
             Flap11 if request.is_multiple_of(2) => (0.0, 200),
@@ -110,7 +115,10 @@ impl Scenario {
         match self.shape {
             Shape { tenants: 0, .. } => 0,
             Shape { tenants: 1, endpoints: 100 } if self.mode.answers_at_once() => 300,
+            Shape { tenants: 1, endpoints: 1 } => 4000,
+            Shape { tenants: 1, endpoints: 0 } => 3000,
             Shape { tenants: 1, .. } => 900,
+            Shape { endpoints: 1, .. } => 2000,
             Shape { .. } => 1000,
         }
     }
@@ -118,6 +126,7 @@ impl Scenario {
     /// Each mode, and for some more than one shape or past.
     pub(crate) fn usual() -> Vec<Self> {
         let mut usual: Vec<_> = BAD.map(|mode| Self::new(mode, 1, 100, Past::Cold)).into();
+        usual.extend([(1, 1), (200, 1)].map(|(tenants, endpoints)| Self::new(Linger, tenants, endpoints, Past::Cold)));
         usual.extend([Fail, Flap11, Flap91].map(|mode| Self::new(mode, 1, 20, Past::Cold)));
         usual.extend([Hang, Slow5, Fail, Flap11, Callbacks].map(|mode| Self::new(mode, 50, 10, Past::Cold)));
         usual.extend([Past::Warm, Past::Turns].map(|past| Self::new(Hang, 1, 100, past)));

@@ -134,6 +134,25 @@ async fn a_new_url_is_a_fresh_start_for_a_slow_endpoint() {
     assert_eq!((receiver.count().await, waiting(&world).await), (1, [0, 0, 1]));
 }
 
+/// Others wait for an invocation then, and it would wait for the receiver.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_events_wait_for_long_those_of_a_receiver_that_lingers_are_parked() {
+    for (takes, parked) in [(Duration::ZERO, 0), (Duration::from_millis(150), 1)] {
+        let receiver = Moody::start(move |_| (takes, 200)).await;
+        let (world, tenant, _) = world_with(&[], receiver.url()).await;
+        // One of several is quick, even if a test waits for CPU.
+        for job in 0..4 {
+            world.deliver(event(&tenant.id, job)).await;
+        }
+        world.enqueue("job-events", event(&tenant.id, 4)).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(world.poll("job-events").await, 1);
+        assert_eq!((receiver.requests(), waiting(&world).await), (5 - parked, [0, 0, parked]));
+        poll_slow(&world, parked).await;
+        assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 5);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_work_of_a_slow_receiver_has_a_queue_of_its_own() {
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (200, &[]), (200, &[])]).await;
