@@ -3,6 +3,9 @@
 //! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and the generated parts
 //! of `docs/benchmarks.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
 //! runs, writes only the JSON, and fails if a figure is more than twice as bad as its bound.
+//!
+//! Two parts can be had alone, without the hour that it takes to build all functions: `--process` measures the whole local
+//! process, and `--costs` computes the costs and writes their part of the page.
 
 #![expect(
     clippy::expect_used,
@@ -54,9 +57,19 @@ impl Effort {
 #[tokio::main]
 async fn main() {
     let effort = Effort { quick: std::env::args().any(|argument| argument == "--quick") };
-    let binaries = Binaries::build(effort);
-    let world = World::with(&[("ARGON2_MEMORY_KIB", "19456"), ("ARGON2_ITERATIONS", "2")]).await;
     let mut table = Table::default();
+    let world = World::with(&[("ARGON2_MEMORY_KIB", "19456"), ("ARGON2_ITERATIONS", "2")]).await;
+    let only = |flag: &str| std::env::args().any(|argument| argument == flag);
+    if only("--process") || only("--costs") {
+        if only("--process") {
+            whole::process(effort, &mut table).await;
+        } else {
+            cost::table(&world, &Binaries::delivery_function(), &mut table).await;
+        }
+        table.print();
+        return world.stack.stop().await;
+    }
+    let binaries = Binaries::build(effort);
     build::sizes(&binaries, &mut table);
     account::cold_starts(&world, &binaries, effort, &mut table).await;
     account::warm_calls(&world, &binaries, effort, &mut table).await;
@@ -65,7 +78,7 @@ async fn main() {
     delivery::fan_out(&world, &binaries, effort, &mut table).await;
     let curve = delivery::in_flight(&world, &binaries, effort, &mut table).await;
     delivery::hanging(&world, &binaries, effort, &mut table).await;
-    whole::process(&binaries, effort, &mut table).await;
+    whole::process(effort, &mut table).await;
     if !effort.quick {
         cost::table(&world, &binaries, &mut table).await;
         readme::put("figures", &table.markdown());

@@ -1,16 +1,12 @@
 //! Builds the measured binaries the way they are deployed, but for what the environment changes of the release profile.
 
-use std::{
-    collections::HashMap,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashMap, io::Write, path::PathBuf};
 
 use flate2::{Compression, write::DeflateEncoder};
 
 use crate::{
     Effort,
-    artifacts::{cargo_build, folder, local},
+    artifacts::{cargo_build, folder},
     table::{Row, Table},
 };
 
@@ -29,7 +25,6 @@ pub(crate) const BARE_LOOP: &str = "bare-loop";
 /// Where the binaries are.
 pub(crate) struct Binaries {
     functions: PathBuf,
-    local: PathBuf,
 }
 
 impl Binaries {
@@ -37,23 +32,27 @@ impl Binaries {
     /// quick run accepts that difference, and uses twice the cores. They get a target folder of their own: otherwise the
     /// benchmark's profile and theirs would overwrite each other's artifacts.
     pub(crate) fn build(effort: Effort) -> Self {
-        let shipped = folder().parent().expect("a target folder").join("shipped");
         let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
-        for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
+        Self::of(&packages, if effort.quick { packages.len() } else { 1 })
+    }
+
+    /// Builds the delivery function alone.
+    pub(crate) fn delivery_function() -> Self {
+        Self::of(&[DELIVER], 1)
+    }
+
+    fn of(packages: &[&str], together: usize) -> Self {
+        let shipped = folder().parent().expect("a target folder").join("shipped");
+        for packages in packages.chunks(together) {
             let packages = packages.iter().flat_map(|package| ["--package", package]);
             cargo_build(&shipped, ["--release"].into_iter().chain(packages));
         }
-        Self { functions: shipped.join("release"), local: local() }
+        Self { functions: shipped.join("release") }
     }
 
     /// The binary of a function.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.functions.join(name)
-    }
-
-    /// The whole service in one process.
-    pub(crate) fn local(&self) -> &Path {
-        &self.local
     }
 }
 

@@ -1,15 +1,17 @@
 //! The whole service in one process, as `cargo local` runs it: from the embedded queue through the function and the
 //! embedded tables to a receiver.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use axum::http::StatusCode;
 use futures::{StreamExt, stream};
 
 use crate::{
-    Effort,
-    build::Binaries,
+    Effort, artifacts,
     delivery::{Counter, job_event},
     service::Service,
     table::{Row, Table, median},
@@ -21,14 +23,15 @@ const SENDERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a process does with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500.
-pub(crate) async fn process(binaries: &Binaries, effort: Effort, table: &mut Table) {
+pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let (runs, events) = if effort.quick { (1, 2_000) } else { (3, 20_000) };
+    let local = artifacts::local();
     let (mut rates, mut costs, mut failing) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
-        let (rate, cpu) = run(binaries, events, StatusCode::OK).await;
+        let (rate, cpu) = run(&local, events, StatusCode::OK).await;
         rates.push(rate);
         costs.push(cpu);
-        failing.push(run(binaries, events, StatusCode::INTERNAL_SERVER_ERROR).await.1);
+        failing.push(run(&local, events, StatusCode::INTERNAL_SERVER_ERROR).await.1);
     }
     let what = "whole local process, deliveries of 1 KB to one endpoint";
     let rate = Row::alone(what, "per s", median(rates));
@@ -46,11 +49,11 @@ pub(crate) async fn process(binaries: &Binaries, effort: Effort, table: &mut Tab
 
 /// Sends `events` to a new process. Returns how many of them the receiver got in a second, from the first send on, and
 /// the process's CPU time for a thousand of them, until its queue is empty.
-async fn run(binaries: &Binaries, events: usize, answer: StatusCode) -> (f64, f64) {
+async fn run(local: &Path, events: usize, answer: StatusCode) -> (f64, f64) {
     let receiver = Counter::answering(answer).await;
     // What failed waits for five minutes, so that no second attempt is among the first ones.
     let retries = [("RETRY_SCHEDULE", "300,300,1800,7200,18000,36000,50400,72000,72000")];
-    let (service, _output) = Service::start(binaries.local(), &retries).await;
+    let (service, _output) = Service::start(local, &retries).await;
     let tenant = service.tenant("whole").await;
     service.endpoint(&tenant, &receiver.url).await;
     let messages: Vec<_> = (0..events + 100).map(|job| job_event(&tenant.id, job).to_string()).collect();
