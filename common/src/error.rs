@@ -67,6 +67,8 @@ pub enum Conflict {
     KeyLimit(u32),
     /// The payload of the delivery was not kept, so it cannot be sent again.
     PayloadNotKept,
+    /// The endpoint has headers of its own, which would be sent to a new URL.
+    HeadersNeeded,
     /// The tenant has the maximum number of unfinished recoveries.
     RecoveryLimit(usize),
     /// The idempotency key was used for a call with other fields.

@@ -65,6 +65,12 @@ impl Problem {
         Self::amount("element", count, min, max)
     }
 
+    /// The problem with an object of `count` members, if it may have up to `most`.
+    #[must_use]
+    pub fn members(count: usize, most: usize) -> Option<Self> {
+        Self::amount("member", count, 0, most)
+    }
+
     fn amount(of: &str, amount: usize, min: usize, max: usize) -> Option<Self> {
         let several = |n: usize| if n == 1 { format!("1 {of}") } else { format!("{n} {of}s") };
         if amount < min {
@@ -74,5 +80,22 @@ impl Problem {
         } else {
             None
         }
+    }
+}
+
+/// What a domain type finds wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberProblem {
+    /// The name of the member; `None` if that is wrong itself, or if it is about all of them.
+    pub member: Option<String>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl MemberProblem {
+    /// A problem of no member in particular.
+    #[must_use]
+    pub fn of_all(problem: Problem) -> Self {
+        Self { member: None, problem }
     }
 }

@@ -460,8 +460,8 @@ MUTATIONS = [
     Mutation(
         "a rotation that is made twice forgets the secret before it",
         WEBHOOKS + "endpoints/records.rs",
-        '            condition.push_str(" AND signing_secret <> :signing_secret");\n',
-        "",
+        'Rotation::To => " AND signing_secret <> :signing_secret",',
+        'Rotation::To => "",',
         "the answer to a rotation is lost",
     ),
     Mutation(

@@ -63,7 +63,7 @@ struct Shared {
     script: VecDeque<Scripted>,
 }
 
-/// A receiver that first responds by its script, then with 200.
+/// A receiver that first responds by its script, then with 200. At `/echo`, the body repeats the headers of the request.
 pub struct Receiver {
     address: SocketAddr,
     shared: Arc<Mutex<Shared>>,
@@ -142,9 +142,10 @@ async fn receive(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> 
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let path = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let mut shared = shared.lock().await;
+    let echo = if path == "/echo" { format!("{:?}", parts.headers) } else { String::new() };
     shared.received.push(Received { path, headers: parts.headers, body, at: Instant::now() });
     let (status, headers) = shared.script.pop_front().unwrap_or((200, &[]));
-    let mut response = StatusCode::from_u16(status).expect("a status").into_response();
+    let mut response = (StatusCode::from_u16(status).expect("a status"), echo).into_response();
     for (name, value) in headers {
         response.headers_mut().insert(*name, value.parse().expect("a header value"));
     }

@@ -118,8 +118,16 @@ impl<'a> Record<'a> {
         parsed.map(Some).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
+    /// A map of texts by name, which may be missing.
+    pub(crate) fn optional_map(&self, name: &str) -> Result<Option<Vec<(&'a str, &'a str)>>> {
+        let Some(map) = self.item.get(name) else { return Ok(None) };
+        let map = map.as_m().map_err(|_other| self.broken(name, "not a map"))?;
+        let texts = map.iter().map(|(name, value)| Some((name.as_str(), value.as_s().ok()?.as_str())));
+        texts.collect::<Option<_>>().map(Some).ok_or_else(|| self.broken(name, "not a map of texts"))
+    }
+
     /// The error does not include the value, which may be a secret.
-    fn broken(&self, name: &str, problem: impl fmt::Display) -> Error {
+    pub(crate) fn broken(&self, name: &str, problem: impl fmt::Display) -> Error {
         Error::Internal(format!("the stored {}'s {name}: {problem}", self.kind))
     }
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    issue::{Issue, IssueCode, Problem},
+    issue::{Issue, IssueCode, MemberProblem, Problem},
     patch::Patch,
 };
 
@@ -170,6 +170,36 @@ impl Fields {
         });
         let list = parsed.collect();
         if self.issues.len() == before { Ok(Patch::Set(list)) } else { Err(Rejected) }
+    }
+
+    /// Reads an object that may be absent (keep the current value) or `null` (clear it): its members, and their texts if they
+    /// are texts.
+    ///
+    /// # Errors
+    /// It is neither `null` nor an object, or `parse` rejects it.
+    pub fn nullable_object<T: JsonSchema>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&[(&str, Option<&str>)]) -> Result<T, Vec<MemberProblem>>,
+    ) -> Result<Patch<T>, Rejected> {
+        self.note::<Option<T>>(name, OPTIONAL);
+        let members = match self.values.remove(name) {
+            None => return Ok(Patch::Keep),
+            Some(Json::Null) => return Ok(Patch::Clear),
+            Some(Json::Members(members)) => members,
+            Some(_) => return Err(self.wrong_type(name, "Must be an object")),
+        };
+        let texts = members.iter().map(|(member, value)| match value {
+            Json::Text(text) => (member.as_str(), Some(text.as_str())),
+            _ => (member.as_str(), None),
+        });
+        parse(&texts.collect::<Vec<_>>()).map(Patch::Set).map_err(|problems| {
+            for MemberProblem { member, problem: Problem { code, message } } in problems {
+                let path = [name.to_owned()].into_iter().chain(member).collect();
+                self.issues.push(Issue { code, path, message });
+            }
+            Rejected
+        })
     }
 
     /// Takes what somebody typed into the fields of a form, or what a link for people has, whatever it is: a mistake gets
@@ -393,12 +423,18 @@ mod tests {
             json!({"name": "Ada", "active": true}),
             json!({"name": "Ada", "active": true, "more": 2}),
             json!({"name": "Ada", "active": true, "more": "1"}),
+            json!({"name": "Ada", "active": true, "more": {"a": 1}}),
             json!({"name": "Ada", "active": "true", "more": 1}),
             json!({"name": "Adam", "active": true, "more": 1}),
         ] {
             assert_ne!(of(other.clone()), first, "{other}");
         }
         assert_ne!(key(json!({"name": "Ada", "active": true, "more": 1}), "l").expect("no issue"), first);
+        let object = |text: &str| {
+            of(json!({"name": "Ada", "more": serde_json::from_str::<serde_json::Value>(text).expect("JSON")}))
+        };
+        assert_eq!(object(r#"{"a": "1", "b": "2"}"#), object(r#"{"b": "2", "a": "1"}"#));
+        assert_ne!(object(r#"{"a": "1", "b": "2"}"#), object(r#"{"a": "1", "b": "3"}"#));
         let Err(Error::Invalid(issues)) = key(json!({}), "") else { unreachable!("issues") };
         let found: Vec<_> = issues.iter().map(|issue| (issue.path[0].as_str(), issue.code)).collect();
         assert_eq!(found, [("name", IssueCode::InvalidType), ("idempotency-key", IssueCode::TooSmall)]);

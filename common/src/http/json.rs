@@ -21,11 +21,14 @@ pub(super) enum Json {
     Number(i64),
     /// An array. Those in it are not looked into, and of very many elements only so many are kept that it shows.
     List(Vec<Json>),
-    /// Another number, an array in an array, or an object.
+    /// An object: its members, as often as they are there, sorted by name. Like those of an array, arrays and objects in it are
+    /// not looked into, and of very many members only so many are kept that it shows.
+    Members(Vec<(String, Json)>),
+    /// Another number, or an array or an object inside of another.
     Other,
 }
 
-/// The most elements that an array may have, where a field takes one: each can have an issue in the answer.
+/// The most elements or members that a field may have: each can have an issue in the answer.
 pub(super) const MAX_ELEMENTS: usize = 100;
 
 /// The members of an object.
@@ -50,7 +53,7 @@ impl<'de> Deserialize<'de> for Json {
 }
 
 struct JsonVisitor {
-    /// Whether this is in an array already. So arrays take no stack, however deep they are nested.
+    /// Whether this is in an array or an object already. So these take no stack, however deep they are nested.
     is_element: bool,
 }
 
@@ -107,8 +110,14 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
+        let mut kept = Vec::new();
+        while !self.is_element && kept.len() <= MAX_ELEMENTS {
+            let Some(name) = members.next_key::<String>()? else { break };
+            kept.push((name, members.next_value_seed(Self { is_element: true })?));
+        }
         while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Json::Other)
+        kept.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(if self.is_element { Json::Other } else { Json::Members(kept) })
     }
 }
 
@@ -213,9 +222,27 @@ mod tests {
         assert_eq!(object["c"], Json::Text("last".to_owned()));
         assert_eq!(object["i"], Json::Number(-7));
         assert_eq!(object["e"], Json::List(vec![Json::Other]));
-        for other in ["d", "g"] {
-            assert_eq!(object[other], Json::Other);
-        }
+        assert_eq!(object["d"], Json::Other);
+        assert_eq!(object["g"], Json::Members(vec![("h".to_owned(), Json::Number(-7))]));
+    }
+
+    #[test]
+    fn of_an_object_the_members_are_read_and_not_what_is_in_them() {
+        let text = r#"{"a":{"y":{"z":1},"x":[],"b":"last","b":null,"x":true},"c":{}}"#;
+        let members = [
+            ("b", Json::Text("last".to_owned())),
+            ("b", Json::Null),
+            ("x", Json::Other),
+            ("x", Json::Bool(true)),
+            ("y", Json::Other),
+        ];
+        assert_eq!(object(text)["a"], Json::Members(members.map(|(name, value)| (name.to_owned(), value)).into()));
+        assert_eq!(object(text)["c"], Json::Members(vec![]));
+        let many: Vec<_> = (0..5_000).map(|number| format!("\"{number}\":1")).collect();
+        let many = format!(r#"{{"a":{{{}}},"b":true}}"#, many.join(","));
+        let Json::Members(kept) = &object(&many)["a"] else { unreachable!("an object") };
+        assert_eq!(kept.len(), MAX_ELEMENTS + 1);
+        assert_eq!(object(&many)["b"], Json::Bool(true));
     }
 
     #[test]
@@ -272,6 +299,8 @@ mod tests {
     fn deep_nesting_takes_no_stack() {
         let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
         assert_eq!(object(&format!(r#"{{"a":{deep}}}"#))["a"], Json::List(vec![Json::Other]));
+        let deep = format!("{}1{}", r#"{"b":"#.repeat(100), "}".repeat(100));
+        assert_eq!(object(&format!(r#"{{"a":{deep}}}"#))["a"], Json::Members(vec![("b".to_owned(), Json::Other)]));
     }
 
     proptest! {

@@ -22,7 +22,7 @@ use crate::{
         delivery::{DeliveryId, WebhookId},
         event::{EventFilter, EventName},
         log::search::Cursor,
-        target::{EndpointUrl, SigningSecret},
+        target::{EndpointUrl, Headers, SigningSecret, headers},
     },
 };
 
@@ -77,6 +77,49 @@ impl JsonSchema for EventFilter {
         let names = json_schema!({ "type": "string", "enum": ["job.completed", "job.failed"] });
         json_schema!({ "type": "array", "items": names, "minItems": 1, "maxItems": MAX_ELEMENTS })
     }
+}
+
+impl JsonSchema for Headers {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Headers".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Names and secret values. A name is there once, in upper or lower case.",
+            "type": "object",
+            "maxProperties": headers::MOST,
+            "propertyNames": {
+                "maxLength": headers::LONGEST_NAME,
+                "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+                "not": { "pattern": reserved_names() },
+            },
+            "additionalProperties": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": headers::LONGEST_VALUE,
+                "pattern": "^[!-~]([ -~]*[!-~])?$",
+            },
+            "writeOnly": true,
+            "examples": [{ "authorization": "Bearer correct-horse" }],
+        })
+    }
+}
+
+/// What matches a reserved name in upper or lower case. Patterns of JSON Schema have no flags.
+fn reserved_names() -> String {
+    let any_case = |name: &&str| -> String {
+        let letter =
+            |c: char| if c.is_ascii_alphabetic() { format!("[{}{c}]", c.to_ascii_uppercase()) } else { c.into() };
+        name.chars().map(letter).collect()
+    };
+    let whole: Vec<_> = headers::RESERVED.iter().map(any_case).collect();
+    let prefixes: Vec<_> = headers::RESERVED_PREFIXES.iter().map(any_case).collect();
+    format!("^(({})$|({}))", whole.join("|"), prefixes.join("|"))
 }
 
 enumerations! {

@@ -163,6 +163,10 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),
+        Conflict::HeadersNeeded => {
+            let whom = "Another url would get the headers of this endpoint, which are secrets";
+            format!("{whom}: give `headers` with it, the same, others or null")
+        }
         Conflict::RecoveryLimit(limit) => {
             format!("A tenant may have at most {limit} unfinished recoveries: wait for some of them to finish")
         }
@@ -180,6 +184,7 @@ fn reason(conflict: &Conflict) -> &'static str {
         Conflict::EndpointLimit(_) => "endpoint_limit",
         Conflict::KeyLimit(_) => "key_limit",
         Conflict::PayloadNotKept => "payload_not_kept",
+        Conflict::HeadersNeeded => "headers_needed",
         Conflict::RecoveryLimit(_) => "recovery_limit",
         Conflict::IdempotencyKeyReused => "idempotency_key_reused",
     }

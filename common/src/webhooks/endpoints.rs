@@ -4,6 +4,7 @@
 //! [`Notice`](notice::Notice) if its tenant has to be told something.
 
 mod forget;
+mod headers;
 mod health;
 mod logged;
 pub mod notice;

@@ -28,7 +28,7 @@ use self::{
 use super::{
     delivery::{Failure, Outcome, RESPONSE_BYTES, WebhookId, retry_after},
     event::EventName,
-    target::{DestinationPolicy, Target, body_signature, standard_signatures},
+    target::{DestinationPolicy, Headers, Target, body_signature, standard_signatures},
 };
 use crate::timestamp::Timestamp;
 
@@ -60,7 +60,7 @@ pub struct NoDescriptor;
 /// What is posted.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
-    /// Where to post, and what to sign with.
+    /// Where to post, what to sign with, and what to send along.
     pub target: Target<'a>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
@@ -136,10 +136,10 @@ impl Client {
 
     async fn exchange(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoResponse> {
         let url = post.target.url.url();
-        let origin = post.target.url.origin();
+        let (origin, headers) = (post.target.url.origin(), post.target.headers);
         if let Some(mut connection) = self.pool.take(origin) {
             let request = request(post, now)?;
-            match connection.send(request, async |response| read(response, now).await).await {
+            match connection.send(request, async |response| read(response, headers, now).await).await {
                 // The receiver closed the idle connection before the request reached it: no failure, so open a new one.
                 Err(_) if connection.is_unanswered() => {}
                 Err(error) => return Err(error.into()),
@@ -152,7 +152,7 @@ impl Client {
         // Boxed: the future takes thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(url)).await?;
         let request = request(post, now)?;
-        let posted = connection.send(request, async |response| read(response, now).await).await?;
+        let posted = connection.send(request, async |response| read(response, headers, now).await).await?;
         self.pool.put(origin, connection);
         Ok(posted)
     }
@@ -224,15 +224,24 @@ fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper
         (STANDARD_SIGNATURE, standard_signatures(target.keys, &id, now, body).try_into()?),
         (header::HOST, url[Position::BeforeHost..Position::AfterPort].try_into()?),
     ]);
+    for (name, value) in target.headers.into_iter().flat_map(Headers::reveal) {
+        let (name, mut value) = (HeaderName::from_lowercase(name.as_bytes())?, HeaderValue::from_str(value)?);
+        value.set_sensitive(true);
+        // Ours stay as they are, whatever has been stored.
+        request.headers_mut().entry(name).or_insert(value);
+    }
     Ok(request)
 }
 
-/// A 2xx counts once its body is complete, or longer than we read. Of other responses, the beginning is kept.
-async fn read(response: Response<Incoming>, now: Timestamp) -> Posted {
+/// A 2xx counts once its body is complete, or longer than we read. Of other responses, the beginning is kept, without what it
+/// repeats of the tenant's headers.
+async fn read(response: Response<Incoming>, headers: Option<&Headers>, now: Timestamp) -> Posted {
     let status = response.status();
     if !status.is_success() {
         let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, now)));
-        return Posted { outcome, response: Some(beginning(response.into_body()).await) };
+        let answer = beginning(response.into_body()).await;
+        let answer = headers.into_iter().fold(answer, |answer, headers| headers.mask(answer));
+        return Posted { outcome, response: Some(answer) };
     }
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
@@ -359,7 +368,7 @@ mod tests {
 
     async fn try_to_post(client: &Client, url: &str) -> Result<Outcome, NoDescriptor> {
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
-        let (target, id) = (Target { url: &url, keys: (&secret).into() }, WebhookId::unique());
+        let (target, id) = (Target { url: &url, keys: (&secret).into(), headers: None }, WebhookId::unique());
         let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
         let posted = client.post(Post { target, id, event, event_at, body: &body }, Timestamp::now()).await;
         posted.map(|posted| posted.outcome)

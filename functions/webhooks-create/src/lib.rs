@@ -16,7 +16,7 @@ use common::{
     webhooks::{
         endpoints::{Endpoint, Endpoints, MAX_ENDPOINTS},
         event::EventFilter,
-        target::{DestinationPolicy, EndpointUrl, SigningSecret},
+        target::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
     },
 };
 use schemars::JsonSchema;
@@ -57,6 +57,7 @@ pub struct Input {
     url: EndpointUrl,
     /// `None` to generate one.
     signing_secret: Option<SigningSecret>,
+    headers: Headers,
     description: Option<Description>,
     active: bool,
     events: Option<EventFilter>,
@@ -67,6 +68,7 @@ impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let url = fields.text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse_chosen);
+        let headers = fields.nullable_object("headers", Headers::parse);
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
         let events = fields.nullable_list("events", EventFilter::parse_name);
@@ -74,6 +76,7 @@ impl Input {
         Ok(Self {
             url: url?,
             signing_secret: signing_secret?,
+            headers: headers?.into_option().unwrap_or_default(),
             description: description?.into_option(),
             active: active?.unwrap_or(true),
             events: events?.into_option(),
@@ -106,6 +109,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
         id: EndpointId::generate(),
         url: input.url,
         signing_secret,
+        headers: input.headers,
         description: input.description,
         active: input.active,
         events: input.events,

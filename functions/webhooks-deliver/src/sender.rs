@@ -90,11 +90,11 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The URL and secrets for the attempt. `None` if the endpoint has been deleted or made inactive.
+    /// The URL, secrets and headers for the attempt. `None` if the endpoint has been deleted or made inactive.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
         match &self.payload.destination {
             Destination::Endpoint(_) => self.receiver.map(Receiver::target),
-            Destination::Callback { url, secret } => Some(Target { url, keys: secret.into() }),
+            Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
         }
     }
 

@@ -37,7 +37,7 @@ pub struct Output {
     webhook_endpoints: Vec<Endpoint>,
 }
 
-/// An endpoint, without its secret.
+/// An endpoint, without its secret and the values of its headers.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
 struct Endpoint {
@@ -50,6 +50,10 @@ struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EventFilter")]
     events: Option<EventFilter>,
+    /// The names of the headers that the endpoint gets with each attempt, sorted; absent if it has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("minItems" = 1, "maxItems" = 10))]
+    header_names: Vec<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +75,17 @@ impl Endpoint {
     fn new(view: EndpointView, now: Timestamp) -> Self {
         let previous_secret_expires_at = view.previous_secret_expires_at.filter(|at| now < *at);
         let EndpointView {
-            id, url, description, active, events, created_at, updated_at, failing_since, disabled, ..
+            id,
+            url,
+            description,
+            active,
+            events,
+            header_names,
+            created_at,
+            updated_at,
+            failing_since,
+            disabled,
+            ..
         } = view;
         let (disabled_at, disabled_reason) = disabled.unzip();
         Self {
@@ -80,6 +94,7 @@ impl Endpoint {
             description,
             active,
             events,
+            header_names,
             created_at,
             updated_at,
             previous_secret_expires_at,

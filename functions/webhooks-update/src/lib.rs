@@ -13,7 +13,7 @@ use common::{
     webhooks::{
         endpoints::{Change, Endpoints},
         event::EventFilter,
-        target::{DestinationPolicy, EndpointUrl, SigningSecret},
+        target::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
     },
 };
 
@@ -38,7 +38,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/webhooks/update", Tenant, Input::read, handle)
         .summary("Changes the given fields of a webhook endpoint.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("headers_needed")])
 }
 
 /// The endpoint to change, and the changes.
@@ -52,12 +52,14 @@ impl Input {
         let id = fields.text("id", EndpointId::parse);
         let url = fields.optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse_chosen);
+        let headers = fields.nullable_object("headers", Headers::parse);
         let description = fields.nullable_text("description", Description::parse);
         let active = fields.optional_bool("active");
         let events = fields.nullable_list("events", EventFilter::parse_name);
         let change = Change {
             url: url?,
             signing_secret: signing_secret?,
+            headers: headers?,
             description: description?,
             active: active?,
             events: events?,

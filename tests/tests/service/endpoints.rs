@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 pub(crate) mod failing;
+mod headers;
 mod list;
 mod rotation;
 mod test_event;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, Update, builders::UpdateBuilder};
 
 use super::{
+    headers::{self, HEADER_NAMES, HEADERS},
     health::{self, DisabledReason, Health},
     logged::{LOGGED, deleted, log_shards},
     table::{Endpoints, NOT_FOUND, key, record},
@@ -23,7 +24,7 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         event::{EventFilter, EventName},
-        target::{EndpointUrl, PreviousSecret, SigningKeys, SigningSecret, Target},
+        target::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
     },
 };
 
@@ -36,6 +37,8 @@ pub struct Endpoint {
     pub url: EndpointUrl,
     /// The secret to sign deliveries with.
     pub signing_secret: SigningSecret,
+    /// What the receiver gets with each attempt.
+    pub headers: Headers,
     /// The tenant's own note.
     pub description: Option<Description>,
     /// Whether events are delivered to it.
@@ -46,7 +49,7 @@ pub struct Endpoint {
     pub created_at: Timestamp,
 }
 
-/// An endpoint as its tenant sees it. Its secret is not even read.
+/// An endpoint as its tenant sees it. Its secret and the values of its headers are not even read.
 #[derive(Debug)]
 pub struct EndpointView {
     /// The endpoint's id; ids sort by creation time.
@@ -61,6 +64,8 @@ pub struct EndpointView {
     pub events: Option<EventFilter>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// The names of the headers that its receiver gets, sorted.
+    pub header_names: Vec<String>,
     /// When it was last changed.
     pub updated_at: Timestamp,
     /// When the secret before the latest rotation stops signing, or stopped.
@@ -82,6 +87,8 @@ pub struct Receiver {
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
     pub previous_secret: Option<PreviousSecret>,
+    /// What it gets with each attempt.
+    pub headers: Headers,
     /// The events that it wants; `None` for all.
     pub events: Option<EventFilter>,
     /// How many shards its part of the delivery log has.
@@ -97,6 +104,8 @@ pub struct Change {
     pub url: Option<EndpointUrl>,
     /// The new signing secret.
     pub signing_secret: Option<SigningSecret>,
+    /// All its headers from now on.
+    pub headers: Patch<Headers>,
     /// The new description.
     pub description: Patch<Description>,
     /// Whether to deliver events to it.
@@ -105,24 +114,47 @@ pub struct Change {
     pub events: Patch<EventFilter>,
 }
 
+/// What a change with a secret does to the secret of an endpoint.
+#[derive(Clone, Copy)]
+enum Rotation {
+    /// It replaces another one.
+    To,
+    /// Nothing: it is there already.
+    Done,
+}
+
 impl Change {
     fn is_empty(&self) -> bool {
         matches!(
             self,
-            Self { url: None, signing_secret: None, description: Patch::Keep, active: None, events: Patch::Keep }
+            Self {
+                url: None,
+                signing_secret: None,
+                headers: Patch::Keep,
+                description: Patch::Keep,
+                active: None,
+                events: Patch::Keep
+            }
         )
+    }
+
+    /// Whether the headers that an endpoint has would go to another URL, whoever that belongs to. Whoever may change an endpoint
+    /// may still not read them.
+    fn takes_headers_along(&self) -> bool {
+        self.url.is_some() && matches!(self.headers, Patch::Keep)
     }
 }
 
 /// The largest endpoint limit a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains the
-/// list as JSON inside a JSON string. There an endpoint takes up to 12,150 bytes: a URL of 2,048 characters of four bytes
-/// each, a description of 500 of seven (a control character, escaped twice), and 458 for the rest. 517 endpoints fit.
-pub const MAX_ENDPOINTS: u32 = 500;
+/// list as JSON inside a JSON string. There an endpoint takes up to 12,860 bytes: a URL of 2,048 characters of four bytes
+/// each, a description of 500 of seven (a control character, escaped twice), ten names of headers of 64, and 528 for the rest.
+/// 489 endpoints fit.
+pub const MAX_ENDPOINTS: u32 = 480;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
-                        events, log_shards, healthy_at";
+                        headers, events, log_shards, healthy_at";
 
 impl Endpoints {
     /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
@@ -151,7 +183,7 @@ impl Endpoints {
 
     /// All endpoints of `tenant`, oldest first, read consistently.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
-        let projection = "webhook_endpoint_id, #url, active, description, created_at, updated_at, \
+        let projection = "webhook_endpoint_id, #url, active, description, header_names, created_at, updated_at, \
                           previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason";
         let items = self.query(tenant, projection).await?;
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
@@ -187,33 +219,37 @@ impl Endpoints {
     /// previous one, and goes on signing for the time of `overlap`.
     ///
     /// # Errors
-    /// The tenant has no such endpoint; or a call fails.
+    /// The tenant has no such endpoint; it has headers, and the change has another URL and says nothing of them; or a call
+    /// fails.
     pub async fn update(
         &self,
         tenant: &TenantId,
         id: EndpointId,
-        mut change: Change,
+        change: Change,
         overlap: Duration,
         now: Timestamp,
     ) -> Result<()> {
         if change.is_empty() {
             return self.require(tenant, id).await;
         }
-        let mut is_done = self.apply(tenant, id, &change, overlap, now).await?;
-        if !is_done && change.signing_secret.take().is_some() {
-            // If the endpoint exists, it has this secret already.
-            is_done = self.apply(tenant, id, &change, overlap, now).await?;
+        let is_done = self.apply(tenant, id, &change, Rotation::To, overlap, now).await?
+            || change.signing_secret.is_some() && self.apply(tenant, id, &change, Rotation::Done, overlap, now).await?;
+        if is_done {
+            return Ok(());
         }
-        if is_done { Ok(()) } else { Err(NOT_FOUND) }
+        self.require(tenant, id).await?;
+        // Without headers to lose, only another rotation between the two writes can be the reason.
+        Err(if change.takes_headers_along() { Error::Conflict(Conflict::HeadersNeeded) } else { Error::Busy })
     }
 
     /// Applies `change` in one write, so that rotations at the same time lose no secret. Returns false if there is no such
-    /// endpoint, or it already has the secret of the change.
+    /// endpoint, its secret is not as `rotation` says, or its headers would go to another URL.
     async fn apply(
         &self,
         tenant: &TenantId,
         id: EndpointId,
         change: &Change,
+        rotation: Rotation,
         overlap: Duration,
         now: Timestamp,
     ) -> Result<bool> {
@@ -241,10 +277,22 @@ impl Endpoints {
             Patch::Clear => remove.push("events"),
             Patch::Keep => {}
         }
+        match &change.headers {
+            Patch::Set(headers) if !headers.is_empty() => set.extend(headers::attributes(headers)),
+            Patch::Set(_) | Patch::Clear => remove.extend([HEADERS, HEADER_NAMES]),
+            Patch::Keep => {}
+        }
+        if change.takes_headers_along() {
+            condition.push_str(" AND (attribute_not_exists(headers) OR #url = :url)");
+        }
         if let Some(secret) = &change.signing_secret {
             set.push(("signing_secret", text(secret.reveal())));
-            condition.push_str(" AND signing_secret <> :signing_secret");
-            if overlap.is_zero() {
+            condition.push_str(match rotation {
+                Rotation::To => " AND signing_secret <> :signing_secret",
+                Rotation::Done => " AND signing_secret = :signing_secret",
+            });
+            if let Rotation::Done = rotation {
+            } else if overlap.is_zero() {
                 remove.extend(["previous_secret", "previous_secret_expires_at"]);
             } else {
                 copy.push(("previous_secret", "signing_secret"));
@@ -306,6 +354,9 @@ impl Endpoint {
         set("active", boolean(self.active));
         set("created_at", text(self.created_at));
         set("updated_at", text(self.created_at));
+        for (name, value) in headers::attributes(&self.headers) {
+            set(name, value);
+        }
         if let Some(description) = &self.description {
             set("description", text(description.as_str()));
         }
@@ -327,6 +378,7 @@ impl EndpointView {
             events: record.optional_set("events", EventFilter::parse_name)?,
             created_at: record.parsed("created_at")?,
             updated_at: record.parsed("updated_at")?,
+            header_names: headers::read_names(&record)?,
             previous_secret_expires_at: record
                 .optional_number("previous_secret_expires_at")
                 .map(Timestamp::from_millisecond),
@@ -342,11 +394,11 @@ fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
 }
 
 impl Receiver {
-    /// Where to post, and what to sign with.
+    /// Where to post, what to sign with, and what to send along.
     #[must_use]
     pub fn target(&self) -> Target<'_> {
         let keys = SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() };
-        Target { url: &self.url, keys }
+        Target { url: &self.url, keys, headers: Some(&self.headers) }
     }
 
     /// Whether the endpoint wants this event.
@@ -368,6 +420,7 @@ impl Receiver {
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
             previous_secret: previous_secret(&record)?,
+            headers: headers::read(&record)?,
             events: record.optional_set("events", EventFilter::parse_name)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),

@@ -65,8 +65,11 @@ async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
     // No valid URL or description takes more bytes as JSON inside JSON.
     let url = format!("https://example.com/{}", "🦀".repeat(2028));
     let events = ["job.completed", "job.failed"];
+    let name = |number: u8| (format!("{}{number}", "n".repeat(63)), json!("v"));
+    let headers: serde_json::Map<_, _> = (0..10).map(name).collect();
     let largest = json!({
         "url": url, "signing_secret": "s", "description": "\u{1}".repeat(500), "active": false, "events": events,
+        "headers": headers,
     });
     let created = world.rpc(&tenant.key, "webhooks/create", largest).await.ok().clone();
     let rotation = json!({"id": created["webhook_endpoint_id"], "signing_secret": "t"});
@@ -85,7 +88,7 @@ async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
     let mut event = sample_event("webhooks-list");
     event["headers"]["x-api-key"] = json!(tenant.key);
     let answer = world.stack.invoke("webhooks-list", event).await.expect("an answer").to_string();
-    for member in ["webhook_endpoint_id", "previous_secret_expires_at", "events"] {
+    for member in ["webhook_endpoint_id", "previous_secret_expires_at", "events", "header_names"] {
         assert_eq!(answer.matches(member).count() as u64, most, "{member}");
     }
     assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());

@@ -131,6 +131,7 @@ async fn what_is_taken_is_what_is_described() {
     let (key, members) = ("/api/auth/api-key/create", "/api/auth/organization/list-members");
     let fields = |fields: Value| json!({ "json": fields });
     let endpoint = |secret: &str| fields(json!({"url": "https://example.com/hook", "signing_secret": secret}));
+    let with = |name: &str, value: &str| fields(json!({"url": "https://example.com/hook", "headers": {name: value}}));
     let delivery = |id: &str| fields(json!({"delivery_id": format!("{id}.0123456789abcdef0123456789abcdef")}));
     let login = |last: &str| {
         let secret = format!("{}{last}", "a".repeat(42));
@@ -169,6 +170,24 @@ async fn what_is_taken_is_what_is_described() {
         ("post", create, endpoint("whsec_a==="), false),
         ("post", create, endpoint("===="), false),
         ("post", create, endpoint(" "), false),
+        ("post", create, fields(json!({"url": "https://example.com/", "headers": null})), true),
+        ("post", create, fields(json!({"url": "https://example.com/", "headers": {}})), true),
+        ("post", create, fields(json!({"url": "https://example.com/", "headers": []})), false),
+        ("post", create, fields(json!({"url": "https://example.com/", "headers": {"a": 7}})), false),
+        ("post", create, with("Authorization", "Bearer x"), true),
+        ("post", create, with("x-webhooks", "x"), true),
+        ("post", create, with("hosts", "x"), true),
+        ("post", create, with("Host", "x"), false),
+        ("post", create, with("CONTENT-x", "x"), false),
+        ("post", create, with("X-Event-Type", "x"), false),
+        ("post", create, with("a b", "x"), false),
+        ("post", create, with(&"a".repeat(64), "x"), true),
+        ("post", create, with(&"a".repeat(65), "x"), false),
+        ("post", create, with("a", ""), false),
+        ("post", create, with("a", " x"), false),
+        ("post", create, with("a", "x\r\ny"), false),
+        ("post", create, with("a", &"x".repeat(1024)), true),
+        ("post", create, with("a", &"x".repeat(1025)), false),
         ("post", key, json!({"name": "Zoë 👩\u{200d}🚀"}), true),
         ("post", key, json!({"name": "Zoë\nof Acme"}), false),
         ("post", key, json!({"name": "Zo\u{85}ë"}), false),

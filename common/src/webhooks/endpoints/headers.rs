@@ -1,0 +1,34 @@
+//! The headers of an endpoint in its record: their names are apart, so that a list does not read the values.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use crate::{
+    aws::dynamo::{Record, text, texts},
+    error::Result,
+    webhooks::target::Headers,
+};
+
+/// The attributes that an endpoint with headers has.
+pub(super) const HEADERS: &str = "headers";
+pub(super) const HEADER_NAMES: &str = "header_names";
+
+/// What is stored of `headers`; nothing if there are none.
+pub(super) fn attributes(headers: &Headers) -> Vec<(&'static str, AttributeValue)> {
+    if headers.is_empty() {
+        return Vec::new();
+    }
+    let values = headers.reveal().map(|(name, value)| (name.to_owned(), text(value))).collect();
+    vec![(HEADERS, AttributeValue::M(values)), (HEADER_NAMES, texts(headers.names()))]
+}
+
+pub(super) fn read(record: &Record<'_>) -> Result<Headers> {
+    let Some(stored) = record.optional_map(HEADERS)? else { return Ok(Headers::default()) };
+    Headers::stored(stored.into_iter()).ok_or_else(|| record.broken(HEADERS, "no longer valid"))
+}
+
+/// The names, sorted.
+pub(super) fn read_names(record: &Record<'_>) -> Result<Vec<String>> {
+    let mut names: Vec<_> = record.optional_set(HEADER_NAMES, |name| Ok(name.to_owned()))?.unwrap_or_default();
+    names.sort_unstable();
+    Ok(names)
+}

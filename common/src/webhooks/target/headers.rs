@@ -1,0 +1,261 @@
+//! Headers of a tenant's own, which its endpoint gets with each attempt: mostly what lets us in at the receiver.
+
+use std::{collections::BTreeMap, fmt};
+
+use zeroize::Zeroizing;
+
+use crate::issue::{IssueCode, MemberProblem, Problem};
+
+/// Up to ten headers. Names are in lower case, since no receiver may tell cases apart, and sorted. Values are secrets.
+#[derive(Clone, Default)]
+pub struct Headers(BTreeMap<String, Zeroizing<String>>);
+
+pub(crate) const MOST: usize = 10;
+pub(crate) const LONGEST_NAME: usize = 64;
+pub(crate) const LONGEST_VALUE: usize = 1024;
+
+/// What the service and its HTTP client set, and what is about the connection and not about the request.
+pub(crate) const RESERVED: [&str; 11] = [
+    "connection",
+    "cookie",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+];
+pub(crate) const RESERVED_PREFIXES: [&str; 5] = ["content-", "proxy-", "webhook-", "x-webhook-", "x-event-"];
+
+/// What stands for a value that a receiver repeats. No longer than what it replaces.
+const MASK: &str = "[secret]";
+
+impl Headers {
+    /// Validates the headers that a tenant chooses: each a name with its value, or with none if that is no text.
+    ///
+    /// # Errors
+    /// Every rule that they break. None says anything of a value, or repeats what is not a name: it may be a value.
+    pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
+        let mut problems: Vec<_> =
+            Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();
+        let mut headers = Self::default();
+        for (name, value) in chosen {
+            let Some(name) = name_of(name) else {
+                problems.push(MemberProblem::of_all(Problem::format(format!(
+                    "A name must be 1 to {LONGEST_NAME} letters, digits or characters of !#$%&'*+-.^_`|~"
+                ))));
+                continue;
+            };
+            let mut found = Vec::new();
+            if is_reserved(&name) {
+                found.push(Problem::format("Is reserved: choose another name"));
+            }
+            if headers.0.contains_key(&name) {
+                found.push(Problem::format("Must be there once, in upper or lower case"));
+            }
+            match value.ok_or_else(not_a_text).and_then(value_of) {
+                Ok(value) => drop(headers.0.insert(name.clone(), value)),
+                Err(more) => found.extend(more),
+            }
+            problems.extend(found.into_iter().map(|problem| MemberProblem { member: Some(name.clone()), problem }));
+        }
+        if problems.is_empty() { Ok(headers) } else { Err(problems) }
+    }
+
+    /// Reads headers that were stored. A name that was reserved later stays: no delivery may be lost for it.
+    pub(in crate::webhooks) fn stored<'a>(stored: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Self> {
+        stored.map(|(name, value)| Some((name_of(name)?, value_of(value).ok()?))).collect::<Option<_>>().map(Self)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The names with the secret values.
+    pub fn reveal(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The beginning of what a receiver answered, without what it repeats of the values: their words of at least as many
+    /// characters as the mask has. Shorter ones are no secrets, and would be found everywhere.
+    #[must_use]
+    pub fn mask(&self, answer: String) -> String {
+        let mut words: Vec<_> = self.0.values().flat_map(|value| value.split(' ')).collect();
+        words.retain(|word| word.len() >= MASK.len());
+        // A word may be part of another one.
+        words.sort_unstable_by_key(|word| std::cmp::Reverse(word.len()));
+        let mut answer = words.iter().fold(answer, |answer, word| answer.replace(word, MASK));
+        // The answer may have been cut off within a word.
+        let cut = |word: &&str| {
+            let beginnings = (MASK.len()..word.len()).rev().filter_map(|end| word.get(..end));
+            beginnings.into_iter().find(|beginning| answer.ends_with(beginning)).map(str::len)
+        };
+        if let Some(length) = words.iter().filter_map(cut).max() {
+            answer.truncate(answer.len() - length);
+            answer.push_str(MASK);
+        }
+        answer
+    }
+}
+
+/// A token of RFC 9110, in lower case.
+fn name_of(text: &str) -> Option<String> {
+    let is_in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_name = (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(is_in_token);
+    is_name.then(|| text.to_ascii_lowercase())
+}
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn not_a_text() -> Vec<Problem> {
+    vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]
+}
+
+/// Visible ASCII characters, with spaces between them: `Bearer x` has one, and other white space means different things to
+/// different receivers.
+fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
+    let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST_VALUE));
+    let is_fine = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    if !is_fine || text.starts_with(' ') || text.ends_with(' ') {
+        problems.push(Problem::format("Must be visible ASCII characters, with spaces only between them"));
+    }
+    if problems.is_empty() { Ok(Zeroizing::new(text.to_owned())) } else { Err(problems) }
+}
+
+/// The names only.
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Headers").field(&self.names().collect::<Vec<_>>()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(name: &str, value: &str) -> Result<Headers, Vec<MemberProblem>> {
+        Headers::parse(&[(name, Some(value))])
+    }
+
+    fn issues(problems: Vec<MemberProblem>) -> Vec<(Option<String>, IssueCode)> {
+        problems.into_iter().map(|found| (found.member, found.problem.code)).collect()
+    }
+
+    #[test]
+    fn names_are_tokens_of_1_to_64_characters_in_lower_case_and_sorted() {
+        let headers = Headers::parse(&[("X-Tenant", Some("b")), ("Authorization", Some("Bearer a"))]).expect("headers");
+        assert_eq!(headers.reveal().collect::<Vec<_>>(), [("authorization", "Bearer a"), ("x-tenant", "b")]);
+        for good in ["a", "!#$%&'*+-.^_`|~09", &"x".repeat(64), "x-api-key", "cookies", "hosts", "tea", "x-webhooks"] {
+            assert!(one(good, "v").is_ok(), "{good}");
+        }
+        for bad in ["", " a", "a ", "a b", "a:", "a\r\nb", "ä", "(a)", "a/b", "\"a\"", "\0", &"x".repeat(65)] {
+            assert_eq!(issues(one(bad, "v").expect_err(bad)), [(None, IssueCode::InvalidFormat)], "{bad}");
+        }
+    }
+
+    #[test]
+    fn reserved_names_are_refused_in_any_case() {
+        let families = ["content-length", "content-type", "content-x", "proxy-connection", "proxy-authorization"];
+        let ours = ["webhook-id", "webhook-x", "x-webhook-signature", "x-webhook-x", "x-event-type", "x-event-time"];
+        for name in RESERVED.into_iter().chain(families).chain(ours) {
+            for spelling in [name.to_owned(), name.to_uppercase()] {
+                let found = issues(one(&spelling, "v").expect_err(name));
+                assert_eq!(found, [(Some(name.to_owned()), IssueCode::InvalidFormat)]);
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_1_to_1024_visible_ascii_characters_with_spaces_between() {
+        for good in ["x", "Bearer x", "a  b", "!~", &"x".repeat(1024)] {
+            assert_eq!(one("a", good).expect(good).reveal().collect::<Vec<_>>(), [("a", good)]);
+        }
+        for (bad, codes) in [
+            ("", vec![IssueCode::TooSmall]),
+            (&"x".repeat(1025), vec![IssueCode::TooBig]),
+            (" ", vec![IssueCode::InvalidFormat]),
+            (" x", vec![IssueCode::InvalidFormat]),
+            ("x ", vec![IssueCode::InvalidFormat]),
+            ("x\ty", vec![IssueCode::InvalidFormat]),
+            ("x\r\nhost: y", vec![IssueCode::InvalidFormat]),
+            ("x\0", vec![IssueCode::InvalidFormat]),
+            ("ß", vec![IssueCode::InvalidFormat]),
+            ("\u{7f}", vec![IssueCode::InvalidFormat]),
+        ] {
+            let found = one("A", bad).expect_err("a bad value");
+            assert_eq!(issues(found), codes.into_iter().map(|code| (Some("a".to_owned()), code)).collect::<Vec<_>>());
+        }
+        assert_eq!(
+            issues(Headers::parse(&[("a", None)]).expect_err("no text")),
+            [(Some("a".to_owned()), IssueCode::InvalidType)]
+        );
+    }
+
+    #[test]
+    fn there_are_up_to_ten_each_once() {
+        let names: Vec<_> = (0..11).map(|number| format!("n{number}")).collect();
+        let all: Vec<_> = names.iter().map(|name| (name.as_str(), Some("v"))).collect();
+        assert_eq!(Headers::parse(&all[..10]).expect("ten").names().count(), 10);
+        assert_eq!(issues(Headers::parse(&all).expect_err("eleven")), [(None, IssueCode::TooBig)]);
+        for other in ["A", "a"] {
+            let twice = Headers::parse(&[("a", Some("v")), (other, Some("w"))]).expect_err("twice");
+            assert_eq!(issues(twice), [(Some("a".to_owned()), IssueCode::InvalidFormat)]);
+        }
+        assert!(Headers::parse(&[]).expect("none").is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_repeats_a_value_is_masked_also_where_it_is_cut_off() {
+        let headers = Headers::parse(&[("authorization", Some("Bearer canary-and-more")), ("x", Some("canary-a"))]);
+        let headers = headers.expect("headers");
+        for (answer, masked) in [
+            ("got Bearer canary-and-more.", "got Bearer [secret]."),
+            ("canary-and-morecanary-a", "[secret][secret]"),
+            ("cut off: Bearer canary-and", "cut off: Bearer [secret]"),
+            ("too short: canary-", "too short: canary-"),
+            ("nothing ß", "nothing ß"),
+            ("", ""),
+        ] {
+            assert_eq!(headers.mask(answer.to_owned()), masked);
+        }
+        assert_eq!(Headers::default().mask("as it is".to_owned()), "as it is");
+    }
+
+    #[test]
+    fn it_is_printed_without_its_values() {
+        assert_eq!(format!("{:?}", one("A", "canary").expect("a header")), r#"Headers(["a"])"#);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_is_a_header_to_the_http_client(name in "[ -~]{0,4}|\\PC{0,3}", value in "\\PC{0,5}|[\0-\u{ff}]{0,3}") {
+            if let Ok(headers) = one(&name, &value) {
+                for (name, value) in headers.reveal() {
+                    prop_assert!(hyper::header::HeaderName::from_lowercase(name.as_bytes()).is_ok());
+                    prop_assert!(hyper::header::HeaderValue::from_str(value).is_ok());
+                }
+            }
+        }
+
+        #[test]
+        fn no_problem_says_anything_of_a_value(value in "canary\\PC{1,9}[\0-\u{1f}]?") {
+            if let Err(problems) = Headers::parse(&[(&value, Some(&value)), ("host", Some(&value)), ("a", Some(&value))]) {
+                prop_assert!(!format!("{problems:?}").contains("canary"));
+            }
+        }
+    }
+}
