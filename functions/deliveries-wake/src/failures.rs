@@ -8,7 +8,7 @@ use common::{
         members::Members,
         organizations::{Organization, Organizations},
     },
-    error::Result,
+    error::{Error, Result},
     id::TenantId,
     random,
     telemetry::metrics,
@@ -91,11 +91,16 @@ impl Failures {
                 metrics::count("NoticeGivenUp");
                 self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
             }
-            Step::Send => match self.audience(tenant).await? {
-                Audience::Told(organization) => self.mail(&organization, workflow, failing, now).await,
-                Audience::Not(reason) => {
+            Step::Send => match self.audience(tenant).await {
+                Ok(Audience::Told(organization)) => self.mail(&organization, workflow, failing, now).await,
+                Ok(Audience::Not(reason)) => {
                     tracing::info!(%tenant, %workflow, reason, "nobody is told of failed jobs");
                     self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
+                }
+                // What is stored of the organization may be broken: that is no failure of the sweep.
+                Err(error) => {
+                    not_sent(tenant, workflow, &error);
+                    self.table.try_notice(tenant, workflow, failing).await.map(|_tried| true)
                 }
             },
         }
@@ -131,7 +136,7 @@ impl Failures {
         let mail = mail::about(&organization.name, &failing, is_last.then_some(now));
         // The organization's address may be wrong: that is no failure of the sweep.
         if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail).await {
-            tracing::error!(%tenant, %workflow, ?error, "a mail about failed jobs was not sent, and is tried again later");
+            not_sent(tenant, workflow, &error);
             return self.table.give_back_mail(tenant, now).await.map(|()| true);
         }
         let count = failing.count();
@@ -144,4 +149,8 @@ impl Failures {
         self.table.told(tenant, workflow, &failing, now).await?;
         Ok(!is_last)
     }
+}
+
+fn not_sent(tenant: &TenantId, workflow: &WorkflowKey, error: &Error) {
+    tracing::error!(%tenant, %workflow, ?error, "a mail about failed jobs was not sent, and is tried again later");
 }

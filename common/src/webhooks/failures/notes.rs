@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::{operation::update_item::builders::UpdateItemFluentBuilder, types::{AttributeValue, ReturnValue}};
+use aws_sdk_dynamodb::{
+    operation::update_item::builders::UpdateItemFluentBuilder,
+    types::{AttributeValue, ReturnValue},
+};
 
 use super::{
     failing::Failing,
     failure::{JobFailure, Workflow, WorkflowKey},
     storm::Write,
-    table::{AGAIN, INDEX, JobFailures, NEWEST, Noted, PENDING, PREFIX, failure_value, ids, is_done, key, read, sort_key},
+    table::{
+        AGAIN, INDEX, JobFailures, NEWEST, Noted, PENDING, PREFIX, failure_value, ids, is_done, key, read, sort_key,
+    },
 };
 use crate::{
     aws::{
@@ -77,7 +82,8 @@ impl JobFailures {
         }
         let noted = Box::pin(update.update_expression(format!("SET {set} ADD {add}")).send()).await;
         let noted = noted.map_err(failure("noting a failed job"))?.attributes.unwrap_or_default();
-        let failing = read(&noted)?.ok_or_else(|| Error::Internal("a failed job was noted without a notice".to_owned()))?;
+        let failing =
+            read(&noted)?.ok_or_else(|| Error::Internal("a failed job was noted without a notice".to_owned()))?;
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })
     }
 
@@ -168,7 +174,8 @@ impl JobFailures {
         let mut set = format!("{set}{until}, notice_at = :now");
         if failing.more > 0 {
             set.push_str(", more = more - :more");
-            update = update.expression_attribute_values(":more", number(i64::try_from(failing.more).unwrap_or(i64::MAX)));
+            update =
+                update.expression_attribute_values(":more", number(i64::try_from(failing.more).unwrap_or(i64::MAX)));
         }
         let mut delete = String::new();
         if let Some(ids) = ids(failing.failed.iter()) {
@@ -189,11 +196,13 @@ impl JobFailures {
 
 /// The attributes that are there while a notice is pending.
 fn done() -> String {
-    ["notice", "notice_at", "notice_tries", "failed", "more", AGAIN].into_iter().chain(NEWEST).collect::<Vec<_>>().join(", ")
+    ["notice", "notice_at", "notice_tries", "failed", "more", AGAIN]
+        .into_iter()
+        .chain(NEWEST)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn if_unchanged(update: UpdateItemFluentBuilder, failing: &Failing) -> UpdateItemFluentBuilder {
-    update
-        .condition_expression("writes = :writes")
-        .expression_attribute_values(":writes", number(failing.writes))
+    update.condition_expression("writes = :writes").expression_attribute_values(":writes", number(failing.writes))
 }

@@ -26,7 +26,8 @@ pub(crate) fn about(organization: &Name, failing: &Failing, last_of: Option<Time
         1 => format!("A job of {} has failed.", organization.as_str()),
         _ => format!("Jobs of {} have failed.", organization.as_str()),
     };
-    let mut facts = vec![format!("Workflow: {workflow}"), format!("Failed jobs since the last mail: {about}{}", count.number)];
+    let mut facts =
+        vec![format!("Workflow: {workflow}"), format!("Failed jobs since the last mail: {about}{}", count.number)];
     if newest.len() > 1 {
         facts.push(format!("The newest {} follow.", newest.len()));
     }

@@ -41,7 +41,7 @@ async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) 
     while world.left().await > 0 {
         world.poll_each().await;
     }
-    for hour in 0..4 {
+    for hour in 0..2 {
         sweep(&world, later(hour * HOUR + MINUTE)).await;
     }
     assert_eq!(told(&world).await, [said("a", "1")], "{case}");
@@ -71,11 +71,8 @@ async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
     // It may fail: that is the point.
     doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
-    for minute in 15..20 {
+    for minute in [15, 17, 80] {
         sweep(&world, later(minute * MINUTE)).await;
-    }
-    for hour in 1..4 {
-        sweep(&world, later(hour * HOUR)).await;
     }
     assert!(told(&world).await.iter().all(|told| *told == said("a", "1")));
     (doomed.has_died(), mails(&world).await.len())
@@ -88,7 +85,7 @@ async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 12, "{lives:?}");
         assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
         // The mail service has taken the mail, and nobody could say so.
-        assert!(lives.iter().filter(|(_, mails)| *mails == 2).count() <= 2, "{lives:?}");
+        assert_eq!(lives.iter().filter(|(_, mails)| *mails == 2).count(), 1, "{lives:?}");
     }
 }
 
@@ -119,7 +116,7 @@ async fn a_mail_that_cannot_be_sent_is_tried_again_and_holds_up_nobody() {
         world.deliver(failed(&tenant.id, "a", 1)).await;
     }
     let (organization, address) = (format!("org#{}", acme.id), "debug_notification_email");
-    world.set("organizations", ("pk", &organization), json!({address: "not an address"})).await;
+    world.set("organizations", ("pk", &organization), json!({address: null})).await;
     for minute in 0..3 {
         sweep(&world, later(minute * MINUTE)).await;
     }
