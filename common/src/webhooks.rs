@@ -9,10 +9,12 @@
 //! - [`log`]: the table of deliveries.
 //! - [`queue`]: the messages that say what is due.
 //! - [`endpoints`]: the table of endpoints, and how their receivers do.
+//! - [`failures`]: jobs that failed, until their organization has been told.
 
 pub mod delivery;
 pub mod endpoints;
 pub mod event;
+pub mod failures;
 pub mod log;
 pub mod post;
 pub mod queue;

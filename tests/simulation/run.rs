@@ -398,7 +398,7 @@ pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
             && item.get("open").is_some();
         item["status"]["S"] == "pending" || is_open
     });
-    let notices = stored.endpoints.iter().filter(|item| item.get("notice").is_some());
+    let notices = stored.endpoints.iter().filter(|item| item["notice"]["S"] == "pending");
     (deliveries.map(Value::to_string).collect(), notices.cloned().collect())
 }
 

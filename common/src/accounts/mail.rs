@@ -51,6 +51,8 @@ pub enum Part {
     Text(String),
     /// A link, alone on a line.
     Link(String),
+    /// Somebody else's words, marked as such on each line.
+    Quote(String),
 }
 
 impl Mailer {
@@ -105,7 +107,11 @@ impl Mail {
     /// A mail of these parts.
     #[must_use]
     pub fn new(subject: &str, parts: &[Part]) -> Self {
-        let text = parts.iter().map(|(Part::Text(text) | Part::Link(text))| format!("{text}\n")).collect::<Vec<_>>();
+        let text = parts.iter().map(|part| match part {
+            Part::Text(text) | Part::Link(text) => format!("{text}\n"),
+            Part::Quote(text) => text.lines().map(|line| format!("> {line}\n")).collect(),
+        });
+        let text = text.collect::<Vec<_>>();
         let html = html! {
             (DOCTYPE)
             html lang="en" {
@@ -117,15 +123,17 @@ impl Mail {
                 }
                 body style="max-width: 36rem; font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere" {
                     @for part in parts {
-                        p {
-                            @match part {
-                                Part::Text(text) => @for (number, line) in text.lines().enumerate() {
+                        @match part {
+                            Part::Text(text) => p {
+                                @for (number, line) in text.lines().enumerate() {
                                     @if number > 0 { br; }
                                     (line)
-                                },
-                                // The text is the address itself, so that everybody can see where the link leads.
-                                Part::Link(url) => a href=(url) { (url) },
-                            }
+                                }
+                            },
+                            // The text is the address itself, so that everybody can see where the link leads.
+                            Part::Link(url) => p { a href=(url) { (url) } },
+                            Part::Quote(text) => pre style="white-space: pre-wrap; border-left: 3px solid #999; \
+                                                            padding-left: 1em; font-size: 14px" { (text) },
                         }
                     }
                 }
@@ -159,13 +167,18 @@ mod tests {
             Part::text("Hello,"),
             Part::text("<b> & \"more\"\na second line"),
             Part::Link("https://a.example/?b=1&c=2".to_owned()),
+            Part::Quote("<a href=\"x\">\n  no</a>".to_owned()),
         ];
         let mail = Mail::new("A subject", &parts);
-        assert_eq!(mail.text, "Hello,\n\n<b> & \"more\"\na second line\n\nhttps://a.example/?b=1&c=2\n");
+        assert_eq!(
+            mail.text,
+            "Hello,\n\n<b> & \"more\"\na second line\n\nhttps://a.example/?b=1&c=2\n\n> <a href=\"x\">\n>   no</a>\n"
+        );
         for says in [
             "<p>Hello,</p>",
             "<p>&lt;b&gt; &amp; &quot;more&quot;<br>a second line</p>",
             "<p><a href=\"https://a.example/?b=1&amp;c=2\">https://a.example/?b=1&amp;c=2</a></p>",
+            "&lt;a href=&quot;x&quot;&gt;\n  no&lt;/a&gt;</pre>",
         ] {
             assert!(mail.html.contains(says), "{}", mail.html);
         }

@@ -76,6 +76,8 @@ pub struct Members {
 const BY_ORGANIZATION: &str = "by-organization";
 /// How often a change is started over when others change the same member at the same time.
 const ATTEMPTS: usize = 5;
+/// How many members are read at once, in the order in which they joined, to find one of some kind.
+const LOOKED_AT: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
 impl Members {
@@ -97,6 +99,19 @@ impl Members {
         let mut members = self.read(organization, paging.of(keys)).await?;
         order.apply(&mut members);
         Ok((members, total))
+    }
+
+    /// Whether an owner of `organization` has proved that they read mail at their address. Somebody who became an owner a
+    /// moment ago may not count yet.
+    pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
+        let keys = self.keys(organization).await?;
+        for keys in keys.chunks(LOOKED_AT) {
+            let members = self.read(organization, keys.to_vec()).await?;
+            if members.iter().any(|member| member.user.role == Role::Owner && member.user.email_verified) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Finds a member of `organization`.

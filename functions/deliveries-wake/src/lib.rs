@@ -3,7 +3,7 @@
 //! SQS delays a message by 15 minutes at most. A delivery that waits longer has a due row in the minute of its attempt, and
 //! this function sends its message when that minute has come. A quarter of an hour later it looks at the minute once more,
 //! and wakes all deliveries that are still due: none rests forever because its message got lost. It also carries on the
-//! recoveries, and sends the notices about endpoints.
+//! recoveries, and sends the notices about endpoints and the mails about failed jobs.
 //!
 //! One invocation at a time sweeps. It saves how far it is after each minute, so a sweep that dies only sends some messages
 //! twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got past its attempt.
@@ -11,7 +11,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    accounts::{mail::Mailer, organizations::Organizations},
+    accounts::{mail::Mailer, members::Members, organizations::Organizations},
     aws::clients::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -22,6 +22,7 @@ use common::{
     webhooks::{
         delivery::{Delivery, DeliveryId, DueAttempt, Status},
         endpoints::{Endpoints, disable_after},
+        failures::JobFailures,
         log::{
             Log,
             due::{CHECK_AFTER, DueRow, Minute, PARTITIONS, Sweep},
@@ -35,8 +36,9 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::notices::Notices;
+use crate::{failures::Failures, notices::Notices};
 
+mod failures;
 mod mail;
 mod notices;
 
@@ -60,6 +62,7 @@ struct App {
     log: Log,
     queues: Queues,
     notices: Notices,
+    failures: Failures,
 }
 
 /// The event of a schedule, as EventBridge sends it.
@@ -80,7 +83,13 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         mailer: Mailer::from_env(env, &aws)?,
         disable_after: disable_after(env)?,
     };
-    let app = App { log, queues: Queues::from_env(env, &aws)?, notices };
+    let failures = Failures {
+        table: JobFailures::from_env(env, &aws)?,
+        organizations: notices.organizations.clone(),
+        members: Members::from_env(env, &aws)?,
+        mailer: notices.mailer.clone(),
+    };
+    let app = App { log, queues: Queues::from_env(env, &aws)?, notices, failures };
     Ok(Wake { app: Arc::new(app) })
 }
 
@@ -100,9 +109,10 @@ impl Wake {
         };
         let swept = self.app.sweep(&mut progress, now, end).await;
         let sent = self.app.notices.send(now, end).await;
+        let told = self.app.failures.tell(now, end).await;
         let recovered = self.app.recover(now, end).await;
         let saved = self.app.log.save_sweep(progress, true).await;
-        swept.and(sent).and(recovered).and(saved).map_err(report)?;
+        swept.and(sent).and(told).and(recovered).and(saved).map_err(report)?;
         Ok(())
     }
 }

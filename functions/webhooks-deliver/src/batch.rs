@@ -11,6 +11,7 @@ use common::{
     webhooks::{
         endpoints::{Endpoints, Receiver},
         event::{Audience, JobEvent},
+        failures::FailedJob,
     },
 };
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -19,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{ledger::Finished, observe::Tally, reads::Reads};
+use crate::{ledger::Finished, observe::Tally, reads::Reads, record::Record};
 
 pub(crate) struct Batch {
     /// No attempt starts later: it would be cut off by the function's timeout.
@@ -33,6 +34,8 @@ pub(crate) struct Batch {
     /// again, the invocation would run out of time.
     receivers: Mutex<HashMap<TenantId, ReadOnce>>,
     reads: Arc<Reads>,
+    /// The jobs that failed, each with the number of its record.
+    failed: Mutex<Vec<(usize, FailedJob)>>,
     /// Takes ended attempts and parked events to the ledger.
     finished: UnboundedSender<Finished>,
 }
@@ -53,8 +56,23 @@ impl Batch {
             under_way: AtomicUsize::new(0),
             receivers: Mutex::default(),
             reads,
+            failed: Mutex::default(),
             finished,
         }
+    }
+
+    /// Keeps an event for what follows the attempts, if it is of a job that failed.
+    pub(crate) fn keep_failed(&self, record: &Record, event: &JobEvent) {
+        let failed = FailedJob::of(event, record.is_repeated).map(|failed| (record.index, failed));
+        if failed.is_some() {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).extend(failed);
+        }
+    }
+
+    /// Ends it: nothing more goes to the ledger. Returns the jobs that failed.
+    pub(crate) fn end(self) -> Vec<(usize, FailedJob)> {
+        self.tally.emit();
+        self.failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes an ended attempt or a parked event on to the ledger.

@@ -10,7 +10,7 @@
 //! receivers those are, and `slots` whose turn it is.
 //!
 //! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
-//! loses none.
+//! loses none. `failures` notes the jobs that failed, for the mails about them.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -25,6 +25,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         endpoints::disable_after,
+        failures::JobFailures,
         post::{Client, Network},
         target::DestinationPolicy,
     },
@@ -36,6 +37,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     batch::{Batch, all},
+    failures::Notes,
     ledger::Ledger,
     reads::Reads,
     receivers::Receivers,
@@ -49,6 +51,7 @@ use crate::{
 mod batch;
 mod due;
 mod events;
+mod failures;
 mod ledger;
 mod observe;
 mod reads;
@@ -72,6 +75,7 @@ pub struct Deliver {
 struct App {
     sender: Sender,
     ledger: Ledger,
+    notes: Notes,
     under_way: UnderWay,
     reads: Arc<Reads>,
 }
@@ -95,7 +99,8 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let endpoints = stores.endpoints.clone();
     let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
     let ledger = Ledger { stores, schedule, disable_after: disable_after(env)? };
-    Ok(Deliver { app: Arc::new(App { sender, ledger, under_way: UnderWay::default(), reads: Arc::default() }) })
+    let notes = Notes::new(JobFailures::from_env(env, &aws)?);
+    Ok(Deliver { app: Arc::new(App { sender, ledger, notes, under_way: UnderWay::default(), reads: Arc::default() }) })
 }
 
 /// The certificate authorities of the machine. They are read once in a process: a test run starts hundreds of functions.
@@ -136,12 +141,12 @@ impl Deliver {
         let queue = records.first().and_then(|record| record.event_source_arn.as_deref()).unwrap_or_default();
         let gate = app.ledger.stores.gate(app.ledger.stores.queues.slow.has_arn(queue));
         let attempts = async {
-            // The ledger ends once this is dropped.
+            // The ledger ends once this has ended.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
-            batch.tally.emit();
-            undone
+            let unnoted = app.notes.note(batch.end()).await;
+            undone.into_iter().chain(unnoted).collect::<Vec<_>>()
         };
         let (mut undone, unbooked) = tokio::join!(attempts, app.ledger.book_all(inbox, gate));
         undone.extend(unbooked);
@@ -174,7 +179,10 @@ impl App {
         };
         let gate = ledger.stores.gate(record.has_time);
         match content {
-            Content::Event(event) => events::handle(&record, event, sender, ledger, batch).await,
+            Content::Event(event) => {
+                batch.keep_failed(&record, &event);
+                events::handle(&record, event, sender, ledger, batch).await
+            }
             // Boxed, like other rare paths: the future of every record has the size of the largest path.
             Content::Attempt(due) => Box::pin(due::attempt(&record, gate, due, sender, ledger, batch)).await,
             Content::Parked(due) => Box::pin(due::event(&record, gate, due, sender, ledger, batch)).await,
@@ -217,6 +225,7 @@ mod tests {
                 endpoints: stores.endpoints.clone(),
             },
             ledger: Ledger { stores, schedule: Vec::new(), disable_after: Duration::ZERO },
+            notes: Notes::new(JobFailures::from_env(&env, &aws).expect("settings")),
             under_way: UnderWay::default(),
             reads: Arc::default(),
         };

@@ -153,6 +153,12 @@ pub(crate) fn unlogged(tenant: &TenantId, delivery: &Delivery) {
     metrics::count("LogWriteFailed");
 }
 
+/// Logs and counts that jobs which failed could not be noted: their records come back.
+pub(crate) fn unnoted(tenant: &TenantId, error: &Error) {
+    tracing::error!(%tenant, ?error, "failed jobs could not be noted, and come back");
+    metrics::count("FailureUnnoted");
+}
+
 /// Logs that an endpoint's part of the log could not be spread over more partitions.
 pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     tracing::error!(%tenant, %endpoint, ?error, "the delivery log of an endpoint could not be spread");

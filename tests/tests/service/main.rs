@@ -17,6 +17,7 @@ mod events;
 mod functions;
 mod fuzz;
 mod http;
+mod job_failures;
 mod local;
 mod notices;
 mod organization;

@@ -15,7 +15,7 @@ fn later(milliseconds: i64) -> Timestamp {
 }
 
 /// Runs the sweep of the minute of this time, with nothing to do but what is not bound to minutes.
-async fn sweep(world: &World, at: Timestamp) {
+pub(crate) async fn sweep(world: &World, at: Timestamp) {
     pass_over_all_minutes(world, at).await;
     world.sweep(at).await;
 }

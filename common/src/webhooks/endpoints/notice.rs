@@ -75,6 +75,11 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// The least time between two mails that an endpoint is failing: it may keep recovering.
 const APART: Duration = Duration::from_secs(60 * 60);
 
+/// How long after it became pending a notice is sent that was tried so often.
+pub(in crate::webhooks) fn after_tries(tries: u32) -> Duration {
+    PAUSE.saturating_mul(2_u32.saturating_pow(tries).saturating_sub(1))
+}
+
 impl Notice {
     fn from_item(item: &Item) -> Result<Option<Self>> {
         let record = record(item);
@@ -98,7 +103,7 @@ impl Notice {
     /// What to do with it now.
     #[must_use]
     pub fn step(&self, now: Timestamp) -> Step {
-        let pause = PAUSE.saturating_mul(2_u32.saturating_pow(self.tries).saturating_sub(1));
+        let pause = after_tries(self.tries);
         let is_soon = |mailed_at| now.since(mailed_at) < APART;
         match (self.failing_since, self.disabled) {
             (None, None) => Step::Drop,

@@ -21,7 +21,7 @@ const LAYERS: [&str; 5] = ["http", "accounts", "webhooks", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
 /// The modules of `common::webhooks`, each of which uses only those before it.
-const ROOMS: [&str; 7] = ["target", "event", "delivery", "post", "log", "queue", "endpoints"];
+const ROOMS: [&str; 8] = ["target", "event", "delivery", "post", "log", "queue", "endpoints", "failures"];
 
 /// A path of modules, from the root of the crate.
 type Module = Vec<String>;

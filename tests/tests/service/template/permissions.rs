@@ -205,6 +205,9 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_log_is_read(world, &tenant, &id).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
     assert_eq!(world.poll("deliveries").await, 1);
+    let mut failed = event(&tenant.id, "failed for good");
+    failed["event"] = json!("job.failed");
+    world.deliver(failed).await;
     a_slow_receiver_asks_for_an_hour(world, &tenant).await;
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
     throttles.on();

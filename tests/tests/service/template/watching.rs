@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ALL, LEAST, resources, template, text};
 
 /// All metrics that the functions emit, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
-pub(crate) const METRICS: [&str; 19] = [
+pub(crate) const METRICS: [&str; 22] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
@@ -17,6 +17,9 @@ pub(crate) const METRICS: [&str; 19] = [
     "DeliveryFailed",
     "EndpointDisabled",
     "Failed",
+    "FailureMailsUsedUp",
+    "FailureUnnoted",
+    "FailuresTold",
     "LogWriteFailed",
     "MailFailed",
     "MailSent",

@@ -1,0 +1,196 @@
+//! A workflow that fails, and when its organization is told.
+
+use std::{collections::HashSet, time::Duration};
+
+use super::failure::{FailureId, JobFailure};
+use crate::{
+    timestamp::Timestamp,
+    webhooks::endpoints::notice::{self, after_tries},
+};
+
+pub use notice::Step;
+
+/// How many failures between two mails are stored with their ids. What comes beyond that is only counted.
+pub const FULL: usize = 100;
+/// How many failures a mail shows.
+const SHOWN: usize = 3;
+/// The least time between two mails about a workflow.
+const APART: Duration = Duration::from_secs(60 * 60);
+/// For how long sending a notice is tried. It may have to wait until the next day.
+const KEPT: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+
+/// A workflow with failures of which its organization may have to be told.
+pub struct Failing {
+    /// What its producer calls it.
+    pub workflow: Option<String>,
+    /// The newest failures, of which some may be the same or have been told.
+    pub(super) newest: Vec<JobFailure>,
+    /// The failures since the last mail.
+    pub(super) failed: Vec<FailureId>,
+    /// How many failures there were besides.
+    pub(super) more: u64,
+    /// The last failures that have been told.
+    pub(super) told: Vec<FailureId>,
+    /// Before this time, there were so many that not all of those that were told are known.
+    pub(super) told_until: Option<Timestamp>,
+    /// Since when the notice is pending.
+    pub(super) at: Timestamp,
+    /// How many times sending it was tried.
+    pub(super) tries: u32,
+    /// When the last mail was sent.
+    pub(super) mailed_at: Option<Timestamp>,
+    /// How often a failure was noted: says whether there have been others since.
+    pub(super) writes: i64,
+}
+
+/// How many failures there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The number.
+    pub number: u64,
+    /// Whether it is exact.
+    pub is_exact: bool,
+}
+
+impl Failing {
+    /// What to do with the notice now.
+    #[must_use]
+    pub fn step(&self, now: Timestamp) -> Step {
+        match self.count().number {
+            0 => Step::Drop,
+            _ if now.since(self.at) >= KEPT => Step::GiveUp,
+            _ if now < self.due() => Step::Wait,
+            _ => Step::Send,
+        }
+    }
+
+    /// When the notice is sent, by the first sweep from then on.
+    #[must_use]
+    pub fn due(&self) -> Timestamp {
+        let hour = self.mailed_at.map(|at| at.after(APART));
+        // Processes that know that it is pending, and full, rely on this time.
+        let minute = self.is_full().then(|| next_minute(self.at));
+        let due = self.at.after(after_tries(self.tries));
+        [hour, minute].into_iter().flatten().fold(due, Ord::max)
+    }
+
+    /// Whether further failures are only counted.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.failed.len() >= FULL
+    }
+
+    /// How many failures have not been told.
+    #[must_use]
+    pub fn count(&self) -> Count {
+        let mut jobs = HashSet::new();
+        let known = self.failed.iter().filter(|id| !self.is_told(id) && jobs.insert(id.job)).count();
+        let number = u64::try_from(known).unwrap_or(u64::MAX).saturating_add(self.more);
+        Count { number, is_exact: self.more == 0 && !self.is_full() }
+    }
+
+    /// The newest failures that have not been told, at most three, newest first.
+    #[must_use]
+    pub fn newest(&self) -> Vec<&JobFailure> {
+        let mut jobs = HashSet::new();
+        let untold = self.newest.iter().filter(|failure| !self.is_told(&failure.id) && jobs.insert(failure.id.job));
+        let mut untold: Vec<_> = untold.collect();
+        untold.sort_by_key(|failure| failure.id.order());
+        untold.truncate(SHOWN);
+        untold
+    }
+
+    fn is_told(&self, id: &FailureId) -> bool {
+        let was_one_of_many = id.is_repeated && self.told_until.is_some_and(|until| id.at() <= until);
+        was_one_of_many || self.told.iter().any(|told| told.job == id.job)
+    }
+
+    /// The last failures that have been told, once a mail has been sent.
+    pub(super) fn told_with_these(&self) -> Vec<FailureId> {
+        let mut told: Vec<_> = self.told.iter().chain(&self.failed).copied().collect();
+        told.sort_by_key(FailureId::order);
+        let mut jobs = HashSet::new();
+        told.retain(|id| jobs.insert(id.job));
+        told.truncate(FULL);
+        told
+    }
+}
+
+fn next_minute(time: Timestamp) -> Timestamp {
+    const MINUTE: i64 = 60_000;
+    Timestamp::from_millisecond(time.as_millisecond().div_euclid(MINUTE).saturating_add(1).saturating_mul(MINUTE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::failure::tests::failure, *};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn failing(failed: i64) -> Failing {
+        Failing {
+            workflow: None,
+            newest: Vec::new(),
+            failed: (0..failed).map(|number| failure(number).id).collect(),
+            more: 0,
+            told: Vec::new(),
+            told_until: None,
+            at: Timestamp::from_millisecond(1_769_860_830_000),
+            tries: 0,
+            mailed_at: None,
+            writes: 1,
+        }
+    }
+
+    #[test]
+    fn the_first_failure_is_told_at_once_and_others_after_an_hour() {
+        let first = failing(1);
+        assert_eq!(first.step(first.at), Step::Send);
+        let mailed_at = Some(first.at.before(MINUTE));
+        let again = Failing { mailed_at, ..first };
+        assert_eq!(again.step(again.at.after(MINUTE * 58)), Step::Wait);
+        assert_eq!(again.step(again.at.after(MINUTE * 59)), Step::Send);
+        let long_ago = Some(again.at.before(APART));
+        assert_eq!(Failing { mailed_at: long_ago, ..failing(1) }.step(again.at), Step::Send);
+    }
+
+    #[test]
+    fn what_was_told_is_not_told_again() {
+        let told = |told: i64| Failing { told: (0..told).map(|number| failure(number).id).collect(), ..failing(3) };
+        assert_eq!(told(2).count(), Count { number: 1, is_exact: true });
+        assert_eq!(told(3).step(told(3).at), Step::Drop);
+    }
+
+    #[test]
+    fn a_copy_counts_once_whenever_it_was_sent() {
+        let copy = FailureId { at: 7, is_repeated: true, ..failure(0).id };
+        let twice = Failing { failed: vec![failure(0).id, copy], ..failing(0) };
+        assert_eq!(twice.count(), Count { number: 1, is_exact: true });
+    }
+
+    #[test]
+    fn of_many_those_that_come_again_count_as_told() {
+        let repeated = |number| FailureId { is_repeated: true, ..failure(number).id };
+        let many = Failing { told_until: Some(failure(5).id.at()), ..failing(0) };
+        let again = Failing { failed: vec![repeated(5)], ..many };
+        assert_eq!(again.step(again.at), Step::Drop);
+        let newer = Failing { failed: vec![failure(5).id, repeated(6)], ..again };
+        assert_eq!(newer.count().number, 2);
+    }
+
+    #[test]
+    fn a_full_notice_waits_for_the_minute_to_end() {
+        let full = failing(i64::try_from(FULL).expect("a number"));
+        assert_eq!(full.step(full.at.after(Duration::from_secs(29))), Step::Wait);
+        assert_eq!(full.step(full.at.after(Duration::from_secs(30))), Step::Send);
+        assert!(!full.count().is_exact);
+        assert_eq!(full.told_with_these().len(), FULL);
+    }
+
+    #[test]
+    fn a_notice_that_cannot_be_sent_is_given_up() {
+        let failing = failing(1);
+        assert_eq!(Failing { tries: 1, ..failing }.step(failing.at.after(MINUTE / 2)), Step::Wait);
+        assert_eq!(failing.step(failing.at.after(KEPT)), Step::GiveUp);
+    }
+}

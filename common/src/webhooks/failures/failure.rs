@@ -1,0 +1,258 @@
+//! A job that failed, as far as its organization is told.
+
+use std::{borrow::Cow, cmp::Reverse, collections::HashSet, fmt, str::FromStr};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    id::{NotAnId, TenantId},
+    timestamp::Timestamp,
+    webhooks::event::{EventName, JobEvent},
+};
+
+/// How much of a job's error, of its mapped stack, and of a name is told, in characters.
+const ERROR: usize = 2000;
+const STACK: usize = 4000;
+const NAME: usize = 200;
+
+/// A job that failed. What its producer says of it may be secret, so it cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JobFailure {
+    /// Which failure it is.
+    pub id: FailureId,
+    /// The producer's id of the job, or the beginning of it.
+    pub job_id: String,
+    /// The deployment.
+    pub deployment: Option<String>,
+    /// The beginning of the error.
+    pub error: Option<String>,
+    /// The beginning of the mapped stack.
+    pub stack: Option<String>,
+}
+
+/// Identifies a failure within its workflow. The same event has the same `job`, whenever it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureId {
+    /// When its event entered the queue, in milliseconds of Unix time.
+    at: i64,
+    /// A hash of the job's id.
+    pub(super) job: u64,
+    /// Whether the event had been received before: then it may have been told, and forgotten, already.
+    pub(super) is_repeated: bool,
+}
+
+/// The event of a job that failed, as it came. It is read when there is time for that.
+pub struct FailedJob {
+    tenant: TenantId,
+    job_id: String,
+    at: Timestamp,
+    is_repeated: bool,
+    body: Bytes,
+}
+
+/// The workflow of a job.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Workflow {
+    /// Where it is stored.
+    pub key: WorkflowKey,
+    /// What its producer calls it, or the beginning of it.
+    pub name: Option<String>,
+}
+
+/// Identifies a workflow within its tenant: a hash of its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkflowKey(String);
+
+/// The members of a delivered body that are told.
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow, default)]
+    workflow: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    deployment_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    mapped_stack: Option<&'a RawValue>,
+}
+
+impl FailedJob {
+    /// What is kept of an event; `None` unless it is of a job that failed. `is_repeated` says whether the event has been
+    /// received before.
+    #[must_use]
+    pub fn of(event: &JobEvent, is_repeated: bool) -> Option<Self> {
+        (event.name == EventName::Failed).then(|| Self {
+            tenant: event.tenant.clone(),
+            job_id: event.job_id.clone(),
+            at: event.at,
+            is_repeated,
+            body: event.body.clone(),
+        })
+    }
+
+    /// The tenant that owns the job.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    /// Its workflow, and what is told of it. `None` if its body is no JSON object, which no event has.
+    #[must_use]
+    pub fn read(&self) -> Option<(Workflow, JobFailure)> {
+        let Self { tenant, job_id, at, is_repeated, body } = self;
+        let body: Body<'_> = serde_json::from_slice(body).ok()?;
+        let workflow = Workflow {
+            key: WorkflowKey::of(body.workflow.map_or("null", RawValue::get)),
+            name: body.workflow.map(|name| beginning(name, NAME)),
+        };
+        let job = hash(&[tenant.as_str(), job_id]);
+        let failure = JobFailure {
+            id: FailureId { at: at.as_millisecond(), job, is_repeated: *is_repeated },
+            job_id: job_id.chars().take(NAME).collect(),
+            deployment: body.deployment_id.map(|deployment| beginning(deployment, NAME)),
+            error: body.error.map(|error| beginning(error, ERROR)),
+            stack: body.mapped_stack.map(|stack| beginning(stack, STACK)),
+        };
+        Some((workflow, failure))
+    }
+}
+
+impl JobFailure {
+    /// Failures, of which some may be the same: each once, the newest first.
+    #[must_use]
+    pub fn newest_first(mut failures: Vec<Self>) -> Vec<Self> {
+        let mut jobs = HashSet::new();
+        failures.retain(|failure| jobs.insert(failure.id.job));
+        failures.sort_by_key(|failure| failure.id.order());
+        failures
+    }
+}
+
+/// The first characters of a value: of its text, if it is a text, or else of the JSON.
+fn beginning(value: &RawValue, characters: usize) -> String {
+    let json = value.get();
+    // Half of a surrogate pair is no text.
+    let text: Option<Cow<'_, str>> = json.starts_with('"').then(|| serde_json::from_str(json).ok()).flatten();
+    text.as_deref().unwrap_or(json).chars().take(characters).collect()
+}
+
+/// 64 bits of a hash over these parts, each prefixed with its length.
+fn hash(parts: &[&str]) -> u64 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part);
+    }
+    u64::from_be_bytes(hash.finalize().first_chunk().copied().unwrap_or_default())
+}
+
+impl WorkflowKey {
+    /// The key of the workflow that has this JSON.
+    fn of(name: &str) -> Self {
+        Self(format!("{:016x}{:016x}", hash(&["workflow", name]), hash(&[name, "workflow"])))
+    }
+
+    /// The key in what was stored.
+    pub(super) fn stored(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Display for WorkflowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FailureId {
+    /// When its event entered the queue.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.at)
+    }
+
+    /// Whether the event had been received before.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.is_repeated
+    }
+
+    /// Sorts the newest first.
+    pub(super) fn order(&self) -> Reverse<(i64, u64)> {
+        Reverse((self.at, self.job))
+    }
+}
+
+impl fmt::Display for FailureId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:016x}{}", self.at, self.job, if self.is_repeated { "r" } else { "" })
+    }
+}
+
+impl FromStr for FailureId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let (at, job) = text.split_once('.').ok_or(NotAnId)?;
+        let (job, is_repeated) = job.strip_suffix('r').map_or((job, false), |job| (job, true));
+        let at = at.parse().map_err(|_not_a_number| NotAnId)?;
+        let job = u64::from_str_radix(job, 16).map_err(|_not_hex| NotAnId)?;
+        Ok(Self { at, job, is_repeated })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn failure(number: i64) -> JobFailure {
+        let body = r#"{"event":"job.failed","error":"no"}"#;
+        read(&format!("j{number}"), Timestamp::from_millisecond(1_769_860_800_000 + number), body).1
+    }
+
+    fn read(job: &str, at: Timestamp, body: &str) -> (Workflow, JobFailure) {
+        let (tenant, body) = ("t".parse().expect("an id"), Bytes::copy_from_slice(body.as_bytes()));
+        let failed = FailedJob { tenant, job_id: job.to_owned(), at, is_repeated: false, body };
+        failed.read().expect("a failure")
+    }
+
+    #[test]
+    fn a_text_is_told_as_it_is_and_anything_else_as_json() {
+        let now = Timestamp::now();
+        let of = |error: &str| read("j", now, &format!(r#"{{"error":{error}}}"#)).1.error;
+        for (error, told) in [
+            (r#""out of \"cogs\"\n""#, "out of \"cogs\"\n"),
+            (r#"{"message":"out of cogs"}"#, r#"{"message":"out of cogs"}"#),
+            ("7", "7"),
+            (r#""\ud800""#, r#""\ud800""#),
+        ] {
+            assert_eq!(of(error).as_deref(), Some(told));
+        }
+        assert_eq!(of("null"), None);
+        let long = "ü".repeat(ERROR + 1);
+        assert_eq!(of(&format!("\"{long}\"")).map(|error| error.chars().count()), Some(ERROR));
+    }
+
+    #[test]
+    fn workflows_differ_by_name_and_failures_by_job() {
+        let now = Timestamp::now();
+        let key = |workflow: &str| read("j", now, &format!(r#"{{"workflow":{workflow}}}"#)).0.key;
+        assert_eq!(key("\"a\""), key("\"a\""));
+        assert_ne!(key("\"a\""), key("\"b\""));
+        assert_ne!(key("null"), key("\"null\""));
+        assert_ne!(read("a", now, "{}").1.id.job, read("b", now, "{}").1.id.job);
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_is_the_same_once_it_has_been_stored(at in any::<i64>(), job in any::<u64>(), is_repeated in any::<bool>()) {
+            let id = FailureId { at, job, is_repeated };
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Tells organizations that jobs of theirs have failed: a mail for each workflow, at most once an hour.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{
+    accounts::{
+        mail::Mailer,
+        members::Members,
+        organizations::{Organization, Organizations},
+    },
+    error::{Error, Result},
+    id::TenantId,
+    random,
+    telemetry::metrics,
+    timestamp::Timestamp,
+    webhooks::failures::{Failing, JobFailures, MAILS_A_DAY, Step, WorkflowKey},
+};
+use futures::{StreamExt, stream};
+use tokio::time::Instant;
+
+mod mail;
+
+/// How many organizations are told at once.
+const ORGANIZATIONS: usize = 4;
+/// How many workflows of an organization are looked at in a sweep.
+const WORKFLOWS: usize = 100;
+/// How long a sweep tells: its other work must not wait for a slow mail service.
+const TIME: Duration = Duration::from_secs(15);
+
+pub(crate) struct Failures {
+    pub(crate) table: JobFailures,
+    pub(crate) organizations: Organizations,
+    pub(crate) members: Members,
+    pub(crate) mailer: Mailer,
+}
+
+/// Whether an organization is told.
+enum Audience {
+    Told(Box<Organization>),
+    /// It is not, and why.
+    Not(&'static str),
+}
+
+impl Failures {
+    /// Sends the mails that are due, as far as there is time. One that cannot be sent does not hold up the others.
+    pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
+        let end = end.min(Instant::now() + TIME);
+        let mut tenants: BTreeMap<TenantId, Vec<WorkflowKey>> = BTreeMap::new();
+        for (tenant, workflow) in self.table.pending().await? {
+            tenants.entry(tenant).or_default().push(workflow);
+        }
+        let mut tenants: Vec<_> = tenants.into_iter().collect();
+        // In random order, so that none is always last if there are very many.
+        tenants.sort_by_cached_key(|_| random::bytes::<4>());
+        let told = tenants.into_iter().map(|(tenant, workflows)| self.tell_tenant(tenant, workflows, now, end));
+        let told: Vec<_> = stream::iter(told).buffer_unordered(ORGANIZATIONS).collect().await;
+        told.into_iter().collect()
+    }
+
+    async fn tell_tenant(
+        &self,
+        tenant: TenantId,
+        mut workflows: Vec<WorkflowKey>,
+        now: Timestamp,
+        end: Instant,
+    ) -> Result<()> {
+        workflows.sort_by_cached_key(|_| random::bytes::<4>());
+        let mut told = Ok(());
+        for workflow in workflows.iter().take(WORKFLOWS).take_while(|_| Instant::now() < end) {
+            match self.tell_of(&tenant, workflow, now).await {
+                Ok(true) => {}
+                // That was all for the day.
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::error!(%tenant, %workflow, ?error, "telling of failed jobs failed, and is tried again later");
+                    told = Err(error);
+                }
+            }
+        }
+        told
+    }
+
+    /// Tells of a workflow, if that is due. Returns whether the organization may get more mails.
+    async fn tell_of(&self, tenant: &TenantId, workflow: &WorkflowKey, now: Timestamp) -> Result<bool> {
+        let Some(failing) = self.table.failing(tenant, workflow).await? else { return Ok(true) };
+        match failing.step(now) {
+            Step::Wait => Ok(true),
+            Step::Drop => self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true),
+            Step::GiveUp => {
+                tracing::error!(%tenant, %workflow, "a mail about failed jobs could not be sent for two days, and is given up");
+                metrics::count("NoticeGivenUp");
+                self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
+            }
+            Step::Send => match self.audience(tenant).await {
+                Ok(Audience::Told(organization)) => self.mail(&organization, workflow, failing, now).await,
+                Ok(Audience::Not(reason)) => {
+                    tracing::info!(%tenant, %workflow, reason, "nobody is told of failed jobs");
+                    self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
+                }
+                // What is stored of the organization may be broken: that is no failure of the sweep.
+                Err(error) => {
+                    not_sent(tenant, workflow, &error);
+                    self.table.try_notice(tenant, workflow, failing).await.map(|_tried| true)
+                }
+            },
+        }
+    }
+
+    /// Who is told. An address that an owner has chosen may be anybody's, so one of the owners has to have proved their own.
+    async fn audience(&self, tenant: &TenantId) -> Result<Audience> {
+        let Some(organization) = self.organizations.find(tenant).await? else { return Ok(Audience::Not("deleted")) };
+        if organization.disable_job_failure_notifications {
+            return Ok(Audience::Not("disabled"));
+        }
+        if !self.members.has_verified_owner(tenant).await? {
+            return Ok(Audience::Not("unverified"));
+        }
+        Ok(Audience::Told(Box::new(organization)))
+    }
+
+    /// Sends a mail, if the day has one left. Returns whether it may have more.
+    async fn mail(
+        &self,
+        organization: &Organization,
+        workflow: &WorkflowKey,
+        failing: Failing,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let tenant = &organization.id;
+        // It counts before it is sent, so that a crash costs a mail too few, and never one too many.
+        let Some(number) = self.table.take_mail(tenant, now).await? else { return Ok(false) };
+        let Some(failing) = self.table.try_notice(tenant, workflow, failing).await? else {
+            return self.table.give_back_mail(tenant, now).await.map(|()| true);
+        };
+        let is_last = number >= MAILS_A_DAY;
+        let mail = mail::about(&organization.name, &failing, is_last.then_some(now));
+        // The organization's address may be wrong: that is no failure of the sweep.
+        if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail).await {
+            not_sent(tenant, workflow, &error);
+            return self.table.give_back_mail(tenant, now).await.map(|()| true);
+        }
+        let count = failing.count();
+        tracing::info!(%tenant, %workflow, failures = count.number, "told of failed jobs");
+        metrics::count("FailuresTold");
+        if is_last {
+            tracing::warn!(%tenant, "no more mails about failed jobs today");
+            metrics::count("FailureMailsUsedUp");
+        }
+        self.table.told(tenant, workflow, &failing, now).await?;
+        Ok(!is_last)
+    }
+}
+
+fn not_sent(tenant: &TenantId, workflow: &WorkflowKey, error: &Error) {
+    tracing::error!(%tenant, %workflow, ?error, "a mail about failed jobs was not sent, and is tried again later");
+}

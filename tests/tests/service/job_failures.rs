@@ -1,0 +1,46 @@
+//! What an organization is told of its jobs that failed.
+
+mod crashes;
+mod limits;
+mod mails;
+
+use common::timestamp::Timestamp;
+use serde_json::{Value, json};
+use tests::{World, event, text};
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+
+/// A time this many milliseconds from now.
+fn later(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
+}
+
+/// A job of this workflow has failed.
+fn failed(tenant: &str, workflow: &str, job: impl ToString) -> Value {
+    let mut event = event(tenant, job);
+    event["event"] = json!("job.failed");
+    event["workflow"] = json!(workflow);
+    event
+}
+
+/// The mails to the address for failures, oldest first.
+async fn mails(world: &World) -> Vec<Value> {
+    let mut mails = world.mails().await;
+    mails.retain(|mail| mail["to"] == json!(["ops@example.com"]));
+    mails
+}
+
+/// For each mail, its workflow and how many jobs have failed, as it says.
+async fn told(world: &World) -> Vec<(String, String)> {
+    let said = |mail: &Value, what: &str| {
+        let line = text(&mail["text"]).lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("{what} is missing in {mail}"))
+    };
+    let mails = mails(world).await;
+    mails.iter().map(|mail| (said(mail, "Workflow: "), said(mail, "Failed jobs since the last mail: "))).collect()
+}
+
+fn said(workflow: &str, failures: &str) -> (String, String) {
+    (workflow.to_owned(), failures.to_owned())
+}

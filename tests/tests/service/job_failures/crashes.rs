@@ -1,0 +1,211 @@
+//! A process dies, or a write fails, and still each failure is told, once.
+
+use std::collections::HashSet;
+
+use common::{
+    aws::clients::Aws,
+    config::Env,
+    timestamp::Timestamp,
+    webhooks::{
+        event::JobEvent,
+        failures::{FailedJob, JobFailures, Step, storm::Write},
+    },
+};
+use serde_json::json;
+use tests::{Call, Doomed, Receiver, World, at_each_call, context};
+
+use super::{HOUR, MINUTE, failed, later, mails, said, told};
+use crate::notices::sweep;
+
+fn is_note(call: &Call) -> bool {
+    call["Key"]["webhook_endpoint_id"]["S"].as_str().is_some_and(|key| key.starts_with("#failing#"))
+}
+
+/// The process that handles a failed job dies at this call. Returns whether it came to that.
+async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) {
+    let case = format!("call {call}, takes effect: {takes_effect}, skips: {skips}");
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.come_back_after(1).await;
+    let mut event = failed(&tenant.id, "a", 1);
+    event["skip_callbacks"] = json!(skips);
+    world.enqueue("job-events", event).await;
+    let doomed = Doomed::worker(&world, &[], call..u64::MAX, takes_effect).await;
+    // It may fail: that is the point.
+    while matches!(doomed.process.poll("job-events").await, Ok(0)) && !doomed.has_died() {}
+    let has_died = doomed.has_died();
+    // A mail may be sent before the event comes back.
+    sweep(&world, later(0)).await;
+    while world.left().await > 0 {
+        world.poll_each().await;
+    }
+    for hour in 0..2 {
+        sweep(&world, later(hour * HOUR + MINUTE)).await;
+    }
+    assert_eq!(told(&world).await, [said("a", "1")], "{case}");
+    assert_eq!(receiver.count().await > 0, !skips, "{case}");
+    (has_died, ())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_handles_a_failed_job_may_die_at_any_call() {
+    for takes_effect in [false, true] {
+        let mut deaths = 0;
+        for skips in [false, true] {
+            let lives = at_each_call(0.., |call| fail_and_die(call, takes_effect, skips)).await;
+            deaths += lives.iter().filter(|(has_died, ())| *has_died).count();
+        }
+        assert!(deaths >= 8, "{deaths}");
+    }
+}
+
+/// A sweep dies at this call. Returns whether it came to that, and how many mails there are after the next sweeps.
+async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let time = later(10 * MINUTE);
+    sweep(&world, time).await;
+    world.deliver(failed(&tenant.id, "a", 1)).await;
+    let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
+    // It may fail: that is the point.
+    doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
+    for minute in [15, 17, 80] {
+        sweep(&world, later(minute * MINUTE)).await;
+    }
+    assert!(told(&world).await.iter().all(|told| *told == said("a", "1")));
+    (doomed.has_died(), mails(&world).await.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
+    for takes_effect in [false, true] {
+        let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
+        assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 12, "{lives:?}");
+        assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
+        // The mail service has taken the mail, and nobody could say so.
+        assert_eq!(lives.iter().filter(|(_, mails)| *mails == 2).count(), 1, "{lives:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_cannot_be_noted_is_delivered_all_the_same_and_noted_later() {
+    let (world, breaks) = World::failing(is_note).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.come_back_after(1).await;
+    breaks.on();
+    world.enqueue("job-events", failed(&tenant.id, "a", 1)).await;
+    world.poll("job-events").await;
+    assert_eq!(receiver.count().await, 1, "the delivery does not wait for it");
+    assert!(tests::log::collected().contains("FailureUnnoted"), "that is counted");
+    breaks.off();
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 1, "and is not repeated");
+    sweep(&world, later(0)).await;
+    assert_eq!(told(&world).await, [said("a", "1")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_that_cannot_be_sent_is_tried_again_and_holds_up_nobody() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for tenant in [&acme, &other] {
+        world.deliver(failed(&tenant.id, "a", 1)).await;
+    }
+    let (organization, address) = (format!("org#{}", acme.id), "debug_notification_email");
+    world.set("organizations", ("pk", &organization), json!({address: null})).await;
+    for minute in 0..3 {
+        sweep(&world, later(minute * MINUTE)).await;
+    }
+    assert_eq!(told(&world).await, [said("a", "1")]);
+    world.set("organizations", ("pk", &organization), json!({address: "ops@example.com"})).await;
+    sweep(&world, later(10 * MINUTE)).await;
+    assert_eq!(told(&world).await, [said("a", "1"), said("a", "1")]);
+}
+
+/// A job fails after the sweep has read what it tells.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_while_a_mail_is_sent_is_in_the_next_one() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let settings = world.stack.environment("deliveries-wake").expect("a function").clone();
+    let env = Env::new(move |name| settings.get(name).cloned());
+    let table = JobFailures::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+    let owner = tenant.id.parse().expect("an id");
+    let (now, ids) = (Timestamp::now(), Write::Ids { more: 0 });
+    let failure = |job: u8| {
+        let event = JobEvent::parse(&failed(&tenant.id, "a", job).to_string(), now).expect("an event");
+        FailedJob::of(&event, false).and_then(|failed| failed.read()).expect("a failure")
+    };
+    for (more, left) in [(0, 1), (5, 1)] {
+        let (workflow, first) = failure(more);
+        table.note(&owner, &workflow, &[first], Write::Ids { more: more.into() }, now).await.expect("it is noted");
+        let read = table.failing(&owner, &workflow.key).await.expect("it is read").expect("it is pending");
+        table.note(&owner, &workflow, &[failure(more + 1).1], ids, now).await.expect("it is noted");
+        table.told(&owner, &workflow.key, &read, now).await.expect("it is told");
+        let next = table.failing(&owner, &workflow.key).await.expect("it is read").expect("it is pending");
+        assert_eq!((next.count().number, next.step(now)), (left, Step::Wait));
+        assert_eq!(next.newest().len(), 1);
+        table.told(&owner, &workflow.key, &next, now).await.expect("it is told");
+        assert!(table.failing(&owner, &workflow.key).await.expect("it is read").is_none());
+    }
+}
+
+/// So many jobs of a workflow fail, each event comes twice, and five processes die meanwhile.
+async fn survive(events: usize) {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.come_back_after(1).await;
+    let (began, mut minute) = (Timestamp::now(), 0);
+    for job in (0..events).chain(0..events) {
+        world.enqueue("job-events", failed(&tenant.id, "a", job)).await;
+    }
+    for point in 1..6 {
+        let doomed = Doomed::worker(&world, &[], point..u64::MAX, point % 2 == 0).await;
+        doomed.process.poll("job-events").await.ok();
+    }
+    while world.left().await > 0 {
+        world.poll_each().await;
+        // Some four hours of sweeps.
+        if minute < 240 {
+            sweep(&world, began.after(std::time::Duration::from_secs(60 * minute))).await;
+            minute += 1;
+        }
+    }
+    for minute in minute..minute + 70 {
+        sweep(&world, began.after(std::time::Duration::from_secs(60 * minute))).await;
+    }
+    let taken: HashSet<_> = receiver.received().await.iter().map(|one| one.json()["job_id"].to_string()).collect();
+    assert_eq!(taken.len(), events, "nothing is lost");
+    let hours = usize::try_from(minute + 70).expect("a number") / 60 + 1;
+    let told = told(&world).await;
+    assert!((1..=hours).contains(&told.len()), "{} mails in {hours} hours", told.len());
+    let counted = told.iter().map(|(_, count)| count.trim_start_matches("about ").parse::<usize>().expect("a number"));
+    let counted: usize = counted.sum();
+    assert!((events.min(100)..=2 * events).contains(&counted), "{told:?}");
+    assert!(events > 100 || counted == events, "{told:?}");
+    let waits = world.items("webhook-endpoints").await.iter().any(|item| item.contains_key("notice"));
+    assert!(!waits, "nothing waits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ninety_failures_that_come_twice_are_counted_exactly_though_five_processes_die() {
+    survive(90).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_hundred_failures_that_come_twice_are_one_mail_an_hour_though_five_processes_die() {
+    survive(300).await;
+}
+
+/// The full version: `cargo test --test service -- --ignored ten_thousand_failures`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes; the test above is a smaller version"]
+async fn ten_thousand_failures_that_come_twice_are_one_mail_an_hour_though_five_processes_die() {
+    survive(10_000).await;
+}

@@ -1,0 +1,136 @@
+//! How many mails there are at most, and what many failures cost.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use common::timestamp::Timestamp;
+use serde_json::json;
+use tests::{Call, World, event, text};
+
+use super::{HOUR, MINUTE, failed, later, mails, said, told};
+use crate::notices::sweep;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_gets_fifty_mails_a_day_and_the_last_one_says_so() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for workflow in 0..60 {
+        world.enqueue("job-events", failed(&acme.id, &format!("workflow {workflow}"), 1)).await;
+    }
+    world.poll_all("job-events").await;
+    // Tomorrow and the day after, since a test may run at midnight.
+    let tomorrow = Timestamp::now().day().after(DAY);
+    let at = |minutes: u64| tomorrow.after(Duration::from_secs(minutes * 60));
+    sweep(&world, at(1)).await;
+    world.deliver(failed(&acme.id, "workflow 60", 1)).await;
+    world.deliver(failed(&other.id, "other", 1)).await;
+    sweep(&world, at(2)).await;
+    let mails_of_the_day = mails(&world).await;
+    assert_eq!(mails_of_the_day.len(), 51);
+    let last: Vec<_> = mails_of_the_day
+        .iter()
+        .filter(|mail| text(&mail["text"]).contains("the last mail about failed jobs today"))
+        .collect();
+    assert_eq!(last.len(), 1);
+    assert_eq!(last[0], &mails_of_the_day[49], "the fiftieth");
+    assert!(text(&last[0]["text"]).contains(&tomorrow.after(DAY).to_string()), "{last:?}");
+    assert_eq!(told(&world).await.pop(), Some(said("other", "1")), "others still get theirs");
+    assert!(tests::log::collected().contains("FailureMailsUsedUp"), "that is counted");
+
+    sweep(&world, at(24 * 60 + 1)).await;
+    let mut workflows: Vec<_> = told(&world).await.into_iter().map(|(workflow, _)| workflow).collect();
+    assert_eq!(workflows.len(), 62, "on the next day, there are the others");
+    workflows.sort_unstable();
+    workflows.dedup();
+    assert_eq!(workflows.len(), 62, "each once");
+}
+
+/// The calls of tables by the function that delivers.
+async fn counting() -> (World, impl AsyncFn() -> Vec<String>) {
+    let calls = Arc::<Mutex<Vec<String>>>::default();
+    let seen = Arc::clone(&calls);
+    let answer = move |call: &Call| {
+        if call.function == "webhooks-deliver" {
+            let key = call["Key"]["webhook_endpoint_id"]["S"].as_str().unwrap_or_default();
+            let key = key.split_inclusive('#').take(2).collect::<String>();
+            seen.lock().expect("no panic").push(format!("{} {key}", call.operation));
+        }
+        None
+    };
+    let world = World::answering(&[], answer).await;
+    (world, async move || std::mem::take(&mut *calls.lock().expect("no panic")))
+}
+
+const NOTE: &str = "UpdateItem #failing#";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_costs_one_write_for_each_workflow_and_organization_and_no_read() {
+    let (world, calls) = counting().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let mut events = Vec::new();
+    for job in 0..3 {
+        events.push(failed(&acme.id, "a", job));
+        events.push(failed(&acme.id, "b", job));
+        events.push(failed(&other.id, "a", job));
+    }
+    for mut event in events {
+        event["skip_callbacks"] = json!(true);
+        world.enqueue("job-events", event).await;
+    }
+    assert_eq!(world.poll("job-events").await, 9);
+    assert_eq!(calls().await, [NOTE; 3]);
+    let mut completed = event(&acme.id, "well");
+    completed["skip_callbacks"] = json!(true);
+    world.deliver(completed).await;
+    assert_eq!(calls().await, [] as [&str; 0], "a job that ends well costs nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_very_often_is_counted_by_each_process_and_told_in_one_mail_an_hour() {
+    let (world, calls) = counting().await;
+    let tenant = world.tenant("acme").await;
+    world.deliver(failed(&tenant.id, "a", "first")).await;
+    sweep(&world, later(0)).await;
+    assert_eq!(calls().await.iter().filter(|call| *call == NOTE).count(), 1);
+    for job in 0..300 {
+        world.enqueue("job-events", failed(&tenant.id, "a", job)).await;
+    }
+    let mut batches = 0;
+    while world.poll("job-events").await > 0 {
+        batches += 1;
+    }
+    let writes = calls().await.iter().filter(|call| *call == NOTE).count();
+    assert!(batches >= 30 && writes <= 20, "{writes} writes for {batches} batches");
+    for minute in 1..60 {
+        sweep(&world, later(minute * MINUTE)).await;
+    }
+    assert_eq!(told(&world).await, [said("a", "1")]);
+    for minute in 61..180 {
+        sweep(&world, later(minute * MINUTE)).await;
+    }
+    let told = told(&world).await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    let number = told[1].1.strip_prefix("about ").expect("it is not exact").parse::<u64>().expect("a number");
+    assert!((100..=300).contains(&number), "{told:?}");
+    assert_eq!(text(&mails(&world).await[1]["text"]).matches("Job: ").count(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn up_to_a_hundred_failures_are_counted_exactly() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for job in 0..90 {
+        for _ in 0..2 {
+            world.enqueue("job-events", failed(&tenant.id, "a", job)).await;
+        }
+    }
+    world.poll_all("job-events").await;
+    sweep(&world, later(0)).await;
+    assert_eq!(told(&world).await, [said("a", "90")]);
+    sweep(&world, later(2 * HOUR)).await;
+    assert_eq!(told(&world).await.len(), 1);
+}

@@ -1,0 +1,207 @@
+//! When there is a mail, to whom, and what it says.
+
+use serde_json::{Value, json};
+use tests::{Receiver, Tenant, World, callback, text};
+
+use super::{HOUR, MINUTE, failed, later, mails, said, told};
+use crate::notices::sweep;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_job_is_told_whatever_the_callbacks_and_endpoints_are() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    for (number, more) in [
+        json!({}),
+        json!({"skip_callbacks": true}),
+        json!({"callback_url": receiver.url("/"), "callback_secret": "s"}),
+        json!({"callback_url": "http://127.0.0.1:1/", "callback_secret": "s"}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let tenant = world.tenant(&format!("tenant-{number}")).await;
+        let mut event = failed(&tenant.id, &format!("workflow {number}"), "j");
+        event.as_object_mut().expect("fields").extend(more.as_object().expect("fields").clone());
+        world.deliver(event).await;
+        sweep(&world, later(0)).await;
+        assert_eq!(told(&world).await.len(), number + 1, "{more}");
+    }
+    let tenant = world.tenant("with-an-endpoint").await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(failed(&tenant.id, "last", "j")).await;
+    sweep(&world, later(0)).await;
+    assert_eq!(told(&world).await.pop(), Some(said("last", "1")));
+    assert_eq!(receiver.count().await, 2, "and it is delivered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_ends_well_costs_nothing() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let before = world.items("webhook-endpoints").await.len();
+    world.deliver(callback(&tenant.id, "j", "http://127.0.0.1:1/")).await;
+    sweep(&world, later(0)).await;
+    assert_eq!(mails(&world).await.len(), 0);
+    assert_eq!(world.items("webhook-endpoints").await.len(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_says_which_job_when_and_why() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut event = failed(&tenant.id, "import <b>", "job-7");
+    event["deployment_id"] = json!("dpl_1");
+    event["error"] = json!({"message": "out of <i>cogs</i>"});
+    event["mapped_stack"] = json!("at main (a.ts:1)\n  at run (b.ts:2)");
+    world.deliver(event).await;
+    sweep(&world, later(0)).await;
+    let mail = mails(&world).await.pop().expect("a mail");
+    assert_eq!(mail["subject"], "A job has failed");
+    let (text, html) = (text(&mail["text"]), tests::text(&mail["html"]));
+    for part in [
+        "A job of Doe & Co has failed.",
+        "Workflow: import <b>\n",
+        "Failed jobs since the last mail: 1\n",
+        "Job: job-7\n",
+        "Deployment: dpl_1\n",
+        "When: 20",
+        r#"Its deliveries: POST /v1/deliveries/list with {"json":{"job_id":"job-7"}}"#,
+        "Error:\n\n> {\"message\":\"out of <i>cogs</i>\"}\n",
+        "Stack:\n\n> at main (a.ts:1)\n>   at run (b.ts:2)\n",
+        "at most once an hour",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a.ts:1)\n  at run (b.ts:2)</pre>"] {
+        assert!(html.contains(part), "{part} is missing in {html}");
+    }
+    let list = text.split(" with ").nth(1).and_then(|rest| rest.lines().next()).expect("the fields");
+    let fields: Value = serde_json::from_str(list).expect("JSON");
+    world.rpc(&tenant.key, "deliveries/list", fields["json"].clone()).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_words_of_a_producer_are_inert_and_cut_off() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut event = failed(&tenant.id, "a\nWorkflow: b\u{1b}[2J\u{202e}", "j\r\nJob: k");
+    let link = "https://evil.example/\u{0}<a href=\"https://evil.example\">x</a>";
+    event["error"] = json!(format!("{link}{}", "ü".repeat(3000)));
+    event["mapped_stack"] = json!(format!("\u{feff}\u{9b}1m{}", "s".repeat(5000)));
+    world.deliver(event).await;
+    sweep(&world, later(0)).await;
+    let mail = mails(&world).await.pop().expect("a mail");
+    let (text, html) = (text(&mail["text"]), tests::text(&mail["html"]));
+    assert!(text.contains("Workflow: a Workflow: b [2J \n") && text.contains("Job: j Job: k\n"), "{text}");
+    let all = format!("{text}{html}");
+    assert!(!all.chars().any(|character| character.is_control() && character != '\n'), "{all:?}");
+    assert!(!all.contains(['\u{202e}', '\u{feff}']) && !html.contains("<a "), "{html}");
+    let (told, stack) = (link.chars().count(), 4000 - 4);
+    for mail in [text, html] {
+        assert_eq!(mail.matches('ü').count(), 2000 - told);
+        assert!(mail.contains(&"s".repeat(stack)) && !mail.contains(&"s".repeat(stack + 1)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_failure_is_told_at_once_and_then_there_is_one_mail_an_hour() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.deliver(failed(&tenant.id, "a", 0)).await;
+    sweep(&world, later(MINUTE)).await;
+    assert_eq!(told(&world).await, [said("a", "1")]);
+    for job in 1..6 {
+        world.deliver(failed(&tenant.id, "a", job)).await;
+        sweep(&world, later(job * 10 * MINUTE)).await;
+    }
+    world.deliver(failed(&tenant.id, "b", 0)).await;
+    sweep(&world, later(60 * MINUTE)).await;
+    assert_eq!(told(&world).await, [said("a", "1"), said("b", "1")], "another workflow is told at once");
+    sweep(&world, later(61 * MINUTE)).await;
+    assert_eq!(told(&world).await.pop(), Some(said("a", "5")));
+    let mail = mails(&world).await.pop().expect("a mail");
+    assert_eq!(mail["subject"], "Jobs have failed");
+    let shown: Vec<_> = text(&mail["text"]).lines().filter_map(|line| line.strip_prefix("Job: ")).collect();
+    assert_eq!(shown, ["5", "4", "3"], "the newest three");
+    sweep(&world, later(3 * HOUR)).await;
+    assert_eq!(told(&world).await.len(), 3);
+    world.deliver(failed(&tenant.id, "a", 7)).await;
+    sweep(&world, later(3 * HOUR)).await;
+    assert_eq!(told(&world).await.pop(), Some(said("a", "1")), "it had not failed for an hour");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_job_is_told_once_however_often_its_event_comes() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for job in [0, 0, 1] {
+        world.enqueue("job-events", failed(&tenant.id, "a", job)).await;
+    }
+    world.poll_all("job-events").await;
+    world.deliver(failed(&tenant.id, "a", 1)).await;
+    sweep(&world, later(0)).await;
+    assert_eq!(told(&world).await, [said("a", "2")]);
+    world.deliver(failed(&tenant.id, "a", 0)).await;
+    for hour in 1..4 {
+        sweep(&world, later(hour * HOUR)).await;
+    }
+    assert_eq!(told(&world).await.len(), 1);
+}
+
+/// Whether a failure of the tenant is told now.
+async fn is_told(world: &World, tenant: &Tenant, job: i64) -> bool {
+    let before = mails(world).await.len();
+    world.deliver(failed(&tenant.id, &format!("workflow {job}"), job)).await;
+    sweep(world, later(job * MINUTE)).await;
+    mails(world).await.len() > before
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_where_that_is_disabled_or_no_owner_is_verified_or_the_organization_is_deleted() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let owner = |verified: bool| {
+        let key = format!("user#{}", tenant.user);
+        let world = &world;
+        async move {
+            let is_one = |item: &tests::world::tables::Item| item["pk"].as_s().is_ok_and(|pk| *pk == key);
+            let mut user = world.items("users").await.into_iter().find(is_one).expect("the owner");
+            user.insert("email_verified".to_owned(), aws_sdk_dynamodb::types::AttributeValue::Bool(verified));
+            world.put("users", user).await;
+        }
+    };
+    let disable = async |disable: bool| {
+        let fields = json!({"disable_job_failure_notifications": disable});
+        world.rpc(&tenant.key, "tenant/settings", fields).await.ok();
+    };
+    assert!(is_told(&world, &tenant, 1).await);
+    disable(true).await;
+    assert!(!is_told(&world, &tenant, 2).await);
+    disable(false).await;
+    assert!(is_told(&world, &tenant, 3).await);
+    world.member(&tenant, "al@example.com", "member").await;
+    owner(false).await;
+    assert!(!is_told(&world, &tenant, 4).await, "a member who is verified does not count");
+    owner(true).await;
+    assert!(is_told(&world, &tenant, 5).await);
+    let nobody = Tenant { id: "nobody".to_owned(), ..tenant.clone() };
+    assert!(!is_told(&world, &nobody, 6).await);
+    world
+        .set("organizations", ("organization_id", &tenant.id), json!({"deleted_at": "2026-01-31T12:00:00.000Z"}))
+        .await;
+    assert!(!is_told(&world, &tenant, 7).await);
+    let pending = world.items("webhook-endpoints").await.into_iter().filter(|item| item.contains_key("notice"));
+    assert_eq!(pending.count(), 0, "nothing waits");
+    assert_eq!(told(&world).await.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mail_goes_to_the_address_that_the_organization_has_now() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.deliver(failed(&tenant.id, "a", 1)).await;
+    let fields = json!({"debug_notification_email": "alerts@example.com"});
+    world.rpc(&tenant.key, "tenant/settings", fields).await.ok();
+    sweep(&world, later(0)).await;
+    assert_eq!(world.mail_to("alerts@example.com").await["subject"], "A job has failed");
+}
