@@ -21,7 +21,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DeliveryId, DueAttempt, Status},
-        endpoints::{Endpoints, disable_after},
+        endpoints::{Endpoints, HoldFor, disable_after},
         log::{
             Log,
             due::{CHECK_AFTER, DueRow, Minute, PARTITIONS, Sweep},
@@ -79,6 +79,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         disable_after: disable_after(env)?,
+        hold_for: HoldFor::from_env(env)?,
     };
     let app = App { log, queues: Queues::from_env(env, &aws)?, notices };
     Ok(Wake { app: Arc::new(app) })
