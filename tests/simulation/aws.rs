@@ -179,7 +179,7 @@ impl World {
     }
 
     /// A delivery's state never forgets attempts, except for a success, which counts whatever came first; and only a resend
-    /// or a recovery takes back a success.
+    /// or a recovery takes back a success, or sends what is held.
     fn goes_on(&self, before: &Value, after: &Value) {
         let number = |item: &Value, name: &str| item[name]["N"].as_str().and_then(|text| text.parse::<u64>().ok());
         let is_done = |item: &Value| item["status"]["S"] == "delivered";
@@ -187,6 +187,10 @@ impl World {
         let is_taken_back = is_done(before) && !is_done(after) && number(after, "tries") != Some(0);
         if forgets || is_taken_back {
             self.state().misled.push(format!("{before} became {after}"));
+        }
+        let is_asked_for = ["resend", "recovery"].iter().any(|trigger| after["trigger"]["S"] == *trigger);
+        if before["status"]["S"] == "held" && after["status"]["S"] == "pending" && !is_asked_for {
+            self.state().unasked.push(format!("{before} became {after}"));
         }
     }
 

@@ -96,6 +96,7 @@ impl Crowd {
             seed: 1,
             schedule: WHOLE,
             disable_after: 432_000,
+            hold_for: 604_800,
             overlap: 86_400,
             processes: Processes::Lambda,
             order: if self.is_fair { Order::Fair } else { Order::Oldest },

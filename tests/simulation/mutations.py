@@ -165,8 +165,8 @@ MUTATIONS = [
     Mutation(
         "an event whose endpoints cannot be read has none",
         DELIVER + "batch.rs",
-        "cell.get_or_init(async || self.reads.active(tenant, endpoints).await).await.clone().ok_or(Error::Busy)",
-        "Ok(cell.get_or_init(async || self.reads.active(tenant, endpoints).await).await.clone().unwrap_or_default())",
+        "cell.get_or_init(async || self.reads.receivers(tenant, stores).await).await.clone().ok_or(Error::Busy)",
+        "Ok(cell.get_or_init(async || self.reads.receivers(tenant, stores).await).await.clone().unwrap_or_default())",
         "the table of endpoints is down when an event comes",
     ),
     # Slow receivers.
@@ -245,7 +245,7 @@ MUTATIONS = [
         DELIVER + "due.rs",
         "firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));",
         "drop(gone);",
-        "an endpoint is deleted or made inactive while an event is parked for it",
+        "an endpoint is deleted while an event is parked for it",
     ),
     Mutation(
         "a parked event goes to all endpoints of its tenant",
@@ -334,8 +334,8 @@ MUTATIONS = [
     Mutation(
         "a delivered delivery loses its payload when it is resent",
         WEBHOOKS + "log/resend.rs",
-        "let payload = (before.status == Status::Delivered).then(",
-        "let payload = (before.status == Status::Failed).then(",
+        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held);",
+        "let is_with_state = matches!(before.status, Status::Held);",
         "a delivery that succeeded at once is resent",
     ),
     Mutation(
@@ -369,10 +369,56 @@ MUTATIONS = [
     # Endpoints, and what their tenants are told.
     Mutation(
         "an endpoint that is inactive still gets retries",
-        DELIVER + "due.rs",
-        "Destination::Endpoint(id) => endpoints.find_active(&due.tenant, id).await?,",
-        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?,",
+        DELIVER + "sender.rs",
+        "endpoint.is_active() || self.delivery.trigger == Trigger::Test",
+        "endpoint.is_active() || self.delivery.trigger != Trigger::Event",
         "an endpoint is made inactive while a delivery to it waits",
+    ),
+    # What is held.
+    Mutation(
+        "what comes for an inactive endpoint is not held",
+        DELIVER + "events.rs",
+        "receivers.iter().filter(|receiver| receiver.wants(event.name));",
+        "receivers.iter().filter(|receiver| receiver.is_active() && receiver.wants(event.name));",
+        "an event comes while an endpoint is inactive",
+    ),
+    Mutation(
+        "what is held goes out by itself once its endpoint is active",
+        WEBHOOKS + "delivery/state.rs",
+        "AttemptResult::Inactive => Self { status: Status::Held, next_attempt_at: None, ..self.clone() },",
+        """\
+            AttemptResult::Inactive => {
+                Self { status: Status::Pending, next_attempt_at: Some(now.after(Duration::from_secs(30))), ..self.clone() }
+            }""",
+        "an event comes while an endpoint is inactive, and the endpoint is made active again",
+    ),
+    Mutation(
+        "a delivery that is pending when its endpoint becomes inactive ends",
+        DELIVER + "due.rs",
+        "is_test || endpoint.takes_events(*hold_for, now)",
+        "is_test || endpoint.is_active()",
+        "an endpoint is made inactive while a delivery to it waits",
+    ),
+    Mutation(
+        "what is held at once has no payload",
+        DELIVER + "ledger.rs",
+        "ended.is_held_in_one_row().then_some(&ended.payload);",
+        "None;",
+        "what was held at once is recovered",
+    ),
+    Mutation(
+        "a recovery leaves out what is held",
+        WEBHOOKS + "log/recovery.rs",
+        "Self::Both => &[Status::Failed, Status::Held],",
+        "Self::Both => &[Status::Failed],",
+        "what is held is recovered",
+    ),
+    Mutation(
+        "a held delivery loses its payload when it is sent",
+        WEBHOOKS + "log/resend.rs",
+        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held);",
+        "let is_with_state = matches!(before.status, Status::Delivered);",
+        "what was held at once is recovered",
     ),
     Mutation(
         "410 disables only an endpoint that was failing before",
@@ -411,7 +457,7 @@ MUTATIONS = [
     Mutation(
         "an endpoint that is activated again is still called disabled",
         WEBHOOKS + "endpoints/records.rs",
-        "remove.extend(health::DISABLED.into_iter().chain([health::FAILING]));",
+        "remove.extend(health::DISABLED.into_iter().chain([health::FAILING, health::INACTIVE]));",
         "remove.push(health::FAILING);",
         "an endpoint that was disabled is activated again",
     ),

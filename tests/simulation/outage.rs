@@ -43,6 +43,7 @@ fn script(seed: u64) -> Script {
         seed,
         schedule: WHOLE,
         disable_after: 432_000,
+        hold_for: 604_800,
         overlap: 86_400,
         processes: Processes::Few(2, 3),
         order: Order::Any,

@@ -160,6 +160,7 @@ fn env(world: &Arc<World>, function: &str, who: Option<String>) -> Env {
         ("RETRY_SCHEDULE", schedule.join(",")),
         ("MAX_CONCURRENT_ATTEMPTS", script.slots.to_string()),
         ("DISABLE_AFTER", script.disable_after.to_string()),
+        ("HOLD_FOR", script.hold_for.to_string()),
         ("ROTATION_OVERLAP", script.overlap.to_string()),
     ] {
         variables.entry(name.to_owned()).and_modify(|known| *known = value);

@@ -80,8 +80,8 @@ pub(crate) struct Resend {
 pub(crate) struct Recovery {
     pub(crate) tenant: usize,
     pub(crate) endpoint: usize,
-    /// The deliveries that had failed before.
-    pub(crate) failed: Vec<String>,
+    /// The deliveries that had failed or were held before.
+    pub(crate) missed: Vec<String>,
     pub(crate) when: Within,
 }
 
@@ -304,14 +304,16 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
             status
         }
         Call::Recover => {
-            let failed = json!({"limit": 100, "webhook_endpoint_id": id, "status": "failed"});
-            let (listed, failed) = client.observer().call("deliveries-list", &failed, None).await;
+            let mut missed = Vec::new();
+            for status in ["failed", "held"] {
+                missed.extend(client.deliveries(&json!({"webhook_endpoint_id": id, "status": status})).await);
+            }
             let fields = json!({"webhook_endpoint_id": id, "since": "2026-01-31T11:00:00Z"});
             let (status, _) = client.call("deliveries-recover", &fields, Some(&key)).await;
-            if (listed, status) == (200, 200) {
-                let failed = failed["deliveries"].as_array().into_iter().flatten();
-                let failed = failed.filter_map(|delivery| Some(delivery["delivery_id"].as_str()?.to_owned())).collect();
-                known.recoveries.push(Recovery { tenant: at, endpoint: index, failed, when: within() });
+            if status == 200 {
+                let missed = missed.iter().filter_map(|delivery| Some(delivery["delivery_id"].as_str()?.to_owned()));
+                let missed = missed.collect();
+                known.recoveries.push(Recovery { tenant: at, endpoint: index, missed, when: within() });
             }
             status
         }

@@ -17,6 +17,8 @@ pub(crate) struct Script {
     pub(crate) schedule: &'static [u64],
     /// `DISABLE_AFTER`, in seconds.
     pub(crate) disable_after: u64,
+    /// `HOLD_FOR`, in seconds.
+    pub(crate) hold_for: u64,
     /// `ROTATION_OVERLAP`, in seconds.
     pub(crate) overlap: u64,
     pub(crate) processes: Processes,
@@ -234,11 +236,18 @@ impl Script {
         let tenants: Vec<_> = (0..rng.usize(1..=2)).map(|_| tenant(rng, span)).collect();
         let most = if rng.u32(0..16) == 0 { 30 } else { 8 };
         let events = (0..rng.usize(1..=most)).map(|number| event(rng, span, &tenants, number)).collect();
-        let actions = (0..rng.usize(0..=4)).map(|_| action(rng, span, &tenants)).collect();
+        let mut actions: Vec<_> = (0..rng.usize(0..=4)).map(|_| action(rng, span, &tenants)).collect();
         let faults = if is_calm { Vec::new() } else { (0..rng.usize(1..=8)).map(|_| fault(rng, span)).collect() };
+        // Drawn apart, so that the seeds before there was this keep their scripts.
+        let apart = &mut Rng::with_seed(seed ^ 0x4E1D);
+        let hold_for = [604_800, 604_800, 604_800, 20, 0][apart.usize(0..5)];
+        if seed % 4 == 1 {
+            actions.extend(absence(apart, span, &tenants));
+        }
         Self {
             seed,
             schedule,
+            hold_for,
             disable_after: [0, 20, 432_000][rng.usize(0..3)],
             overlap: [0, 60, 86_400][rng.usize(0..3)],
             processes: [(1, 1), (1, 4), (2, 1), (3, 1), (2, 3)].map(|(all, each)| Processes::Few(all, each))
@@ -358,6 +367,17 @@ fn action(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Action {
     Action { at: moment(rng, span * 2), tenant, endpoint, call }
 }
 
+/// An endpoint is made inactive for a while, and what it missed is recovered.
+fn absence(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Vec<Action> {
+    let tenant = rng.usize(0..tenants.len());
+    let endpoint = rng.usize(0..tenants[tenant].endpoints.len());
+    let begin = moment(rng, span);
+    let end = begin + moment(rng, span);
+    let calls = [(begin, Call::Deactivate), (end, Call::Activate), (end + moment(rng, span), Call::Recover)];
+    let most = rng.usize(1..=4);
+    calls.into_iter().take(most).map(|(at, call)| Action { at, tenant, endpoint, call }).collect()
+}
+
 /// The operations that the functions call while they deliver.
 const OPERATIONS: [&str; 10] = [
     "BatchWriteItem",
@@ -420,10 +440,10 @@ fn fault(rng: &mut Rng, span: Time) -> Fault {
 
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, schedule, disable_after, overlap, processes, slots, skew, sweep_every, .. } = self;
+        let Self { seed, schedule, disable_after, hold_for, overlap, processes, slots, skew, sweep_every, .. } = self;
         writeln!(
             f,
-            "seed {seed}: retries after {schedule:?} s, disabled after {disable_after} s, rotation {overlap} s, \
+            "seed {seed}: retries after {schedule:?} s, disabled after {disable_after} s, held for {hold_for} s, rotation {overlap} s, \
                      {processes:?} processes and invocations in each, {slots} attempts at once, a sweep every {sweep_every} min, clocks off by up to {skew} ms"
         )?;
         for (number, tenant) in self.tenants.iter().enumerate() {

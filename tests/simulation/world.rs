@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) handled: BTreeMap<String, Within>,
     /// Forbidden changes of states in the log.
     pub(crate) misled: Vec<String>,
+    /// Deliveries that were held, and became pending although nobody had asked for that.
+    pub(crate) unasked: Vec<String>,
     /// Records, invocations and sweeps that failed.
     pub(crate) failures: Vec<String>,
 }
@@ -136,6 +138,7 @@ impl World {
             copies: 0,
             handled: BTreeMap::new(),
             misled: Vec::new(),
+            unasked: Vec::new(),
             failures: Vec::new(),
         };
         let database = Database::memory().expect("a database");

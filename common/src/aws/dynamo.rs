@@ -138,26 +138,29 @@ pub(crate) fn change(
     set: Vec<(&'static str, AttributeValue)>,
     remove: &[&'static str],
 ) -> UpdateItemFluentBuilder {
-    change_and_copy(update, set, &[], remove)
+    change_more(update, set, Vec::new(), &[], remove)
 }
 
-/// The same, and sets the first attribute of each pair to what the second one was before the update.
-pub(crate) fn change_and_copy(
+/// The same. It also sets the attributes of `set_once` unless they exist, and of each pair of `copy` the first to what the
+/// second one was before the update.
+pub(crate) fn change_more(
     mut update: UpdateItemFluentBuilder,
     set: Vec<(&'static str, AttributeValue)>,
+    set_once: Vec<(&'static str, AttributeValue)>,
     copy: &[(&'static str, &'static str)],
     remove: &[&'static str],
 ) -> UpdateItemFluentBuilder {
     let assigned = set.iter().map(|(name, _)| format!("#{name} = :{name}"));
     let copied = copy.iter().map(|(to, from)| format!("#{to} = #{from}"));
-    let assignments: Vec<_> = assigned.chain(copied).collect();
+    let once = set_once.iter().map(|(name, _)| format!("#{name} = if_not_exists(#{name}, :{name})"));
+    let assignments: Vec<_> = assigned.chain(once).chain(copied).collect();
     let removed: Vec<_> = remove.iter().map(|name| format!("#{name}")).collect();
     let remove_clause = if removed.is_empty() { String::new() } else { format!(" REMOVE {}", removed.join(", ")) };
     update = update.update_expression(format!("SET {}{remove_clause}", assignments.join(", ")));
     for name in copy.iter().flat_map(|(to, from)| [to, from]).chain(remove) {
         update = update.expression_attribute_names(format!("#{name}"), *name);
     }
-    for (name, value) in set {
+    for (name, value) in set.into_iter().chain(set_once) {
         update = update
             .expression_attribute_names(format!("#{name}"), name)
             .expression_attribute_values(format!(":{name}"), value);

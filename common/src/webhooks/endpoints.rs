@@ -14,6 +14,6 @@ mod tested;
 
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
-    records::{Change, Endpoint, EndpointView, MAX_ENDPOINTS, Receiver},
+    records::{Change, Endpoint, EndpointView, HoldFor, MAX_ENDPOINTS, Receiver},
     table::Endpoints,
 };

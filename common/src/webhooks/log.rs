@@ -4,7 +4,8 @@
 //!
 //! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`. A
 //!   destination's deliveries sort by time. Those that are not delivered are also in a sparse index, by status, so that
-//!   they are found without reading the others. A delivery that succeeds at once is this one item, with its payload in it.
+//!   they are found without reading the others. A delivery that succeeds or is
+//!   held at once is this one item, with its payload in it.
 //! - The payload and the earlier attempts of any other delivery: a partition `<destination>/<delivery>` of its own. An
 //!   update pays for the whole item, so the state is kept small.
 //! - [Parked events](parked): `<tenant>/parked/<id>`, or else the payload of the only delivery that an event is parked for.
@@ -25,4 +26,7 @@ pub mod search;
 mod states;
 mod table;
 
-pub use self::table::{Log, Retention, Row, Unwritten};
+pub use self::{
+    states::{First, HELD_WITH_STATE},
+    table::{Log, Retention, Row, Unwritten},
+};

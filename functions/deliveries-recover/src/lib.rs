@@ -1,4 +1,4 @@
-//! Sending the failed deliveries of an endpoint again.
+//! Sending again what an endpoint missed: its failed and held deliveries.
 
 use std::sync::Arc;
 
@@ -13,7 +13,10 @@ use common::{
     id::{EndpointId, RecoveryId, TenantId},
     issue::{IssueCode, Problem},
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoints, log::Log},
+    webhooks::{
+        endpoints::Endpoints,
+        log::{Log, recovery::Missed},
+    },
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -40,7 +43,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
-        .summary("Sends all failed deliveries of a time to an endpoint again, at a bounded rate.")
+        .summary("Sends all failed and held deliveries of a time to an endpoint again, at a bounded rate.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -49,11 +52,12 @@ fn route() -> Route<App> {
         ])
 }
 
-/// The endpoint, and the time in which its failed deliveries were created.
+/// The endpoint, and the time in which the deliveries were created that it missed.
 pub struct Input {
     endpoint: EndpointId,
     since: Timestamp,
     until: Option<Timestamp>,
+    status: Missed,
     key: Option<IdempotencyKey>,
 }
 
@@ -62,6 +66,7 @@ impl Input {
         let endpoint = fields.text("webhook_endpoint_id", EndpointId::parse);
         let since = fields.text("since", Timestamp::parse);
         let until = fields.optional_text("until", Timestamp::parse);
+        let status = fields.optional_text("status", Missed::parse);
         let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)
             && until < since
@@ -69,7 +74,7 @@ impl Input {
             let message = "Must not be before since".to_owned();
             return Err(fields.reject("until", Problem { code: IssueCode::TooSmall, message }));
         }
-        Ok(Self { endpoint: endpoint?, since: since?, until: until?, key: key? })
+        Ok(Self { endpoint: endpoint?, since: since?, until: until?, status: status?.unwrap_or_default(), key: key? })
     }
 }
 
@@ -89,10 +94,9 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;
-        let output =
-            |recovery_id| Output { success: true, message: "Failed deliveries will be sent again", recovery_id };
+        let output = |recovery_id| Output { success: true, message: "Deliveries will be sent again", recovery_id };
         let marker = |id| once.marker(&output(id));
-        app.log.start_recovery(tenant, input.endpoint, time, marker, now).await.map(output)
+        app.log.start_recovery(tenant, input.endpoint, time, input.status, marker, now).await.map(output)
     };
     once.answer(start).await
 }

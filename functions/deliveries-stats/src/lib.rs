@@ -83,6 +83,7 @@ struct Hour {
     pending: u32,
     delivered: u32,
     failed: u32,
+    held: u32,
     ended: u32,
 }
 
@@ -104,11 +105,12 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
     let Statistics { total, hours, reasons, is_complete } = counted;
     let mut failures: Vec<_> = reasons.into_iter().map(|(reason, count)| Reason { reason, count }).collect();
     failures.sort_by_key(|failure| Reverse(failure.count));
-    let hours = hours.into_iter().map(|(hour, Counts { pending, delivered, failed, ended })| Hour {
+    let hours = hours.into_iter().map(|(hour, Counts { pending, delivered, failed, held, ended })| Hour {
         hour,
         pending,
         delivered,
         failed,
+        held,
         ended,
     });
     Ok(Output { since, complete: is_complete, total, hours: hours.collect(), failures, recoveries })

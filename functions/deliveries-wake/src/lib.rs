@@ -21,7 +21,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DeliveryId, DueAttempt, Status},
-        endpoints::{Endpoints, disable_after},
+        endpoints::{Endpoints, HoldFor, disable_after},
         failures::JobFailures,
         log::{
             Log,
@@ -82,6 +82,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         disable_after: disable_after(env)?,
+        hold_for: HoldFor::from_env(env)?,
     };
     let failures = Failures {
         table: JobFailures::from_env(env, &aws)?,

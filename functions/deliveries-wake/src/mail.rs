@@ -25,12 +25,31 @@ pub(crate) struct Failures {
     pub(crate) last: Option<Attempt>,
 }
 
+/// The deliveries that are held for an endpoint.
+pub(crate) struct Held {
+    /// How many were counted.
+    pub(crate) count: usize,
+    /// Whether that is all of them.
+    pub(crate) is_complete: bool,
+    /// None of them was created before this time, if there are any.
+    pub(crate) oldest: Option<Timestamp>,
+    /// Until when the endpoint collects.
+    pub(crate) until: Timestamp,
+}
+
 /// The mail that an endpoint is failing, or that it has been disabled. Of the URL, it has only the origin: the path or the
 /// query may be a credential.
-pub(crate) fn about(organization: &Name, notice: &Notice, failures: &Failures, disable_after: Duration) -> Mail {
+pub(crate) fn about(
+    organization: &Name,
+    notice: &Notice,
+    failures: &Failures,
+    held: Option<&Held>,
+    disable_after: Duration,
+) -> Mail {
     let (id, organization) = (notice.endpoint, organization.as_str());
     let list = json!({"json": {"webhook_endpoint_id": id, "status": "failed"}});
-    let recover = json!({"json": {"webhook_endpoint_id": id, "since": failures.oldest}});
+    let oldest = held.and_then(|held| held.oldest).map_or(failures.oldest, |oldest| oldest.min(failures.oldest));
+    let recover = json!({"json": {"webhook_endpoint_id": id, "since": oldest}});
     let update = json!({"json": {"id": id, "active": true}});
     let see = format!(
         "To see the failed deliveries, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows what the \
@@ -56,20 +75,41 @@ pub(crate) fn about(organization: &Name, notice: &Notice, failures: &Failures, d
                 }
                 DisabledReason::Failing => "has been made inactive: deliveries to it have failed for too long.",
             };
-            let effect = "While it is inactive, it gets no events, and none are kept for it. Deliveries that were waiting \
-                          for another attempt end.";
             let activate = format!("To activate it again, call POST /v1/webhooks/update with\n{update}");
+            let (effect, what) = match held {
+                None => (NOTHING_HELD.to_owned(), "the failed deliveries again"),
+                Some(held) => (effect(held), "the failed and the held deliveries"),
+            };
             let recover = format!(
-                "That alone sends nothing again. Once the endpoint is active, call POST /v1/deliveries/recover to send the \
-                 failed deliveries again, with\n{recover}"
+                "That alone sends nothing again. Once the endpoint is active, call POST /v1/deliveries/recover to send \
+                 {what}, with\n{recover}"
             );
-            ("A webhook endpoint has been disabled", news, vec![effect.to_owned(), see, activate, recover])
+            ("A webhook endpoint has been disabled", news, vec![effect, see, activate, recover])
         }
     };
     let mut paragraphs = vec!["Hello,".to_owned(), format!("A webhook endpoint of {organization} {news}")];
     paragraphs.push(facts(notice, failures));
     paragraphs.extend(rest);
     Mail::new(subject, &paragraphs.into_iter().map(Part::Text).collect::<Vec<_>>())
+}
+
+/// What being inactive means where nothing is held.
+const NOTHING_HELD: &str = "While it is inactive, it gets no events, and none are kept for it. Deliveries that were waiting \
+                            for another attempt end.";
+
+/// What being inactive means for what would have been sent.
+fn effect(held: &Held) -> String {
+    let Held { count, is_complete, until, .. } = held;
+    let count = match count {
+        _ if !is_complete => "more than 1,000 deliveries are held".to_owned(),
+        1 => "1 delivery is held".to_owned(),
+        count => format!("{count} deliveries are held"),
+    };
+    format!(
+        "While it is inactive, nothing is sent to it. Until {until}, what comes for it is held instead, and so are the \
+         deliveries that were waiting for another attempt; events after that are not kept for it. So far, {count}. They can \
+         be seen in the delivery log for as long as that is kept, and nothing of it is sent by itself."
+    )
 }
 
 fn facts(notice: &Notice, failures: &Failures) -> String {

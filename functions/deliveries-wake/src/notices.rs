@@ -13,7 +13,7 @@ use common::{
     webhooks::{
         delivery::{MAX_AGE, Status},
         endpoints::{
-            Endpoints,
+            Endpoints, HoldFor,
             notice::{Notice, Step},
         },
         log::{Log, search::Filter},
@@ -21,13 +21,13 @@ use common::{
 };
 use tokio::time::Instant;
 
-use crate::mail::{self, Failures};
+use crate::mail::{self, Failures, Held};
 
 /// How many notices are looked at in a sweep.
 const NOTICES: usize = 200;
 /// How long a sweep sends notices: its other work must not wait for a slow mail service.
 const TIME: Duration = Duration::from_secs(15);
-/// How many failed deliveries are counted.
+/// How many deliveries of a status are counted.
 const COUNTED: usize = 1000;
 
 pub(crate) struct Notices {
@@ -37,6 +37,8 @@ pub(crate) struct Notices {
     pub(crate) mailer: Mailer,
     /// How long an endpoint may be failing; zero is forever.
     pub(crate) disable_after: Duration,
+    /// How long inactive endpoints collect what they miss.
+    pub(crate) hold_for: HoldFor,
 }
 
 impl Notices {
@@ -83,15 +85,25 @@ impl Notices {
     async fn mail(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
         // A deleted organization has nobody to tell, and its endpoints follow it.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
-        let failures = self.failures(tenant, notice, now).await?;
-        let mail = mail::about(&organization.name, notice, &failures, self.disable_after);
+        let earliest = notice.since(now).before(MAX_AGE);
+        let failures = self.failures(tenant, notice, earliest, now).await?;
+        let held = match notice.disabled.and_then(|(at, _)| self.hold_for.end(at)) {
+            Some(until) => Some(self.held(tenant, notice, earliest, until, now).await?),
+            None => None,
+        };
+        let mail = mail::about(&organization.name, notice, &failures, held.as_ref(), self.disable_after);
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 
     /// What has failed since the endpoint began to fail.
-    async fn failures(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<Failures> {
-        let since = notice.failing_since.or(notice.disabled.map(|(at, _)| at)).unwrap_or(now);
-        let earliest = since.before(MAX_AGE);
+    async fn failures(
+        &self,
+        tenant: &TenantId,
+        notice: &Notice,
+        earliest: Timestamp,
+        now: Timestamp,
+    ) -> Result<Failures> {
+        let since = notice.since(now);
         let filter = Filter { status: Some(Status::Failed), since: Some(earliest), ..Filter::default() };
         let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
         let is_complete = page.next.is_none();
@@ -101,5 +113,23 @@ impl Notices {
         let count = deliveries.len();
         let last = deliveries.into_iter().filter_map(|delivery| delivery.last_attempt).max_by_key(|attempt| attempt.at);
         Ok(Failures { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
+    }
+
+    /// What is held for the endpoint, which collects `until` then.
+    async fn held(
+        &self,
+        tenant: &TenantId,
+        notice: &Notice,
+        earliest: Timestamp,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Held> {
+        let filter = Filter { status: Some(Status::Held), since: Some(earliest), ..Filter::default() };
+        let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
+        let oldest = match page.next {
+            Some(_) => Some(earliest),
+            None => page.deliveries.iter().map(|delivery| delivery.created_at).min(),
+        };
+        Ok(Held { count: page.deliveries.len(), is_complete: page.next.is_none(), oldest, until })
     }
 }

@@ -9,7 +9,7 @@ use common::{
     error::Error,
     id::TenantId,
     webhooks::{
-        endpoints::{Endpoints, Receiver},
+        endpoints::Receiver,
         event::{Audience, JobEvent},
         failures::FailedJob,
     },
@@ -20,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{ledger::Finished, observe::Tally, reads::Reads, record::Record};
+use crate::{ledger::Finished, observe::Tally, reads::Reads, record::Record, stores::Stores};
 
 pub(crate) struct Batch {
     /// No attempt starts later: it would be cut off by the function's timeout.
@@ -30,7 +30,7 @@ pub(crate) struct Batch {
     pub(crate) is_late: bool,
     /// How many short attempts it has under way, for which it waits.
     pub(crate) under_way: AtomicUsize,
-    /// The active endpoints of each tenant, read once for all of its events. `None` is a failed read: if each record tried
+    /// The endpoints of each tenant, read once for all of its events. `None` is a failed read: if each record tried
     /// again, the invocation would run out of time.
     receivers: Mutex<HashMap<TenantId, ReadOnce>>,
     reads: Arc<Reads>,
@@ -81,19 +81,19 @@ impl Batch {
         self.finished.send(finished.into()).ok();
     }
 
-    /// The active endpoints that an event may go to.
-    pub(crate) async fn receivers(&self, event: &JobEvent, endpoints: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
+    /// The endpoints that an event may go to, or that may collect it.
+    pub(crate) async fn receivers(&self, event: &JobEvent, stores: &Stores) -> Result<Arc<[Receiver]>, Error> {
         match event.audience {
-            Audience::Endpoints => self.receivers_of(&event.tenant, endpoints).await,
+            Audience::Endpoints => self.receivers_of(&event.tenant, stores).await,
             Audience::Nobody | Audience::Callback { .. } => Ok(Arc::default()),
         }
     }
 
-    async fn receivers_of(&self, tenant: &TenantId, endpoints: &Endpoints) -> Result<Arc<[Receiver]>, Error> {
+    async fn receivers_of(&self, tenant: &TenantId, stores: &Stores) -> Result<Arc<[Receiver]>, Error> {
         let cell = Arc::clone(
             self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
         );
-        cell.get_or_init(async || self.reads.active(tenant, endpoints).await).await.clone().ok_or(Error::Busy)
+        cell.get_or_init(async || self.reads.receivers(tenant, stores).await).await.clone().ok_or(Error::Busy)
     }
 }
 

@@ -7,6 +7,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Destination, DueAttempt, DueEvent, ParkedId, Status, Trigger},
+        endpoints::Receiver,
         event::JobEvent,
         log::{Log, parked::Parked},
     },
@@ -39,7 +40,7 @@ pub(crate) async fn attempt(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, log, queues, .. } = &ledger.stores;
+    let Stores { endpoints, hold_for, log, queues, .. } = &ledger.stores;
     let passed = gate.pass().await;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
@@ -49,10 +50,10 @@ pub(crate) async fn attempt(
     if record.is_repeated && delivery.failed_with(due.attempt) {
         // This record made the last attempt, and may have come back before the consequence for the endpoint was noted.
         let receiver = match delivery.webhook_endpoint_id {
-            Some(id) => endpoints.find_active(&due.tenant, id).await?,
+            Some(id) => endpoints.find(&due.tenant, id).await?,
             None => None,
         };
-        let health = receiver.map(|receiver| receiver.health);
+        let health = receiver.filter(Receiver::is_active).map(|receiver| receiver.health);
         return Ok(ledger.note_failed(&due.tenant, &delivery, health, now).await?);
     }
     if delivery.status != Status::Pending {
@@ -71,17 +72,18 @@ pub(crate) async fn attempt(
         return Ok(queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
     }
     let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
-    let receiver = match payload.destination {
-        Destination::Endpoint(id) if delivery.trigger == Trigger::Test => endpoints.find(&due.tenant, id).await?,
-        Destination::Endpoint(id) => endpoints.find_active(&due.tenant, id).await?,
+    let endpoint = match payload.destination {
+        Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?,
         Destination::Callback { .. } => None,
     };
+    let is_test = delivery.trigger == Trigger::Test;
+    let endpoint = endpoint.filter(|endpoint| is_test || endpoint.takes_events(*hold_for, now));
     let outgoing = Outgoing {
         index: record.index,
         tenant: due.tenant.clone(),
         delivery,
         payload,
-        receiver: receiver.as_ref(),
+        endpoint: endpoint.as_ref(),
         is_stored: true,
         is_payload_stored: true,
         slot: None,
@@ -90,7 +92,6 @@ pub(crate) async fn attempt(
     };
     drop(passed);
     let sent = match record.has_time {
-        _ if outgoing.target().is_none() => Sent::Ended(outgoing.ended(AttemptResult::NoEndpoint, false)),
         true => in_turn(outgoing, false, sender, batch).await,
         false => sender.send(outgoing, batch).await,
     };
@@ -110,13 +111,13 @@ pub(crate) async fn event(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints: table, log, .. } = &ledger.stores;
+    let Stores { log, .. } = &ledger.stores;
     let passed = gate.pass().await;
     let Some(Parked { event, endpoints }) = log.parked(&due).await? else {
         observe::parked_too_long(&due);
         return Ok(());
     };
-    let receivers = batch.receivers(&event, table).await?;
+    let receivers = batch.receivers(&event, &ledger.stores).await?;
     drop(passed);
     let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
     let mut firsts = firsts(record, &event, parked_for);
@@ -129,7 +130,8 @@ pub(crate) async fn event(
     let now = Timestamp::now();
     let is_young = now.since(event.at) < PARKED;
     let looked_at = firsts.into_iter().map(async |mut first| {
-        match sender.silence(&first, now).filter(|silence| silence.hangs && is_young) {
+        let may_wait = is_young && first.missed().is_none();
+        match sender.silence(&first, now).filter(|silence| silence.hangs && may_wait) {
             None => (false, first),
             Some(silence) => {
                 first.slot = sender.probe(&first, silence, batch.last_start).await.ok();
@@ -169,8 +171,8 @@ fn park(event: &JobEvent, firsts: &[Outgoing<'_>], already: &DueEvent, log: &Log
 /// Makes an attempt that has time, once there is a slot for it. If it would be too late then, a delivery that may stay
 /// parked is left.
 async fn in_turn<'a>(mut outgoing: Outgoing<'a>, may_be_parked: bool, sender: &Sender, batch: &Batch) -> Sent<'a> {
-    if outgoing.target().is_none() {
-        return Sent::Ended(outgoing.ended(AttemptResult::NoEndpoint, false));
+    if let Some(missed) = outgoing.missed() {
+        return Sent::Ended(outgoing.ended(missed, false));
     }
     let now = Timestamp::now();
     let delivery = &outgoing.delivery;

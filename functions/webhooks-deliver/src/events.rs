@@ -34,12 +34,13 @@ pub(crate) async fn handle(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, log, .. } = &ledger.stores;
-    let receivers = batch.receivers(&event, endpoints).await?;
+    let Stores { log, .. } = &ledger.stores;
+    let receivers = batch.receivers(&event, &ledger.stores).await?;
     let now = Timestamp::now();
     let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
+    // What an inactive endpoint misses is held at once.
     let (slow, others): (Vec<_>, Vec<_>) =
-        interested.partition(|receiver| sender.is_slow_endpoint(&event.tenant, receiver, now));
+        interested.partition(|receiver| receiver.is_active() && sender.is_slow_endpoint(&event.tenant, receiver, now));
     let mut firsts = firsts(record, &event, others.into_iter());
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(&event.tenant, &mut firsts, false, ledger)).await {
@@ -108,7 +109,7 @@ pub(crate) async fn leave_out_known(
     // The log may have been spread over more shards since. How many shards a deleted endpoint had is not known.
     let ids = firsts.iter().flat_map(|first| {
         let id = first.delivery.id;
-        let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.receiver.is_none_or(|it| it.log_shards > 1));
+        let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.is_none_or(|it| it.log_shards > 1));
         [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
     });
     let known = log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;

@@ -4,7 +4,8 @@
 //!
 //! 1. In batched writes: the row of a delivery that succeeded at once; for any other, its due row, and its payload or,
 //!    later, the attempt before.
-//! 2. The states of those others, each on condition that no other attempt came first.
+//! 2. The states of those others, each on condition that no other attempt came first. A delivery that is held at once, since
+//!    its endpoint is inactive, has no more than this: its state, with its payload.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the attempt
@@ -26,7 +27,7 @@ use common::{
     webhooks::{
         delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Outcome, Payload, SHARDS, Status},
         endpoints::Health,
-        log::{Row, Unwritten},
+        log::{First, HELD_WITH_STATE, Row, Unwritten},
         queue::Message,
     },
 };
@@ -121,12 +122,20 @@ impl Ended {
         !self.is_stored && matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)))
     }
 
+    /// Whether the delivery is held at once, and its payload is small: then the log gets a single row.
+    fn is_held_in_one_row(&self) -> bool {
+        let is_small = self.payload.body.len() <= HELD_WITH_STATE;
+        !self.is_stored && is_small && matches!(self.result, AttemptResult::Inactive)
+    }
+
     /// Whether the attempt is put off for so short a time that the log need not know: a message is enough.
     fn is_message_enough(&self) -> bool {
         let was_due = self.delivery.next_attempt_at;
         match self.result {
             AttemptResult::Postponed(until) => self.is_stored && was_due.is_some_and(|due| until.since(due) < UNNOTED),
-            AttemptResult::Made(..) | AttemptResult::NoEndpoint | AttemptResult::Expired => false,
+            AttemptResult::Made(..) | AttemptResult::Inactive | AttemptResult::NoEndpoint | AttemptResult::Expired => {
+                false
+            }
         }
     }
 }
@@ -279,10 +288,11 @@ impl Ledger {
         let due = is_due.then(|| log.due(tenant, after, ended.is_slow, now));
         let other = match (&ended.result, ended.is_stored) {
             _ if ended.is_done_at_once() => Some(log.delivered(tenant, after, payload, now)),
+            _ if ended.is_held_in_one_row() => None,
             (_, false) if ended.is_payload_stored => None,
             (_, false) => Some(log.payload(tenant, &after.id, payload, now)),
             (AttemptResult::Made(..), true) => log.attempt(tenant, before, now),
-            (AttemptResult::Postponed(_) | AttemptResult::NoEndpoint | AttemptResult::Expired, true) => None,
+            (_, true) => None,
         };
         other.into_iter().chain(due)
     }
@@ -325,10 +335,30 @@ impl Ledger {
             matches!(booking.fate, Fate::Open) && !booking.ended.is_stored && !booking.ended.is_done_at_once()
         };
         let new = bookings.iter().filter(|booking| is_new(booking));
-        let states: Vec<_> = new.map(|booking| (&booking.ended.tenant, &booking.after)).collect();
+        let firsts = new.map(|Booking { ended, after, .. }| {
+            let payload = ended.is_held_in_one_row().then_some(&ended.payload);
+            First { tenant: &ended.tenant, delivery: after, payload }
+        });
+        let states: Vec<_> = firsts.collect();
         let begun = self.stores.log.begin(&states, now).await;
         for (booking, begun) in bookings.iter_mut().filter(|booking| is_new(booking)).zip(begun) {
             booking.fate = Fate::Begun(begun);
+        }
+        self.make_room(bookings).await;
+    }
+
+    /// Makes room for what is held for endpoints whose partition of the log is throttled: nothing else slows such events down.
+    /// Their records come back.
+    async fn make_room(&self, bookings: &[Booking]) {
+        let is_stuck = |booking: &&Booking| {
+            booking.after.status == Status::Held && matches!(booking.fate, Fate::Begun(Err(Error::Busy)))
+        };
+        let stuck = bookings.iter().filter(is_stuck);
+        let endpoints: BTreeMap<_, _> =
+            stuck.filter_map(|it| Some((it.after.webhook_endpoint_id?, &it.ended.tenant))).collect();
+        for (endpoint, tenant) in endpoints {
+            let spread = self.stores.endpoints.spread_log(tenant, endpoint).await;
+            spread.unwrap_or_else(|error| observe::not_spread(tenant, endpoint, &error));
         }
     }
 
@@ -363,6 +393,7 @@ impl Ledger {
                 observe::failed(tenant, &after);
                 self.note_failed(tenant, &after, ended.health, now).await?;
             }
+            Status::Held => observe::held(tenant, &after),
             Status::Ended => observe::ended(tenant, &after),
         }
         Ok(None)

@@ -207,7 +207,7 @@ mod tests {
     /// A function with a single slot, which panics when it looks up a name. Its queues and tables do not exist.
     fn panicking() -> Deliver {
         let env = Env::new(|name| {
-            let is_number = matches!(name, "DELIVERY_RETENTION" | "KEPT_PAYLOAD_BYTES");
+            let is_number = matches!(name, "DELIVERY_RETENTION" | "HOLD_FOR" | "KEPT_PAYLOAD_BYTES");
             Some(if is_number { "1" } else { "http://127.0.0.1:9/nowhere" }.to_owned())
         });
         let aws = Aws::new(&env).expect("settings");

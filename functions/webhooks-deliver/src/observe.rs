@@ -141,10 +141,16 @@ pub(crate) fn follows(tenant: &TenantId, endpoint: EndpointId, consequence: Cons
     }
 }
 
-/// Logs a delivery that ends because its endpoint has been deleted or deactivated.
+/// Logs a delivery that is held because its endpoint is inactive.
+pub(crate) fn held(tenant: &TenantId, delivery: &Delivery) {
+    let attempts = delivery.attempts;
+    tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery held: the endpoint is inactive");
+}
+
+/// Logs a delivery that ends because its endpoint has been deleted, or has been inactive for too long.
 pub(crate) fn ended(tenant: &TenantId, delivery: &Delivery) {
     let attempts = delivery.attempts;
-    tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery ended: the endpoint is gone or inactive");
+    tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery ended: the endpoint is gone");
 }
 
 /// Logs and counts a delivery that the receiver took but the log does not have.

@@ -5,13 +5,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use common::{
-    id::TenantId,
-    webhooks::endpoints::{Endpoints, Receiver},
-};
+use common::{id::TenantId, timestamp::Timestamp, webhooks::endpoints::Receiver};
 use tokio::{sync, time::Instant};
 
-use crate::observe;
+use crate::{observe, stores::Stores};
 
 /// The reads of this process.
 #[derive(Default)]
@@ -25,16 +22,16 @@ struct Read {
 }
 
 impl Reads {
-    /// The active endpoints of a tenant, by a read that begins after this call: what was written before is seen. `None` if
-    /// the read fails.
-    pub(crate) async fn active(&self, tenant: &TenantId, endpoints: &Endpoints) -> Option<Arc<[Receiver]>> {
+    /// The endpoints of a tenant that are active or collect what they miss, by a read that begins after this call: what was
+    /// written before is seen. `None` if the read fails.
+    pub(crate) async fn receivers(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Receiver]>> {
         let asked = Instant::now();
         let read = Arc::clone(self.lock().entry(tenant.clone()).or_default());
         let mut last = read.lock().await;
         if last.began.is_none_or(|began| began < asked) {
             *last = Read { began: Some(Instant::now()), receivers: None };
             // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
-            let receivers = Box::pin(endpoints.active(tenant)).await;
+            let receivers = Box::pin(stores.endpoints.receivers(tenant, stores.hold_for, Timestamp::now())).await;
             last.receivers = receivers.inspect_err(|error| observe::unread(tenant, error)).ok().map(Arc::from);
         }
         let receivers = last.receivers.clone();

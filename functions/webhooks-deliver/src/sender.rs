@@ -9,7 +9,7 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, AttemptResult, Delivery, Destination, Payload, SHARDS},
+        delivery::{Attempt, AttemptResult, Delivery, Destination, Payload, SHARDS, Trigger},
         endpoints::{Endpoints, Health, Receiver},
         event::JobEvent,
         post::{Client, NoDescriptor, Post, Posted},
@@ -50,8 +50,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) tenant: TenantId,
     pub(crate) delivery: Delivery,
     pub(crate) payload: Payload,
-    /// Its endpoint, if that exists and is active.
-    pub(crate) receiver: Option<&'a Receiver>,
+    /// Its endpoint, if that exists, and events are sent to it or held for it.
+    pub(crate) endpoint: Option<&'a Receiver>,
     /// Whether the log has the delivery already.
     pub(crate) is_stored: bool,
     /// Whether the log has the payload already.
@@ -69,11 +69,11 @@ impl<'a> Outgoing<'a> {
         record: &Record,
         event: &JobEvent,
         destination: Destination,
-        receiver: Option<&'a Receiver>,
+        endpoint: Option<&'a Receiver>,
     ) -> Self {
         // For an endpoint that is gone, the first shard is always read.
         let shards = match &destination {
-            Destination::Endpoint(_) => receiver.map_or(1, |receiver| receiver.log_shards),
+            Destination::Endpoint(_) => endpoint.map_or(1, |endpoint| endpoint.log_shards),
             Destination::Callback { .. } => SHARDS,
         };
         Self {
@@ -81,7 +81,7 @@ impl<'a> Outgoing<'a> {
             tenant: event.tenant.clone(),
             delivery: Delivery::first(event, &destination, shards),
             payload: Payload { destination, body: event.body.clone() },
-            receiver,
+            endpoint,
             is_stored: false,
             is_payload_stored: false,
             slot: None,
@@ -90,17 +90,31 @@ impl<'a> Outgoing<'a> {
         }
     }
 
+    /// Its endpoint, if that may get it: tests go to inactive endpoints, too.
+    fn receiver(&self) -> Option<&'a Receiver> {
+        self.endpoint.filter(|endpoint| endpoint.is_active() || self.delivery.trigger == Trigger::Test)
+    }
+
     /// The URL, secrets and headers for the attempt. `None` if the endpoint has been deleted or made inactive.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
         match &self.payload.destination {
-            Destination::Endpoint(_) => self.receiver.map(Receiver::target),
+            Destination::Endpoint(_) => self.receiver().map(Receiver::target),
             Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
+        }
+    }
+
+    /// What becomes of the delivery if its endpoint has been deleted or made inactive.
+    pub(crate) fn missed(&self) -> Option<AttemptResult> {
+        match (self.target(), self.endpoint) {
+            (Some(_), _) => None,
+            (None, Some(_)) => Some(AttemptResult::Inactive),
+            (None, None) => Some(AttemptResult::NoEndpoint),
         }
     }
 
     /// What is known of its receiver.
     pub(crate) fn health(&self) -> Option<Health> {
-        self.receiver.map(|receiver| receiver.health)
+        self.receiver().map(|receiver| receiver.health)
     }
 
     /// The attempt with its result. `is_slow` says whether the receiver is slow.
@@ -168,7 +182,7 @@ impl Sender {
         last_start: Instant,
     ) -> Result<Slot, NoSlot> {
         let (key, now) = (self.key(outgoing), Timestamp::now());
-        if let Some(Receiver { id, health, .. }) = outgoing.receiver
+        if let Some(Receiver { id, health, .. }) = outgoing.receiver()
             && health.hangs
             && !self.receivers.is_probing(key, now)
         {
@@ -200,6 +214,9 @@ impl Sender {
 
     /// Makes an attempt that has to be short, once there is a slot for it.
     pub(crate) async fn send<'a>(&self, outgoing: Outgoing<'a>, batch: &Batch) -> Sent<'a> {
+        if let Some(missed) = outgoing.missed() {
+            return Sent::Ended(outgoing.ended(missed, false));
+        }
         let now = Timestamp::now();
         let lane = Lane { key: self.key(&outgoing), has_time: false };
         let standing = self.standing(&outgoing, now);
@@ -222,7 +239,8 @@ impl Sender {
     /// Makes an attempt, and cuts it off if its slot is for a short one.
     pub(crate) async fn attempt<'a>(&self, outgoing: Outgoing<'a>, slot: Slot, batch: &Batch) -> Sent<'a> {
         let Some(target) = outgoing.target() else {
-            return Sent::Ended(outgoing.ended(AttemptResult::NoEndpoint, false));
+            let missed = outgoing.missed().unwrap_or(AttemptResult::NoEndpoint);
+            return Sent::Ended(outgoing.ended(missed, false));
         };
         let (at, delivery, health) = (Timestamp::now(), &outgoing.delivery, outgoing.health());
         let post = Post {
@@ -267,7 +285,7 @@ impl Sender {
         let was_slow = self.is_slow(outgoing, now);
         self.receivers.cut(self.key(outgoing), health.as_ref(), now);
         slot.narrow();
-        if let Some(Receiver { id, .. }) = outgoing.receiver
+        if let Some(Receiver { id, .. }) = outgoing.receiver()
             && !was_slow
         {
             let noted = Box::pin(self.endpoints.slow(&outgoing.tenant, *id, now)).await;

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
-    webhooks::{endpoints::Endpoints, log::Log, queue::Queues},
+    webhooks::{
+        endpoints::{Endpoints, HoldFor},
+        log::Log,
+        queue::Queues,
+    },
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -17,6 +21,8 @@ const SLOW_CALLS: usize = 4;
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) endpoints: Endpoints,
+    /// How long inactive endpoints collect what they miss.
+    pub(crate) hold_for: HoldFor,
     pub(crate) log: Log,
     pub(crate) queues: Queues,
     slow: Arc<Semaphore>,
@@ -26,6 +32,7 @@ impl Stores {
     pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             endpoints: Endpoints::from_env(env, aws)?,
+            hold_for: HoldFor::from_env(env)?,
             log: Log::from_env(env, aws)?,
             queues: Queues::from_env(env, aws)?,
             slow: Arc::new(Semaphore::new(SLOW_CALLS)),

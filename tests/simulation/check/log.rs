@@ -41,7 +41,10 @@ impl Check<'_> {
                     wrong.push(format!("{job} goes to endpoint {index}, which it is not for"));
                 }
                 let is_its_receiver = handled.get(&job).is_some_and(|handled| {
-                    is_on(endpoint, *handled) && !self.was_disabled(event.tenant, index, handled.to)
+                    let is_there = endpoint.deleted.is_none_or(|deleted| handled.to < deleted.from);
+                    let is_active = is_on(endpoint, *handled) && !self.was_disabled(event.tenant, index, handled.to);
+                    // What comes for it while it is inactive is held.
+                    is_active || is_there && self.holds_for_long()
                 });
                 let is_missing = found == 0 && is_its_receiver && !unlogged(to);
                 // A copy of an event goes to another shard if the log was spread over more shards meanwhile.
@@ -52,13 +55,29 @@ impl Check<'_> {
             }
         }
         for logged in &self.logged {
-            if logged.text("status") == "pending" {
-                wrong.push(format!("{} is still pending", logged.text("delivery_id")));
+            let (id, status) = (logged.text("delivery_id"), logged.text("status"));
+            let endpoint = logged.endpoint.map(|index| &self.known.tenants[logged.tenant].endpoints[index]);
+            let is_deleted = endpoint.is_some_and(|endpoint| endpoint.deleted.is_some());
+            let was_off = endpoint.is_some_and(|endpoint| endpoint.switches.iter().any(|(active, _)| !active))
+                || logged.endpoint.is_some_and(|index| self.was_disabled(logged.tenant, index, Time::MAX / 2));
+            let may_be = match status {
+                "pending" => false,
+                "held" => was_off && self.world.script.hold_for > 0,
+                "ended" => is_deleted || was_off && !self.holds_for_long(),
+                _ => true,
+            };
+            if !may_be {
+                wrong.push(format!("{id} is {status}"));
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("each destination has its delivery, and it ends", wrong));
         let dead: Vec<_> = self.world.state().queues.values().flat_map(|queue| queue.dead.clone()).collect();
         dead.into_iter().for_each(|body| self.fail("nothing is a dead letter", body));
+    }
+
+    /// Whether an endpoint that is inactive collects until the end of the run.
+    fn holds_for_long(&self) -> bool {
+        self.world.script.hold_for > 86_400
     }
 
     /// Whether an endpoint may have been disabled before some time.
@@ -190,6 +209,39 @@ impl Check<'_> {
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
     }
 
+    /// What comes for an endpoint that is certainly inactive is held, until somebody asks for it.
+    pub(super) fn what_is_held_stays(&mut self) {
+        let mut wrong = std::mem::take(&mut self.world.state().unasked);
+        let handled = self.world.state().handled.clone();
+        for logged in self.logged.iter().filter(|logged| !logged.is_test() && self.resent(logged).next().is_none()) {
+            let Some((index, handled)) = logged.endpoint.zip(handled.get(logged.text("job_id"))) else { continue };
+            let endpoint = &self.known.tenants[logged.tenant].endpoints[index];
+            // Of two switches, the first may have taken effect once more after the second.
+            let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
+            let is_collected = is_certain && self.holds_for_long() && is_inactive(endpoint, *handled);
+            if is_collected && (logged.text("status") != "held" || !logged.attempts.is_empty()) {
+                wrong.push(format!(
+                    "{} is {}, and nobody asked for it",
+                    logged.text("webhook_id"),
+                    logged.text("status")
+                ));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("what is held is sent only if somebody asks for it", wrong));
+    }
+
+    /// Whether a delivery that was to be sent again could not be: its endpoint was deleted, or may have been inactive.
+    fn could_not_be(&self, logged: &Logged, when: Within) -> bool {
+        let Some(index) = logged.endpoint else { return false };
+        let endpoint = &self.known.tenants[logged.tenant].endpoints[index];
+        let since = Within { from: when.from, to: Time::MAX };
+        match logged.text("status") {
+            "ended" => true,
+            "held" => !is_on(endpoint, since) || self.was_disabled(logged.tenant, index, Time::MAX / 2),
+            _ => false,
+        }
+    }
+
     /// 8. What was asked for.
     pub(super) fn what_was_asked_for(&mut self) {
         let mut wrong = Vec::new();
@@ -202,15 +254,15 @@ impl Check<'_> {
         };
         for resend in self.known.resends.iter().filter(|resend| resend.is_done) {
             match find(resend.tenant, &resend.delivery) {
-                Some(logged) if logged.text("status") == "ended" || attempted(logged, resend.when) => {}
+                Some(logged) if self.could_not_be(logged, resend.when) || attempted(logged, resend.when) => {}
                 Some(_) if self.allowance.has_duplicates || self.allowance.has_late_writes => {}
                 _ => wrong.push(format!("{} was not resent", resend.delivery)),
             }
         }
         for recovery in &self.known.recoveries {
-            for id in &recovery.failed {
+            for id in &recovery.missed {
                 match find(recovery.tenant, id) {
-                    Some(logged) if logged.text("status") == "ended" || attempted(logged, recovery.when) => {}
+                    Some(logged) if self.could_not_be(logged, recovery.when) || attempted(logged, recovery.when) => {}
                     Some(_) if self.allowance.has_duplicates || self.allowance.has_late_writes => {}
                     _ => wrong.push(format!("{id} was not recovered")),
                 }
@@ -225,7 +277,7 @@ impl Check<'_> {
         for test in &self.known.tests {
             let endpoint = &self.known.tenants[test.to.0].endpoints[test.to.1];
             match find(test.to.0, &test.delivery) {
-                // A test that is resent is a resend, and ends if its endpoint is inactive.
+                // A test that is resent is a resend, and is held if its endpoint is inactive.
                 Some(logged) if self.resent(logged).next().is_some() => {}
                 Some(logged) if logged.attempts.is_empty() && endpoint.deleted.is_none() => {
                     wrong.push(format!("the test {} was not made at {}", test.delivery, stamp(test.when.to)));
@@ -243,7 +295,7 @@ impl Check<'_> {
             let fields = json!({"since": "2026-01-31T11:00:00Z"});
             let (status, stats) = tenant.client.observer().call("deliveries-stats", &fields, None).await;
             assert_eq!(status, 200, "{stats}");
-            for state in ["pending", "delivered", "failed", "ended"] {
+            for state in ["pending", "delivered", "failed", "held", "ended"] {
                 let listed =
                     self.logged.iter().filter(|logged| logged.tenant == number && logged.text("status") == state);
                 let (listed, counted) = (listed.count() as u64, stats["total"][state].as_u64());
@@ -257,7 +309,7 @@ impl Check<'_> {
             // One status a run, and rarely in short pages: to list all would take longer than many a run.
             let seed = self.world.script.seed;
             let limit = if seed.is_multiple_of(8) { 3 } else { 100 };
-            for status in [["delivered", "failed", "ended"][usize::try_from(seed % 3).unwrap_or(0)]] {
+            for status in [["delivered", "failed", "ended", "held"][usize::try_from(seed / 2 % 4).unwrap_or(0)]] {
                 let some = tenant.client.deliveries(&json!({"limit": limit, "status": status})).await.len();
                 let all =
                     self.logged.iter().filter(|logged| logged.tenant == number && logged.text("status") == status);
@@ -278,4 +330,11 @@ fn is_on(endpoint: &Endpoint, when: Within) -> bool {
     // The last switch that began before the end decides, and no other may lie within.
     let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
     last.is_none_or(|(active, switch)| *active && switch.to < when.from)
+}
+
+/// Whether its tenant had certainly made an endpoint inactive, all that time.
+fn is_inactive(endpoint: &Endpoint, when: Within) -> bool {
+    let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
+    let is_deleted = endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to);
+    !is_deleted && last.is_some_and(|(active, switch)| !active && switch.to < when.from)
 }

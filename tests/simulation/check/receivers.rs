@@ -102,6 +102,7 @@ impl Check<'_> {
     #[expect(clippy::wrong_self_convention, reason = "the name is the promise's")]
     pub(super) fn to_whom_it_may_go(&mut self) {
         self.tenants_never_meet();
+        self.what_is_held_stays();
         let mut wrong = Vec::new();
         for post in &self.posts {
             let (tenant, Some(index)) = post.to else { continue };

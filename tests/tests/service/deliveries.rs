@@ -6,6 +6,7 @@ mod crashes;
 mod duplicates;
 mod faults;
 mod get;
+mod held;
 mod input;
 mod isolation;
 mod list;
@@ -18,6 +19,7 @@ mod signatures;
 mod stats;
 mod sweep;
 mod through;
+mod toggles;
 
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ use common::{
             Trigger, WebhookId,
         },
         event::EventName,
-        log::{Log, Row},
+        log::{First, Log, Row},
         target::{EndpointUrl, SigningSecret},
     },
 };
@@ -42,7 +44,7 @@ use tests::{Answer, Tenant, World};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const STATUSES: [Status; 4] = [Status::Pending, Status::Delivered, Status::Failed, Status::Ended];
+const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Failed, Status::Held, Status::Ended];
 /// The callbacks have these; no answer may.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
@@ -86,7 +88,8 @@ impl Book {
                 rows.push(self.log.delivered(&tenant, &delivery, &payload, self.now));
             } else {
                 rows.push(self.log.payload(&tenant, &delivery.id, &payload, self.now));
-                assert!(matches!(self.log.begin(&[(&tenant, &delivery)], self.now).await[..], [Ok(true)]));
+                let first = First { tenant: &tenant, delivery: &delivery, payload: None };
+                assert!(matches!(self.log.begin(&[first], self.now).await[..], [Ok(true)]));
             }
             deliveries.push(delivery);
         }

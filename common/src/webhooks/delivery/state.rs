@@ -67,7 +67,9 @@ pub enum AttemptResult {
     Made(Attempt, Outcome),
     /// It could not be made, and is due again at this time.
     Postponed(Timestamp),
-    /// The endpoint has been deleted or made inactive.
+    /// The endpoint is inactive, and collects what it misses.
+    Inactive,
+    /// The endpoint has been deleted, or has been inactive for too long.
     NoEndpoint,
     /// It could not be made for so long that the delivery has failed.
     Expired,
@@ -135,6 +137,7 @@ impl Delivery {
                 self.attempted(attempt.clone(), step, now)
             }
             AttemptResult::Postponed(due) => Self { next_attempt_at: Some(*due), ..self.clone() },
+            AttemptResult::Inactive => Self { status: Status::Held, next_attempt_at: None, ..self.clone() },
             AttemptResult::NoEndpoint => Self { status: Status::Ended, next_attempt_at: None, ..self.clone() },
             AttemptResult::Expired => self.expired(now),
         }
@@ -250,6 +253,7 @@ mod tests {
         let first = first();
         for (result, status) in [
             (AttemptResult::Postponed(now()), Status::Pending),
+            (AttemptResult::Inactive, Status::Held),
             (AttemptResult::NoEndpoint, Status::Ended),
             (AttemptResult::Expired, Status::Failed),
         ] {

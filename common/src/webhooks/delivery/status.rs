@@ -18,7 +18,9 @@ pub enum Status {
     Delivered,
     /// No attempt follows.
     Failed,
-    /// Its endpoint was deleted or made inactive meanwhile.
+    /// Its endpoint is inactive. It is sent only if somebody asks for that.
+    Held,
+    /// Its endpoint was deleted meanwhile, or has been inactive for longer than deliveries are held.
     Ended,
 }
 
@@ -44,7 +46,7 @@ impl Status {
     /// # Errors
     /// There is no such status.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        text.parse().map_err(|NotAnId| vec![Problem::format("Must be pending, delivered, failed or ended")])
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be pending, delivered, failed, held or ended")])
     }
 }
 
@@ -52,6 +54,7 @@ names! { Status {
     Pending => "pending",
     Delivered => "delivered",
     Failed => "failed",
+    Held => "held",
     Ended => "ended",
 } }
 

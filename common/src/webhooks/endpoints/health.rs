@@ -67,6 +67,8 @@ pub(super) const SILENT: [&str; 3] = ["unanswered_since", "hangs", "probed_at"];
 pub(super) const FAILING: &str = "failing_since";
 /// The attribute of a slow receiver. A single success does not remove it, but a new URL does.
 pub(super) const SLOW: &str = "slow_at";
+/// The attribute that says since when an endpoint is inactive. A fresh start removes it.
+pub(super) const INACTIVE: &str = "inactive_since";
 /// The attributes that a fresh start removes besides.
 pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
 /// The value of `notice` while its tenant has something to be told.
@@ -219,7 +221,7 @@ impl Endpoints {
             .expression_attribute_values(":at", number(attempt.at.as_millisecond()))
             .expression_attribute_values(":active", boolean(true));
         if let Consequence::Disabled(reason) = consequence {
-            set.push_str(", active = :inactive, disabled_at = :now, disabled_reason = :reason");
+            set.push_str(", active = :inactive, inactive_since = :now, disabled_at = :now, disabled_reason = :reason");
             update = update
                 .expression_attribute_values(":inactive", boolean(false))
                 .expression_attribute_values(":reason", text(reason));

@@ -100,6 +100,12 @@ impl Notice {
         }))
     }
 
+    /// Since when the endpoint has been failing or, if it has not, inactive.
+    #[must_use]
+    pub fn since(&self, now: Timestamp) -> Timestamp {
+        self.failing_since.or(self.disabled.map(|(at, _)| at)).unwrap_or(now)
+    }
+
     /// What to do with it now.
     #[must_use]
     pub fn step(&self, now: Timestamp) -> Step {

@@ -16,6 +16,7 @@ use crate::{
         failure,
         transaction::{Marker, Transaction},
     },
+    config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
     name::Description,
@@ -76,7 +77,7 @@ pub struct EndpointView {
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
-/// An active endpoint, reduced to what a delivery needs.
+/// An endpoint, reduced to what a delivery needs.
 #[derive(Debug)]
 pub struct Receiver {
     /// The endpoint's id.
@@ -95,6 +96,28 @@ pub struct Receiver {
     pub log_shards: u8,
     /// The health of its receiver.
     pub health: Health,
+    /// Since when it is inactive; `None` if it is active.
+    pub inactive_since: Option<Timestamp>,
+}
+
+/// How long after becoming inactive an endpoint still collects what it misses. Zero is not at all.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldFor(Duration);
+
+impl HoldFor {
+    /// The time that `env` sets, in seconds.
+    ///
+    /// # Errors
+    /// The variable is missing, does not parse or is out of range.
+    pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
+        env.number("HOLD_FOR", 0..=31_536_000).map(|seconds| Self(Duration::from_secs(seconds)))
+    }
+
+    /// Until when an endpoint collects that is inactive since then; `None` if none collects.
+    #[must_use]
+    pub fn end(self, inactive_since: Timestamp) -> Option<Timestamp> {
+        (!self.0.is_zero()).then(|| inactive_since.after(self.0))
+    }
 }
 
 /// A change to an endpoint; `None` leaves a field unchanged.
@@ -154,7 +177,7 @@ pub const MAX_ENDPOINTS: u32 = 480;
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
-                        headers, events, log_shards, healthy_at";
+                        headers, events, log_shards, healthy_at, inactive_since, updated_at";
 
 impl Endpoints {
     /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
@@ -189,22 +212,17 @@ impl Endpoints {
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
 
-    /// The active endpoints of `tenant`, read consistently.
-    pub async fn active(&self, tenant: &TenantId) -> Result<Vec<Receiver>> {
+    /// The endpoints of `tenant` that [take events](Receiver::takes_events), read consistently.
+    pub async fn receivers(&self, tenant: &TenantId, hold_for: HoldFor, now: Timestamp) -> Result<Vec<Receiver>> {
         let items = self.query(tenant, &receiver()).await?;
-        Ok(items.iter().filter_map(|item| readable(item, Receiver::from_item)).flatten().collect())
-    }
-
-    /// The endpoint `id` of `tenant`, if it exists and is active, read consistently.
-    pub async fn find_active(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
-        let found = self.get(tenant, id, &receiver()).await?;
-        Ok(found.as_ref().map(Receiver::from_item).transpose()?.flatten())
+        let receivers = items.iter().filter_map(|item| readable(item, Receiver::from_item));
+        Ok(receivers.filter(|receiver| receiver.takes_events(hold_for, now)).collect())
     }
 
     /// The endpoint `id` of `tenant`, active or not, read consistently.
     pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
         let found = self.get(tenant, id, &receiver()).await?;
-        found.as_ref().map(Receiver::read).transpose()
+        found.as_ref().map(Receiver::from_item).transpose()
     }
 
     /// Makes sure that an endpoint exists.
@@ -254,6 +272,7 @@ impl Endpoints {
         now: Timestamp,
     ) -> Result<bool> {
         let (mut set, mut copy, mut remove) = (vec![("updated_at", text(now))], Vec::new(), Vec::new());
+        let mut set_once = Vec::new();
         let mut condition = "attribute_exists(webhook_endpoint_id)".to_owned();
         set.extend(change.url.as_ref().map(|url| ("url", text(url.as_str()))));
         set.extend(change.active.map(|active| ("active", boolean(active))));
@@ -265,7 +284,11 @@ impl Endpoints {
         }
         if is_fresh {
             set.push(("healthy_at", number(now.as_millisecond())));
-            remove.extend(health::DISABLED.into_iter().chain([health::FAILING]));
+            remove.extend(health::DISABLED.into_iter().chain([health::FAILING, health::INACTIVE]));
+        }
+        if change.active == Some(false) {
+            // It may have been inactive before.
+            set_once.push((health::INACTIVE, number(now.as_millisecond())));
         }
         match &change.description {
             Patch::Set(description) => set.push(("description", text(description.as_str()))),
@@ -300,7 +323,7 @@ impl Endpoints {
             }
         }
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        match dynamo::change_and_copy(update, set, &copy, &remove).condition_expression(condition).send().await {
+        match dynamo::change_more(update, set, set_once, &copy, &remove).condition_expression(condition).send().await {
             Ok(_) => Ok(true),
             Err(error) if is_refused(&error) => Ok(false),
             Err(error) => Err(failure("updating an endpoint")(error)),
@@ -352,6 +375,9 @@ impl Endpoint {
         set("url", text(self.url.as_str()));
         set("signing_secret", text(self.signing_secret.reveal()));
         set("active", boolean(self.active));
+        if !self.active {
+            set(health::INACTIVE, number(self.created_at.as_millisecond()));
+        }
         set("created_at", text(self.created_at));
         set("updated_at", text(self.created_at));
         for (name, value) in headers::attributes(&self.headers) {
@@ -407,15 +433,28 @@ impl Receiver {
         self.events.as_ref().is_none_or(|events| events.wants(event))
     }
 
-    /// `None` if the endpoint is not active.
-    fn from_item(item: &Item) -> Result<Option<Self>> {
-        let record = record(item);
-        if record.boolean("active")? { Self::read(item).map(Some) } else { Ok(None) }
+    /// Whether events are sent to it.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.inactive_since.is_none()
     }
 
-    fn read(item: &Item) -> Result<Self> {
+    /// Whether events are sent to it, or held for it.
+    #[must_use]
+    pub fn takes_events(&self, hold_for: HoldFor, now: Timestamp) -> bool {
+        let Some(since) = self.inactive_since else { return true };
+        hold_for.end(since).is_some_and(|end| now < end)
+    }
+
+    fn from_item(item: &Item) -> Result<Self> {
         let record = record(item);
+        let inactive_since = || match record.optional_number(health::INACTIVE) {
+            Some(since) => Ok(Timestamp::from_millisecond(since)),
+            // It was made inactive before that was noted.
+            None => record.parsed("updated_at"),
+        };
         Ok(Self {
+            inactive_since: (!record.boolean("active")?).then(inactive_since).transpose()?,
             id: record.parsed("webhook_endpoint_id")?,
             url: record.checked("url", EndpointUrl::parse)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,

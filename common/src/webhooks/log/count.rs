@@ -31,7 +31,9 @@ pub struct Counts {
     pub delivered: u32,
     /// Failed: no attempt follows.
     pub failed: u32,
-    /// Ended because the endpoint was deleted or made inactive.
+    /// Held because the endpoint is inactive.
+    pub held: u32,
+    /// Ended because the endpoint was deleted.
     pub ended: u32,
 }
 
@@ -104,6 +106,7 @@ impl Statistics {
         match status {
             Status::Pending => one.pending = 1,
             Status::Delivered => one.delivered = 1,
+            Status::Held => one.held = 1,
             Status::Ended => one.ended = 1,
             Status::Failed => {
                 one.failed = 1;
@@ -123,6 +126,7 @@ impl AddAssign for Counts {
         self.pending += other.pending;
         self.delivered += other.delivered;
         self.failed += other.failed;
+        self.held += other.held;
         self.ended += other.ended;
     }
 }

@@ -1,7 +1,7 @@
-//! Recoveries: the failed deliveries of an endpoint, within some time, are sent again at a bounded rate.
+//! Recoveries: what an endpoint missed within some time, its failed and held deliveries, is sent again at a bounded rate.
 //!
 //! A recovery is an item with its progress, which is stored after every page. A page is harmless to repeat, because only
-//! deliveries that are still failed are resent; after a crash, `resent` does not count those of the page that was not
+//! deliveries that are still failed or held are resent; after a crash, `resent` does not count those of the page that was not
 //! stored. Failed tests are sent again, too. Until a recovery has begun, calls may join it.
 //!
 //! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item, so calls at
@@ -25,7 +25,8 @@ use crate::{
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
-    id::{EndpointId, RecoveryId, TenantId},
+    id::{EndpointId, NotAnId, RecoveryId, TenantId, names},
+    issue::Problem,
     timestamp::Timestamp,
     webhooks::delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
 };
@@ -43,6 +44,8 @@ pub struct Recovery {
     pub since: Timestamp,
     /// Deliveries created before this time.
     pub until: Timestamp,
+    /// Which of them are sent again.
+    pub status: Missed,
     /// How many have been sent again so far.
     pub resent: u32,
     /// Whether all of them have been.
@@ -58,6 +61,19 @@ pub struct Recovery {
     begun: bool,
 }
 
+/// Which deliveries a recovery sends again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missed {
+    /// Those that have failed.
+    Failed,
+    /// Those that are held.
+    Held,
+    /// Both.
+    #[default]
+    Both,
+}
+
 /// How many deliveries are sent again between two saves.
 pub const PAGE: usize = 100;
 /// How many recoveries are listed, and how many of a tenant are looked at.
@@ -71,9 +87,10 @@ const ROUNDS: u32 = 10;
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Adds a recovery of the failed deliveries to `endpoint` that were created in `time`, and remembers the call with it.
+    /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status, and remembers the
+    /// call with it.
     ///
-    /// If a recovery of an overlapping time still waits, it is widened instead, so that repeated calls do not add work. A
+    /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated calls do not add work. A
     /// recovery that has begun is never joined: it may have passed a delivery that failed a moment ago.
     ///
     /// # Errors
@@ -83,6 +100,7 @@ impl Log {
         tenant: &TenantId,
         endpoint: EndpointId,
         time: Range<Timestamp>,
+        status: Missed,
         marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
         now: Timestamp,
     ) -> Result<RecoveryId> {
@@ -91,9 +109,10 @@ impl Log {
             let recoveries = self.newest_recoveries(tenant).await?;
             let waiting = recoveries.iter().find(|other| {
                 let overlaps = other.since <= time.end && time.start <= other.until;
-                other.waits() && other.webhook_endpoint_id == endpoint && overlaps
+                other.waits() && other.webhook_endpoint_id == endpoint && other.status == status && overlaps
             });
-            let recovery = waiting.map_or_else(|| Recovery::new(endpoint, &time), |waiting| waiting.widened(&time));
+            let recovery =
+                waiting.map_or_else(|| Recovery::new(endpoint, &time, status), |waiting| waiting.widened(&time));
             let call = marker(recovery.id)?;
             let transaction = Transaction::new("writing a recovery").once(call.as_ref());
             let transaction = match waiting {
@@ -132,6 +151,7 @@ impl Log {
             ("endpoint", text(recovery.webhook_endpoint_id)),
             ("since", number(recovery.since.as_millisecond())),
             ("until", number(recovery.until.as_millisecond())),
+            ("status", text(recovery.status)),
             ("expires_at", self.expiry(now)),
         ]));
         let mut last = latest_key(tenant, recovery.webhook_endpoint_id);
@@ -232,7 +252,7 @@ impl Log {
         let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
-        let ids = self.failed(tenant, shard, &KeyRange { to: to.max(from.clone()), from }).await?;
+        let ids = self.missed(tenant, shard, recovery.status, &KeyRange { to: to.max(from.clone()), from }).await?;
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             match self.resend(tenant, id, Trigger::Recovery, due, None, now).await {
                 Ok(delivery) => Ok(Some(delivery)),
@@ -267,12 +287,25 @@ impl Log {
         Ok(())
     }
 
-    /// The oldest failed deliveries of a shard, oldest first.
-    async fn failed(&self, tenant: &TenantId, shard: Shard, range: &KeyRange) -> Result<Vec<DeliveryId>> {
-        let query = self.query(tenant, shard, Some(Status::Failed), range);
-        let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
-        let answer = Box::pin(query.send()).await.map_err(failure("listing failed deliveries"))?;
-        Ok(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)).collect())
+    /// The oldest deliveries of a shard that its endpoint missed, oldest first.
+    async fn missed(
+        &self,
+        tenant: &TenantId,
+        shard: Shard,
+        missed: Missed,
+        range: &KeyRange,
+    ) -> Result<Vec<DeliveryId>> {
+        let mut ids = Vec::new();
+        for status in missed.statuses() {
+            let query = self.query(tenant, shard, Some(*status), range);
+            let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
+            let answer = Box::pin(query.send()).await.map_err(failure("listing what an endpoint missed"))?;
+            ids.extend(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)));
+        }
+        // These are the first of each status, and so the first of all are among them.
+        ids.sort_by_key(DeliveryId::moment);
+        ids.truncate(PAGE);
+        Ok(ids)
     }
 
     /// Stores how far a recovery is, unless it was deleted.
@@ -292,13 +325,38 @@ impl Log {
     }
 }
 
+impl Missed {
+    /// Parses a status from a request.
+    ///
+    /// # Errors
+    /// There is no such status, or no recovery is about it.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        text.parse().map_err(|NotAnId| vec![Problem::format("Must be failed, held or both")])
+    }
+
+    fn statuses(self) -> &'static [Status] {
+        match self {
+            Self::Failed => &[Status::Failed],
+            Self::Held => &[Status::Held],
+            Self::Both => &[Status::Failed, Status::Held],
+        }
+    }
+}
+
+names! { Missed {
+    Failed => "failed",
+    Held => "held",
+    Both => "both",
+} }
+
 impl Recovery {
-    fn new(endpoint: EndpointId, time: &Range<Timestamp>) -> Self {
+    fn new(endpoint: EndpointId, time: &Range<Timestamp>, status: Missed) -> Self {
         Self {
             id: RecoveryId::generate(),
             webhook_endpoint_id: endpoint,
             since: time.start,
             until: time.end,
+            status,
             resent: 0,
             done: false,
             shard: 0,
@@ -325,6 +383,7 @@ impl Recovery {
             webhook_endpoint_id: record.parsed("endpoint")?,
             since: record.time("since")?,
             until: record.time("until")?,
+            status: if item.contains_key("status") { record.parsed("status")? } else { Missed::default() },
             resent: count("resent"),
             done: record.optional_text("open").is_none(),
             shard: u8::try_from(count("shard")).unwrap_or(SHARDS),

@@ -19,7 +19,8 @@ use crate::{
 
 impl Log {
     /// Makes a delivery pending again, whatever its status, with the whole schedule ahead, and the first attempt due at
-    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only failed deliveries.
+    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only what its endpoint
+    /// missed: failed and held deliveries.
     ///
     /// # Errors
     /// There is no such delivery, or its payload was not kept; the marker is not new; or a call failed.
@@ -39,12 +40,13 @@ impl Log {
                 // The answer to this very write was lost.
                 return Ok(before);
             }
-            if trigger == Trigger::Recovery && before.status != Status::Failed {
+            if trigger == Trigger::Recovery && !matches!(before.status, Status::Failed | Status::Held) {
                 return Err(NOT_FOUND);
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
             // The payload may still be in the state, whose updates it would make expensive.
-            let payload = (before.status == Status::Delivered).then(|| self.payload(tenant, id, &payload, now));
+            let is_with_state = matches!(before.status, Status::Delivered | Status::Held);
+            let payload = is_with_state.then(|| self.payload(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
             let rows = payload.into_iter().chain([self.due(tenant, &after, false, now)]).map(|row| ((), row)).collect();
             if !self.put(rows).await.is_empty() {

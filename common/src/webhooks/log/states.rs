@@ -28,11 +28,23 @@ use crate::{
 
 /// How much of a job's id the log keeps, in bytes. Producers may send ids of any length.
 const JOB_ID_BYTES: usize = 1024;
+/// The largest body that is stored with the state of a delivery that is held at once, in bytes. Many are written in one call.
+pub const HELD_WITH_STATE: usize = 8 * 1024;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
 /// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a
 /// JSON string. There a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
 const MAX_ATTEMPTS: i32 = 200;
+
+/// The first state of a delivery that did not succeed at once.
+pub struct First<'a> {
+    /// Whose delivery it is.
+    pub tenant: &'a TenantId,
+    /// The delivery.
+    pub delivery: &'a Delivery,
+    /// The payload, if it has no row of its own.
+    pub payload: Option<&'a Payload>,
+}
 
 impl Log {
     /// The row of a delivery that succeeded at once, with its payload unless that is too large to be kept.
@@ -66,19 +78,29 @@ impl Log {
     }
 
     /// Stores the first states of deliveries. Returns for each, in the same order, `false` if there is a state already: the
-    /// same event is handled elsewhere at the same time, and goes on there.
+    /// same event is handled elsewhere at the same time, and goes on there. A payload that is given is stored with the state:
+    /// of a delivery that is held at once, that is all there is to write.
+    ///
+    /// [`Error::Busy`] means that the partition, or the table, was throttled.
     ///
     /// These are statements and not a batched write, since that has no conditions: an `INSERT` fails where there is an
     /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No
     /// delivery may occur twice: its whole batch would fail.
-    pub async fn begin(&self, states: &[(&TenantId, &Delivery)], now: Timestamp) -> Vec<Result<bool>> {
+    pub async fn begin(&self, states: &[First<'_>], now: Timestamp) -> Vec<Result<bool>> {
         let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    async fn begin_batch(&self, batch: &[(&TenantId, &Delivery)], now: Timestamp) -> Vec<Result<bool>> {
-        let statements = batch.iter().map(|(tenant, delivery)| {
-            let (names, values): (Vec<_>, Vec<_>) = self.state(tenant, delivery, now).into_iter().unzip();
+    async fn begin_batch(&self, batch: &[First<'_>], now: Timestamp) -> Vec<Result<bool>> {
+        use BatchStatementErrorCodeEnum::{DuplicateItem, ProvisionedThroughputExceeded, ThrottlingError};
+
+        let unwritten = || Error::Internal("the state of a delivery was not written".to_owned());
+        let statements = batch.iter().map(|First { tenant, delivery, payload }| {
+            let mut item = self.state(tenant, delivery, now);
+            if let Some(payload) = payload {
+                Packed::new(&payload.body).put(&mut item, payload.destination.callback());
+            }
+            let (names, values): (Vec<_>, Vec<_>) = item.into_iter().unzip();
             let fields: Vec<_> = names.iter().map(|name| format!("'{name}': ?")).collect();
             let statement = format!("INSERT INTO \"{}\" VALUE {{{}}}", self.table, fields.join(", "));
             let statement = BatchStatementRequest::builder().statement(statement).set_parameters(Some(values)).build();
@@ -96,14 +118,17 @@ impl Log {
         };
         let begun = answers.into_iter().map(|answer| match answer.error {
             None => Ok(true),
-            Some(error) if error.code == Some(BatchStatementErrorCodeEnum::DuplicateItem) => Ok(false),
+            Some(error) if error.code == Some(DuplicateItem) => Ok(false),
             Some(error) => {
                 tracing::error!(code = ?error.code, message = error.message, "the state of a delivery was not written");
-                Err(Error::Busy)
+                Err(match error.code {
+                    Some(ThrottlingError | ProvisionedThroughputExceeded) => Error::Busy,
+                    _ => unwritten(),
+                })
             }
         });
         // Without an answer, none is known to be stored.
-        begun.chain(iter::repeat_with(|| Err(Error::Busy))).take(batch.len()).collect()
+        begun.chain(iter::repeat_with(|| Err(unwritten()))).take(batch.len()).collect()
     }
 
     /// Stores the state of a new delivery together with other writes.

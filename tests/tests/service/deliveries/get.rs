@@ -1,6 +1,9 @@
 //! `POST /v1/deliveries/get`.
 
-use common::webhooks::delivery::{Attempt, Failure, Outcome, Payload, Status, Trigger};
+use common::webhooks::{
+    delivery::{Attempt, Failure, Outcome, Payload, Status, Trigger},
+    log::First,
+};
 use serde_json::json;
 use tests::World;
 
@@ -61,7 +64,10 @@ async fn every_attempt_is_shown_oldest_first() {
         rows.extend(book.log.attempt(&id(&tenant), &delivery, book.now));
     }
     book.put(rows).await;
-    assert!(matches!(book.log.begin(&[(&id(&tenant), &delivery)], book.now).await[..], [Ok(true)]));
+    assert!(matches!(
+        book.log.begin(&[First { tenant: &id(&tenant), delivery: &delivery, payload: None }], book.now).await[..],
+        [Ok(true)]
+    ));
     let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
     assert_eq!(answer.ok(), &json!({"delivery": delivery, "attempts": attempts}));
 }
@@ -83,7 +89,10 @@ async fn the_largest_delivery_fits_into_lambdas_answer() {
         rows.extend(book.log.attempt(&id(&tenant), &delivery, book.now));
     }
     book.put(rows).await;
-    assert!(matches!(book.log.begin(&[(&id(&tenant), &delivery)], book.now).await[..], [Ok(true)]));
+    assert!(matches!(
+        book.log.begin(&[First { tenant: &id(&tenant), delivery: &delivery, payload: None }], book.now).await[..],
+        [Ok(true)]
+    ));
     let mut event = tests::sample_event("deliveries-get");
     event["headers"]["x-api-key"] = json!(tenant.key);
     event["body"] = json!(json!({"json": {"delivery_id": delivery.id}}).to_string());

@@ -44,6 +44,8 @@ async fn every_field_is_validated() {
         ("recover", "webhook_endpoint_id", json!("callback"), "invalid_format"),
         ("recover", "since", json!("now"), "invalid_format"),
         ("recover", "until", json!(null), "invalid_type"),
+        ("recover", "status", json!("delivered"), "invalid_format"),
+        ("recover", "status", json!(["failed"]), "invalid_type"),
         ("recover", "until", json!("2026-01-01T23:59:59.999Z"), "too_small"),
         ("stats", "webhook_endpoint_id", json!("x"), "invalid_format"),
         ("stats", "since", json!(""), "invalid_format"),

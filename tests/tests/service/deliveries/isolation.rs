@@ -262,8 +262,10 @@ async fn after_three_slow_origins_of_callbacks_a_tenants_others_are_taken_for_sl
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parked_event_ends_in_the_log_if_its_endpoint_is_gone() {
-    for (route, mut fields) in [("delete", json!({})), ("update", json!({"active": false}))] {
+async fn a_parked_event_is_in_the_log_if_its_endpoint_is_gone_or_inactive() {
+    for (route, mut fields, status) in
+        [("delete", json!({}), Status::Ended), ("update", json!({"active": false}), Status::Held)]
+    {
         let (world, tenant, id) = world_with(&[], "http://127.0.0.1:9/").await;
         world.make_slow(&tenant, &id).await;
         for job in 0..4 {
@@ -272,7 +274,7 @@ async fn a_parked_event_ends_in_the_log_if_its_endpoint_is_gone() {
         fields["id"] = json!(id);
         world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
         poll_slow(&world, 4).await;
-        assert_eq!((world.log_of(&tenant.id, Status::Ended).await.len(), world.left().await), (4, 0));
+        assert_eq!((world.log_of(&tenant.id, status).await.len(), world.left().await), (4, 0));
     }
 }
 

@@ -28,7 +28,7 @@ async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
             _ => Draft::to_callback(7, at, job),
         };
         let event = if number % 7 < 3 { EventName::Failed } else { EventName::Completed };
-        Draft { event, status: STATUSES[number as usize / 2 % 4], ..draft }
+        Draft { event, status: STATUSES[number as usize / 2 % 5], ..draft }
     });
     let deliveries = book.write(&tenant, drafts).await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoints[1]})).await.ok();
@@ -113,7 +113,7 @@ async fn every_combination_of_filters_finds_what_passes_them_all() {
         let varied = combinations.iter().flat_map(|fields| alternatives.iter().map(|more| with(fields, more)));
         combinations.extend(varied.collect::<Vec<_>>());
     }
-    assert_eq!(combinations.len(), 5 * 2 * 4 * 4);
+    assert_eq!(combinations.len(), 6 * 2 * 4 * 4);
     let mut found = 0;
     for mut fields in combinations {
         let expected = newest_first(deliveries.iter().filter(|delivery| passes(&fields, delivery)));
@@ -181,7 +181,7 @@ async fn what_is_older_than_the_retention_is_gone() {
     let long_ago = json!({"since": "2000-01-01T00:00:00Z"});
     assert_eq!(pages(&world, &tenant, long_ago.clone()).await.concat(), newest_first(&kept));
     let stats = read(&world, &tenant, "stats", long_ago).await;
-    assert_eq!(stats.ok()["total"], json!({"pending": 1, "delivered": 1, "failed": 1, "ended": 1}));
+    assert_eq!(stats.ok()["total"], json!({"pending": 1, "delivered": 1, "failed": 1, "held": 1, "ended": 1}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,7 +195,7 @@ async fn nobody_sees_anything_of_another_tenant() {
     }
     let since = json!("2026-01-01T00:00:00Z");
     let stats = read(&world, &ours, "stats", json!({"since": since})).await;
-    assert_eq!(stats.ok()["total"], json!({"pending": 0, "delivered": 0, "failed": 0, "ended": 0}));
+    assert_eq!(stats.ok()["total"], json!({"pending": 0, "delivered": 0, "failed": 0, "held": 0, "ended": 0}));
     let unknown = uuid::Uuid::now_v7().to_string();
     for id in [&endpoint, &deleted, &unknown] {
         for route in ["list", "stats", "recover"] {

@@ -19,7 +19,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     let answer = world.rpc(&tenant.key, "deliveries/recover", fields).await;
     assert_eq!(
         (&answer.ok()["success"], &answer.ok()["message"]),
-        (&json!(true), &json!("Failed deliveries will be sent again"))
+        (&json!(true), &json!("Deliveries will be sent again"))
     );
     answer.ok()["recovery_id"].clone()
 }
@@ -44,7 +44,7 @@ fn sorted(deliveries: &[Delivery]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_in_that_time_at_that_endpoint_is_sent_again() {
+async fn what_failed_or_is_held_of_that_time_at_that_endpoint_is_sent_again() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -58,6 +58,7 @@ async fn what_failed_in_that_time_at_that_endpoint_is_sent_again() {
         failed(&endpoint, since.after(HOUR), "middle"),
         failed(&endpoint, until.before(ms), "last"),
         in_shard_7,
+        Draft::to(&endpoint, since.after(HOUR), "held").status(Status::Held),
     ];
     let wanted = book.write(&tenant, wanted).await;
     let others = [
@@ -74,7 +75,8 @@ async fn what_failed_in_that_time_at_that_endpoint_is_sent_again() {
     let fields = json!({"webhook_endpoint_id": endpoint, "since": since, "until": until});
     let id = recover(&world, &tenant, fields).await;
     let mut progress = json!({
-        "recovery_id": id, "webhook_endpoint_id": endpoint, "since": since, "until": until, "resent": 0, "done": false,
+        "recovery_id": id, "webhook_endpoint_id": endpoint, "since": since, "until": until, "status": "both",
+        "resent": 0, "done": false,
     });
     assert_eq!(read(&world, &tenant, "stats", json!({"since": since})).await.ok()["recoveries"], json!([progress]));
     let resent = run(&book).await;
@@ -83,7 +85,7 @@ async fn what_failed_in_that_time_at_that_endpoint_is_sent_again() {
         let now = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
         assert_eq!(now.ok()["delivery"], json!(delivery), "what was not resent is as it was");
     }
-    (progress["resent"], progress["done"]) = (json!(4), json!(true));
+    (progress["resent"], progress["done"]) = (json!(5), json!(true));
     for (endpoint, expected) in [(&endpoint, json!([progress])), (&other, json!([]))] {
         let stats = read(&world, &tenant, "stats", json!({"webhook_endpoint_id": endpoint, "since": since})).await;
         assert_eq!(stats.ok()["recoveries"], expected);

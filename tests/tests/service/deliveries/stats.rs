@@ -1,13 +1,16 @@
 //! `POST /v1/deliveries/stats`.
 
-use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use common::{
+    timestamp::Timestamp,
+    webhooks::{delivery::Status, log::First},
+};
 use serde_json::{Value, json};
 use tests::World;
 
 use super::{Book, DAY, Draft, HOUR, SECOND, id, read};
 
-fn counts(pending: u32, delivered: u32, failed: u32, ended: u32) -> Value {
-    json!({"pending": pending, "delivered": delivered, "failed": failed, "ended": ended})
+fn counts([pending, delivered, failed, held, ended]: [u32; 5]) -> Value {
+    json!({"pending": pending, "delivered": delivered, "failed": failed, "held": held, "ended": ended})
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,32 +28,36 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
         Draft::to_callback(6, earlier, "4").status(Status::Failed),
         Draft { shard: 3, ..Draft::to(&deleted, now, "5") }.status(Status::Ended),
         Draft::to(&endpoint, old, "6").status(Status::Failed),
+        Draft::to(&endpoint, earlier, "8").status(Status::Held),
     ];
     book.write(&tenant, drafts).await;
     let (mut gone, _) = Draft::to(&endpoint, earlier, "7").status(Status::Failed).delivery(&id(&tenant));
     gone.last_attempt.as_mut().expect("an attempt").outcome = "gone".into();
-    assert!(matches!(book.log.begin(&[(&id(&tenant), &gone)], book.now).await[..], [Ok(true)]));
+    assert!(matches!(
+        book.log.begin(&[First { tenant: &id(&tenant), delivery: &gone, payload: None }], book.now).await[..],
+        [Ok(true)]
+    ));
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": deleted})).await.ok();
 
     let answer = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
     let stats = answer.ok();
     let since: Timestamp = stats["since"].as_str().expect("a time").parse().expect("a time");
     assert!(since >= book.ago(DAY) && since < book.ago(DAY - SECOND * 60), "{since}");
-    assert_eq!((&stats["complete"], &stats["total"]), (&json!(true), &counts(1, 1, 3, 1)));
+    assert_eq!((&stats["complete"], &stats["total"]), (&json!(true), &counts([1, 1, 3, 1, 1])));
     let hour = |time: Timestamp, mut counts: Value| {
         counts["hour"] = json!(format!("{}:00:00.000Z", &time.to_string()[..13]));
         counts
     };
-    assert_eq!(stats["hours"], json!([hour(earlier, counts(0, 0, 3, 0)), hour(now, counts(1, 1, 0, 1))]));
+    assert_eq!(stats["hours"], json!([hour(earlier, counts([0, 0, 3, 1, 0])), hour(now, counts([1, 1, 0, 0, 1]))]));
     assert_eq!(stats["failures"], json!([{"reason": "status_5xx", "count": 2}, {"reason": "gone", "count": 1}]));
     assert_eq!(stats["recoveries"], json!([]));
 
     let all = book.ago(DAY * 2);
     for (fields, expected) in [
-        (json!({"since": all}), counts(1, 1, 4, 1)),
-        (json!({"since": book.ago(HOUR)}), counts(1, 1, 0, 1)),
-        (json!({"since": all, "webhook_endpoint_id": endpoint}), counts(1, 1, 3, 0)),
-        (json!({"since": all, "webhook_endpoint_id": deleted}), counts(0, 0, 0, 1)),
+        (json!({"since": all}), counts([1, 1, 4, 1, 1])),
+        (json!({"since": book.ago(HOUR)}), counts([1, 1, 0, 0, 1])),
+        (json!({"since": all, "webhook_endpoint_id": endpoint}), counts([1, 1, 3, 1, 0])),
+        (json!({"since": all, "webhook_endpoint_id": deleted}), counts([0, 0, 0, 0, 1])),
     ] {
         assert_eq!(read(&world, &tenant, "stats", fields.clone()).await.ok()["total"], expected, "{fields}");
     }

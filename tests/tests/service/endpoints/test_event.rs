@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use common::{
+    timestamp::Timestamp,
+    webhooks::{delivery::Status, event::EventName},
+};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -90,7 +93,8 @@ async fn an_inactive_endpoint_gets_tests_and_nothing_else() {
     world.poll("deliveries").await;
     let received = receiver.received().await;
     assert_eq!(received.iter().map(|one| one.header("x-event-type")).collect::<Vec<_>>(), ["webhook.test"]);
-    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+    let logged: Vec<_> = world.log(&tenant.id).await.iter().map(|one| (one.event, one.status)).collect();
+    assert_eq!(logged, [(EventName::Test, Status::Delivered), (EventName::Completed, Status::Held)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

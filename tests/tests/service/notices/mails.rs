@@ -78,7 +78,8 @@ async fn there_is_one_mail_when_it_starts_and_one_when_the_endpoint_is_disabled(
     for part in [
         "deliveries to it have failed for too long",
         "Failed deliveries since then: 4",
-        "none are kept for it",
+        "is held instead",
+        "So far, 0 deliveries are held.",
         "alone sends nothing again",
         "POST /v1/webhooks/update",
         &update,

@@ -1,0 +1,322 @@
+//! What waits for an endpoint that is inactive.
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::delivery::{Delivery, Status},
+};
+use serde_json::{Value, json};
+use tests::{Receiver, Switch, Tenant, World, event, records, world::log::due_message};
+
+use super::{Book, DAY, HOUR, ids, read, recover::run};
+
+async fn set_active(world: &World, tenant: &Tenant, endpoint: &str, active: bool) {
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": active})).await.ok();
+}
+
+/// A world with a tenant, a receiver, and an inactive endpoint there.
+async fn inactive(settings: &[(&str, &str)]) -> (World, Tenant, Receiver, String) {
+    let world = World::with(settings).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    set_active(&world, &tenant, &endpoint, false).await;
+    (world, tenant, receiver, endpoint)
+}
+
+/// Has the recovery of everything carried out at once.
+async fn recover(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -> Vec<Delivery> {
+    let book = Book::of(world);
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY), "status": status});
+    world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    let resent = run(&book).await;
+    for delivery in &resent {
+        world.enqueue("deliveries", due_message(&tenant.id, delivery)).await;
+    }
+    world.poll_all("deliveries").await;
+    resent
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_for_an_inactive_endpoint_is_held_in_the_log_with_its_payload() {
+    let (world, tenant, receiver, endpoint) = inactive(&[]).await;
+    world.endpoint(&tenant, &receiver.url("/active"), "s").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let sent: Vec<_> = receiver.received().await.into_iter().map(|one| one.path).collect();
+    assert_eq!((sent, world.left().await), (vec!["/active".to_owned()], 0));
+
+    let page = read(&world, &tenant, "list", json!({"status": "held"})).await;
+    let [id] = &ids(page.ok())[..] else { unreachable!("{:?}", page.body) };
+    let held = read(&world, &tenant, "get", json!({"delivery_id": id})).await.ok().clone();
+    let delivery = &held["delivery"];
+    assert_eq!((&delivery["status"], &delivery["attempts"]), (&json!("held"), &json!(0)));
+    assert_eq!((&delivery["webhook_endpoint_id"], &delivery["job_id"]), (&json!(endpoint), &json!("j")));
+    assert_eq!((delivery.get("next_attempt_at"), delivery.get("last_attempt")), (None, None));
+    assert_eq!(held["attempts"], json!([]));
+    let payload: Value = serde_json::from_str(held["payload"].as_str().expect("a payload")).expect("JSON");
+    assert_eq!(payload["job_id"], "j");
+    let stats = read(&world, &tenant, "stats", json!({})).await;
+    assert_eq!(stats.ok()["total"], json!({"pending": 0, "delivered": 1, "failed": 0, "held": 1, "ended": 0}));
+    assert_eq!(stats.ok()["hours"][0]["held"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_made_the_endpoint_inactive_it_collects_what_it_wants() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let gone = Receiver::scripted(&[(410, &[])]).await;
+    world.endpoint(&tenant, &gone.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "gone")).await;
+    for events in [json!(null), json!(["job.failed"])] {
+        let fields = json!({"url": gone.url("/"), "signing_secret": "s", "active": false, "events": events});
+        world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    }
+    world.deliver(event(&tenant.id, "completed")).await;
+    let mut failed = event(&tenant.id, "failed");
+    failed["event"] = json!("job.failed");
+    world.deliver(failed).await;
+    let held = world.log_of(&tenant.id, Status::Held).await;
+    let mut jobs: Vec<_> = held.iter().map(|delivery| delivery.job_id.as_str()).collect();
+    jobs.sort_unstable();
+    assert_eq!(jobs, ["completed", "completed", "failed", "failed", "failed"]);
+    assert_eq!(gone.count().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_held_is_sent_by_itself_and_new_events_are() {
+    let (world, tenant, receiver, endpoint) = inactive(&[]).await;
+    world.deliver(event(&tenant.id, "held")).await;
+    set_active(&world, &tenant, &endpoint, true).await;
+    world.deliver(event(&tenant.id, "new")).await;
+    for minutes in [0, 20] {
+        world.sweep(Timestamp::now().after(HOUR * minutes / 60)).await;
+        world.handle_all().await;
+    }
+    let jobs: Vec<_> = receiver.received().await.iter().map(|one| one.json()["job_id"].clone()).collect();
+    assert_eq!(jobs, ["new"]);
+    assert_eq!(world.log_of(&tenant.id, Status::Held).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_pending_is_held_when_it_is_due_and_keeps_its_attempts() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let pending = world.only_logged(&tenant.id).await;
+    set_active(&world, &tenant, &endpoint, false).await;
+    world.poll("deliveries").await;
+    let held = world.only_logged(&tenant.id).await;
+    assert_eq!((held.status, held.attempts, held.next_attempt_at), (Status::Held, 1, None));
+    assert_eq!(held.last_attempt, pending.last_attempt);
+    assert_eq!((receiver.count().await, world.left().await), (1, 0));
+
+    // Sent again while the endpoint is inactive, it is held again.
+    for (active, status) in [(false, Status::Held), (true, Status::Delivered)] {
+        set_active(&world, &tenant, &endpoint, active).await;
+        world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();
+        assert_eq!(world.poll("deliveries").await, 1);
+        assert_eq!(world.only_logged(&tenant.id).await.status, status);
+    }
+    let got = read(&world, &tenant, "get", json!({"delivery_id": held.id})).await;
+    let triggers: Vec<_> =
+        got.ok()["attempts"].as_array().expect("attempts").iter().map(|one| one["trigger"].clone()).collect();
+    assert_eq!(triggers, ["event", "resend"]);
+    assert_eq!(receiver.received().await[1].body, got.ok()["payload"].as_str().expect("a text"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_sends_what_failed_what_is_held_or_both() {
+    for (status, expected) in [("failed", vec!["failed"]), ("held", vec!["held"]), ("both", vec!["failed", "held"])] {
+        let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+        let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+        let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+        world.deliver(event(&tenant.id, "failed")).await;
+        set_active(&world, &tenant, &endpoint, false).await;
+        world.deliver(event(&tenant.id, "held")).await;
+        set_active(&world, &tenant, &endpoint, true).await;
+        let mut resent: Vec<_> =
+            recover(&world, &tenant, &endpoint, status).await.into_iter().map(|delivery| delivery.job_id).collect();
+        resent.sort();
+        assert_eq!(resent, expected);
+        let left = 2 - resent.len();
+        let delivered = world.log_of(&tenant.id, Status::Delivered).await.len();
+        assert_eq!((delivered, receiver.count().await), (2 - left, 3 - left), "{status}");
+        let recoveries = read(&world, &tenant, "stats", json!({})).await.ok()["recoveries"].clone();
+        assert_eq!((&recoveries[0]["status"], &recoveries[0]["done"]), (&json!(status), &json!(true)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_joins_only_one_of_the_same_status() {
+    let (world, tenant, _receiver, endpoint) = inactive(&[]).await;
+    let call = async |status: &str| {
+        let fields = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z", "status": status});
+        world.rpc(&tenant.key, "deliveries/recover", fields).await.ok()["recovery_id"].clone()
+    };
+    let (failed, held) = (call("failed").await, call("held").await);
+    assert_ne!(failed, held, "nobody asked for what is held of the time of the first");
+    assert_eq!((call("failed").await, call("held").await), (failed, held));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_collects_for_as_long_as_is_set_after_it_became_inactive() {
+    let (world, tenant, _receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
+    let inactive_for = async |milliseconds: i64| {
+        let since = json!({"inactive_since": Timestamp::now().as_millisecond() - milliseconds});
+        world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), since).await;
+    };
+    let hour = 60 * 60 * 1000;
+    inactive_for(hour - 60_000).await;
+    world.deliver(event(&tenant.id, "within")).await;
+    inactive_for(hour).await;
+    // To make it inactive once more changes nothing.
+    set_active(&world, &tenant, &endpoint, false).await;
+    world.deliver(event(&tenant.id, "after")).await;
+    assert_eq!(world.only_logged(&tenant.id).await.job_id, "within");
+    // Made active and inactive again, it collects anew.
+    set_active(&world, &tenant, &endpoint, true).await;
+    set_active(&world, &tenant, &endpoint, false).await;
+    world.deliver(event(&tenant.id, "anew")).await;
+    assert_eq!(world.log_of(&tenant.id, Status::Held).await.len(), 2);
+    // One that does not say since when is inactive since its last change.
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"inactive_since": null})).await;
+    world.deliver(event(&tenant.id, "changed")).await;
+    let long_ago = json!({"updated_at": "2026-01-31T12:00:00.000Z"});
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), long_ago).await;
+    world.deliver(event(&tenant.id, "unchanged")).await;
+    let held = world.log_of(&tenant.id, Status::Held).await;
+    assert_eq!((held.len(), held[0].job_id.as_str()), (3, "changed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_is_held_what_was_pending_ends_and_new_events_are_not_recorded() {
+    let world = World::with(&[("HOLD_FOR", "0"), ("RETRY_SCHEDULE", "0")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "pending")).await;
+    set_active(&world, &tenant, &endpoint, false).await;
+    world.deliver(event(&tenant.id, "new")).await;
+    world.poll("deliveries").await;
+    let logged = world.only_logged(&tenant.id).await;
+    assert_eq!((logged.status, logged.job_id.as_str(), world.left().await), (Status::Ended, "pending", 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_duplicate_is_neither_held_twice_nor_held_after_it_was_delivered() {
+    let (world, tenant, receiver, endpoint) = inactive(&[]).await;
+    // The same events, in one batch and in two, received for the first time and again.
+    let batch = |job: &str, receives: &str| {
+        let mut batch = records([event(&tenant.id, job), event(&tenant.id, job)]);
+        for record in batch["Records"].as_array_mut().expect("records") {
+            let sent = Timestamp::now().as_second() / 100 * 100;
+            record["attributes"] = json!({"SentTimestamp": format!("{sent}000"), "ApproximateReceiveCount": receives});
+        }
+        batch
+    };
+    let (held, delivered) = (batch("held", "1"), batch("delivered", "1"));
+    let again = |batch: &Value| {
+        let mut again = batch.clone();
+        for record in again["Records"].as_array_mut().expect("records") {
+            record["attributes"]["ApproximateReceiveCount"] = json!("2");
+        }
+        again
+    };
+    let handle = async |batch: &Value| {
+        let answer = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
+        assert_eq!(answer["batchItemFailures"], json!([]));
+    };
+    for batch in [&held, &held, &again(&held)] {
+        handle(batch).await;
+        assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
+    }
+    set_active(&world, &tenant, &endpoint, true).await;
+    handle(&again(&held)).await;
+    assert_eq!(receiver.count().await, 0, "it is known, and not sent by itself");
+    handle(&delivered).await;
+    set_active(&world, &tenant, &endpoint, false).await;
+    for batch in [&delivered, &again(&delivered)] {
+        handle(batch).await;
+        let statuses = world.log(&tenant.id).await.into_iter().map(|one| (one.job_id, one.status));
+        let mut statuses: Vec<_> = statuses.collect();
+        statuses.sort();
+        assert_eq!(statuses, [("delivered".to_owned(), Status::Delivered), ("held".to_owned(), Status::Held)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_of_any_size_is_held_and_comes_back_as_it_was() {
+    let (world, tenant, receiver, endpoint) = inactive(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
+    for length in [0, 1_000, 20_000, 100_000] {
+        let mut event = event(&tenant.id, length);
+        let mut random = fastrand::Rng::with_seed(length);
+        event["result"] =
+            json!(std::iter::repeat_with(|| random.alphanumeric()).take(length as usize).collect::<String>());
+        world.deliver(event).await;
+    }
+    let mut payloads = Vec::new();
+    for delivery in world.log_of(&tenant.id, Status::Held).await {
+        let got = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
+        payloads.push(got.ok()["payload"].as_str().expect("a payload").to_owned());
+    }
+    set_active(&world, &tenant, &endpoint, true).await;
+    assert_eq!(recover(&world, &tenant, &endpoint, "held").await.len(), 4);
+    let mut bodies: Vec<_> =
+        receiver.received().await.iter().map(|one| String::from_utf8(one.body.to_vec()).expect("UTF-8")).collect();
+    payloads.sort();
+    bodies.sort();
+    assert_eq!(payloads, bodies);
+    assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 4);
+}
+
+/// One write: of a kilobyte, and of its entry in the index.
+#[tokio::test(flavor = "multi_thread")]
+async fn to_hold_an_event_is_one_write_for_each_endpoint() {
+    let world = World::metered().await;
+    let tenant = world.tenant("acme").await;
+    let cost = async |job: &str| {
+        let _before = world.units();
+        world.deliver(event(&tenant.id, job)).await;
+        world.units()
+    };
+    let fields = json!({"url": "https://example.com/", "signing_secret": "s", "active": false});
+    let nobody = cost("nobody").await;
+    for endpoints in [1.0, 2.0] {
+        world.rpc(&tenant.key, "webhooks/create", fields.clone()).await.ok();
+        let used = cost(&endpoints.to_string()).await;
+        assert_eq!(used.written - nobody.written, endpoints * 2.0);
+        assert_eq!(used.calls, nobody.calls + 1, "all of them in one call");
+    }
+}
+
+/// Nothing else slows down events for an endpoint that is inactive.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_its_partition_is_throttled_what_is_held_goes_to_several() {
+    let throttled = Switch::default();
+    let is_throttled = throttled.clone();
+    let world = World::answering(&[], move |call| {
+        let error = json!({"Error": {"Code": "ThrottlingError", "Message": "slow down"}});
+        let is_one = call.operation == "BatchExecuteStatement" && is_throttled.is_on();
+        is_one.then(|| (200, json!({"Responses": [error]})))
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    let fields = json!({"url": "https://example.com/", "signing_secret": "s", "active": false});
+    world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    let mut batch = records([event(&tenant.id, "j")]);
+    let sent = Timestamp::now().as_millisecond().to_string();
+    for (receives, left) in [(1, 1), (2, 0), (3, 0)] {
+        if left > 0 {
+            throttled.on()
+        } else {
+            throttled.off()
+        }
+        batch["Records"][0]["attributes"] =
+            json!({"SentTimestamp": sent, "ApproximateReceiveCount": receives.to_string()});
+        let answer = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
+        assert_eq!(answer["batchItemFailures"].as_array().map(Vec::len), Some(left), "{receives}");
+        let items = world.items("webhook-endpoints").await;
+        assert!(
+            items.iter().any(|item| item.get("log_shards").is_some_and(|shards| shards.as_n() == Ok(&"8".to_owned())))
+        );
+    }
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
+}
