@@ -263,6 +263,7 @@ fn crowds() -> Vec<Crowd> {
     let manners = [
         Manner::Prompt,
         Manner::Hangs,
+        Manner::Answers(200, 450, None),
         Manner::Answers(200, 5000, None),
         Manner::Answers(500, 3, None),
         Manner::Alternates(1, 1),
