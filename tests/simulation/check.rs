@@ -13,6 +13,7 @@ use crate::{
 
 mod allowance;
 mod endpoints;
+mod failures;
 mod log;
 mod receivers;
 mod schedule;
@@ -96,6 +97,7 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     check.what_was_asked_for();
     check.endpoints();
     check.numbers().await;
+    check.failed_jobs();
     check.violations
 }
 

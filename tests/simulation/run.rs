@@ -400,7 +400,11 @@ pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
             && item.get("open").is_some();
         item["status"]["S"] == "pending" || is_open
     });
-    let notices = stored.endpoints.iter().filter(|item| item["notice"]["S"] == "pending");
+    let notices = stored.endpoints.iter().filter(|item| {
+        // What fails again within an hour is not told in the run.
+        let waits = item["notice"]["S"] == "failures" && item.get("mailed_at").is_some();
+        item.get("notice").is_some() && !waits
+    });
     (deliveries.map(Value::to_string).collect(), notices.cloned().collect())
 }
 

@@ -16,7 +16,7 @@ use common::{
     webhooks::failures::{Failing, JobFailures, MAILS_A_DAY, Step, WorkflowKey},
 };
 use futures::{StreamExt, stream};
-use tokio::time::Instant;
+use tokio::{sync::OnceCell, time::Instant};
 
 mod mail;
 
@@ -65,9 +65,9 @@ impl Failures {
         end: Instant,
     ) -> Result<()> {
         workflows.sort_by_cached_key(|_| random::bytes::<4>());
-        let mut told = Ok(());
+        let (mut told, audience) = (Ok(()), OnceCell::new());
         for workflow in workflows.iter().take(WORKFLOWS).take_while(|_| Instant::now() < end) {
-            match self.tell_of(&tenant, workflow, now).await {
+            match self.tell_of(&tenant, workflow, &audience, now).await {
                 Ok(true) => {}
                 // That was all for the day.
                 Ok(false) => break,
@@ -81,7 +81,13 @@ impl Failures {
     }
 
     /// Tells of a workflow, if that is due. Returns whether the organization may get more mails.
-    async fn tell_of(&self, tenant: &TenantId, workflow: &WorkflowKey, now: Timestamp) -> Result<bool> {
+    async fn tell_of(
+        &self,
+        tenant: &TenantId,
+        workflow: &WorkflowKey,
+        audience: &OnceCell<Audience>,
+        now: Timestamp,
+    ) -> Result<bool> {
         let Some(failing) = self.table.failing(tenant, workflow).await? else { return Ok(true) };
         match failing.step(now) {
             Step::Wait => Ok(true),
@@ -91,8 +97,8 @@ impl Failures {
                 metrics::count("NoticeGivenUp");
                 self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
             }
-            Step::Send => match self.audience(tenant).await {
-                Ok(Audience::Told(organization)) => self.mail(&organization, workflow, failing, now).await,
+            Step::Send => match audience.get_or_try_init(async || self.audience(tenant).await).await {
+                Ok(Audience::Told(organization)) => self.mail(organization, workflow, failing, now).await,
                 Ok(Audience::Not(reason)) => {
                     tracing::info!(%tenant, %workflow, reason, "nobody is told of failed jobs");
                     self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)

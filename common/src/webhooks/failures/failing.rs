@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn a_notice_that_cannot_be_sent_is_given_up() {
-        let failing = failing(1);
-        assert_eq!(Failing { tries: 1, ..failing }.step(failing.at.after(MINUTE / 2)), Step::Wait);
+        let failing = Failing { tries: 1, ..failing(1) };
+        assert_eq!(failing.step(failing.at.after(MINUTE / 2)), Step::Wait);
         assert_eq!(failing.step(failing.at.after(KEPT)), Step::GiveUp);
     }
 }

@@ -37,7 +37,7 @@ pub struct JobFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureId {
     /// When its event entered the queue, in milliseconds of Unix time.
-    at: i64,
+    pub(super) at: i64,
     /// A hash of the job's id.
     pub(super) job: u64,
     /// Whether the event had been received before: then it may have been told, and forgotten, already.

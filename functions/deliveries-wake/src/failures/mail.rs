@@ -21,7 +21,7 @@ pub(crate) fn about(organization: &Name, failing: &Failing, last_of: Option<Time
     let (count, newest) = (failing.count(), failing.newest());
     let subject = if count.number == 1 { "A job has failed" } else { "Jobs have failed" };
     let about = if count.is_exact { "" } else { "about " };
-    let workflow = failing.workflow.as_deref().map_or_else(|| "none".to_owned(), |name| line(name));
+    let workflow = failing.workflow.as_deref().map_or_else(|| "none".to_owned(), line);
     let news = match count.number {
         1 => format!("A job of {} has failed.", organization.as_str()),
         _ => format!("Jobs of {} have failed.", organization.as_str()),

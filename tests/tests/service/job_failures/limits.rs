@@ -7,7 +7,8 @@ use std::{
 
 use common::timestamp::Timestamp;
 use serde_json::json;
-use tests::{Call, World, event, text};
+use tests::{Call, Receiver, World, event, text};
+use tokio::time::Instant;
 
 use super::{HOUR, MINUTE, failed, later, mails, said, told};
 use crate::notices::sweep;
@@ -133,4 +134,27 @@ async fn up_to_a_hundred_failures_are_counted_exactly() {
     assert_eq!(told(&world).await, [said("a", "90")]);
     sweep(&world, later(2 * HOUR)).await;
     assert_eq!(told(&world).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_delivery_waits_for_a_failure_to_be_noted() {
+    let noted = Arc::<Mutex<Vec<Instant>>>::default();
+    let seen = Arc::clone(&noted);
+    let answer = move |call: &Call| {
+        let is_note = call["Key"]["webhook_endpoint_id"]["S"].as_str().is_some_and(|key| key.starts_with("#failing#"));
+        seen.lock().expect("no panic").extend(is_note.then(Instant::now));
+        None
+    };
+    let world = World::answering(&[], answer).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    for job in 0..10 {
+        world.enqueue("job-events", failed(&tenant.id, &format!("workflow {job}"), job)).await;
+    }
+    assert_eq!(world.poll("job-events").await, 10);
+    let received = receiver.received().await;
+    let noted = noted.lock().expect("no panic");
+    assert_eq!((received.len(), noted.len()), (10, 10));
+    assert!(received.iter().all(|one| noted.iter().all(|noted| one.at <= *noted)), "all are posted first");
 }

@@ -205,3 +205,18 @@ async fn a_mail_goes_to_the_address_that_the_organization_has_now() {
     sweep(&world, later(0)).await;
     assert_eq!(world.mail_to("alerts@example.com").await["subject"], "A job has failed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_the_failures_of_a_deleted_organization() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.deliver(failed(&tenant.id, "a", 1)).await;
+    sweep(&world, later(0)).await;
+    let password = json!({"password": tests::world::people::PASSWORD});
+    assert_eq!(world.cli(&tenant.cookie, "delete-user", password).await.status, 200);
+    world.deliver(failed(&tenant.id, "b", 2)).await;
+    sweep(&world, later(0)).await;
+    world.stack.invoke("accounts-purge", json!({"time": later(3 * MINUTE)})).await.expect("it is purged");
+    assert!(world.items("webhook-endpoints").await.is_empty());
+    assert_eq!(told(&world).await, [said("a", "1")]);
+}
