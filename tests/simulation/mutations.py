@@ -98,7 +98,7 @@ MUTATIONS = [
     Mutation(
         "a new state that was refused counts as there already",
         WEBHOOKS + "log/states.rs",
-        "Some(error) if error.code == Some(BatchStatementErrorCodeEnum::DuplicateItem) => Ok(false),",
+        "Some(error) if error.code == Some(DuplicateItem) => Ok(false),",
         "Some(error) if error.code.is_some() => Ok(false),",
         "a statement of a batch is throttled",
     ),
