@@ -98,7 +98,7 @@ MUTATIONS = [
     Mutation(
         "a new state that was refused counts as there already",
         WEBHOOKS + "log/states.rs",
-        "Some(error) if error.code == Some(BatchStatementErrorCodeEnum::DuplicateItem) => Ok(false),",
+        "Some(error) if error.code == Some(DuplicateItem) => Ok(false),",
         "Some(error) if error.code.is_some() => Ok(false),",
         "a statement of a batch is throttled",
     ),
@@ -384,12 +384,9 @@ MUTATIONS = [
     ),
     Mutation(
         "what is held goes out by itself once its endpoint is active",
-        WEBHOOKS + "delivery/state.rs",
-        "AttemptResult::Inactive => Self { status: Status::Held, next_attempt_at: None, ..self.clone() },",
-        """\
-            AttemptResult::Inactive => {
-                Self { status: Status::Pending, next_attempt_at: Some(now.after(Duration::from_secs(30))), ..self.clone() }
-            }""",
+        DELIVER + "sender.rs",
+        "(None, Some(_)) => Some(AttemptResult::Inactive),",
+        "(None, Some(_)) => Some(AttemptResult::Postponed(Timestamp::now().after(Duration::from_secs(30)))),",
         "an event comes while an endpoint is inactive, and the endpoint is made active again",
     ),
     Mutation(

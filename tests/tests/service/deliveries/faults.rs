@@ -109,7 +109,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         let is_new = match delivery.status {
             Status::Delivered => delivered.insert(delivery.webhook_id.to_string()),
             Status::Failed => failed.insert(delivery.job_id.clone()),
-            Status::Pending | Status::Ended => unreachable!("nobody will wake {delivery:?}"),
+            Status::Pending | Status::Held | Status::Ended => unreachable!("nobody will wake {delivery:?}"),
         };
         assert!(is_new, "{delivery:?} is there twice");
         let is_dead = delivery.webhook_endpoint_id.is_some_and(|id| id.to_string() == dead);
