@@ -107,6 +107,9 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
         // The sender may no longer wait.
         drop(answer.send(service.serve(&request, fault)));
     });
+    if matches!(fault, Some(Fault::Dies(_))) {
+        world.state().dying.insert(who.to_owned());
+    }
     // The service always answers.
     let Ok(Ok(answer)) = timeout_at(Instant::now() + FOREVER, answered).await else { return Err(lost()) };
     sleep(Duration::from_millis(back)).await;

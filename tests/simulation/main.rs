@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "a simulation reports what happened")]
 #![expect(clippy::panic, reason = "in tests, a panic is how a test fails")]
 
+mod aimed;
 mod aws;
 mod check;
 mod crowd;
@@ -166,10 +167,15 @@ fn a_long_simulation() {
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
 }
 
-/// For `mutations.py`: as the long simulation, but only names the seed that fails.
+/// For `mutations.py`: first the faults that are aimed, and then as the long simulation, but only names what fails.
 #[test]
 #[ignore = "for mutations.py"]
 fn mutated() {
+    let (runs, failed, first) = aimed::first();
+    if let Some((name, violated)) = first {
+        println!("aimed: {failed} of {runs}, {name}\nviolated: {violated}");
+        panic!("{name} fails");
+    }
     let sum = run_all(0..number("SEEDS").unwrap_or(2000));
     let Some(seed) = sum.failed else { return };
     let violated = std::panic::catch_unwind(|| run(&Script::of(seed)).violations.first().map(|it| it.invariant));

@@ -703,10 +703,10 @@ def simulate(seeds):
         raise Broken(f"there is no simulation to run:\n{output}")
     if is_good:
         return None
-    found = re.search(r"\bseed (\d+)\W+violated: (.+)", output)
+    found = re.search(r"\b(seed \d+|aimed: .+)\n+violated: (.+)", output)
     if not found:
         raise Broken(f"the simulation fails, and does not say why:\n{output}")
-    return int(found[1]), found[2].strip()
+    return found[1].removeprefix("seed "), found[2].strip()
 
 
 def find(mutation, seeds):
@@ -765,7 +765,7 @@ def main():
         except Broken as reason:
             sys.exit(str(reason))
         if found:
-            sys.exit(f"seed {found[0]} violates: {found[1]}. Nothing can be said of mutations before that is mended.")
+            sys.exit(f"{found[0]} violates: {found[1]}. Nothing can be said of mutations before that is mended.")
         print("nothing is violated")
     for number, mutation in enumerate(wanted, 1):
         print(f"{number}/{len(wanted)} {mutation.name}", end=": ", flush=True)
@@ -781,7 +781,7 @@ def main():
             continue
         if found:
             rows.append((mutation, *found))
-            print(f"seed {found[0]} violates: {found[1]}")
+            print(f"{found[0]} violates: {found[1]}")
         else:
             missed.append(mutation)
             print(f"NOT FOUND in {options.seeds} runs. It matters only if {mutation.shows}")

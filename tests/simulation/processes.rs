@@ -125,6 +125,10 @@ impl Process {
                 self.left.store(left - 1, Ordering::Relaxed);
             }
             let polled = future.as_mut().poll(context).map(Some);
+            if polled.is_pending() && world.state().dying.contains(&self.name) {
+                self.die(world, "of a call");
+                return Poll::Ready(None);
+            }
             if polled.is_pending() {
                 let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
                 wakers.retain(|waker| !waker.will_wake(context.waker()));

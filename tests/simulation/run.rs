@@ -1,6 +1,6 @@
 //! A run: the functions work through a script, until nothing is left to do.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use common::webhooks::delivery::MAX_AGE;
@@ -31,6 +31,8 @@ pub(crate) struct Run {
     pub(crate) crashes: usize,
     pub(crate) faults: usize,
     pub(crate) calls: usize,
+    /// How many there were of each operation.
+    pub(crate) calls_of: BTreeMap<String, usize>,
 }
 
 /// What the tenants know: what they have, and what they were answered.
@@ -147,6 +149,7 @@ async fn run_to_its_end(script: Script) -> Run {
         crashes: state.crashes,
         faults: state.faults,
         calls: state.calls,
+        calls_of: state.calls_of.clone(),
     }
 }
 

@@ -191,6 +191,8 @@ pub(crate) enum Fault {
     Partial(Which),
     /// A write meets a transaction.
     Conflict(Which),
+    /// A call takes effect, and its process dies before the answer.
+    Dies(Which),
     /// The delivery log takes no rows for so many milliseconds.
     Hot(Time, u64),
     /// All calls to a service fail for so many milliseconds.

@@ -66,6 +66,8 @@ pub(crate) struct State {
     /// How many invocations are under way.
     pub(crate) busy: usize,
     pub(crate) crashes: usize,
+    /// The processes that made a call that they do not survive.
+    pub(crate) dying: BTreeSet<String>,
     /// Faults that came into effect, crashes included.
     pub(crate) faults: usize,
     /// Faults after which nothing may happen twice.
@@ -133,6 +135,7 @@ impl World {
             writes: 0,
             busy: 0,
             crashes: 0,
+            dying: BTreeSet::new(),
             faults: 0,
             harmless: 0,
             copies: 0,
@@ -227,7 +230,8 @@ impl World {
             | Fault::Throttled(which)
             | Fault::Late(which, _)
             | Fault::Partial(which)
-            | Fault::Conflict(which) => is_it(*which),
+            | Fault::Conflict(which)
+            | Fault::Dies(which) => is_it(*which),
             Fault::Outage(down, from, ms) => {
                 *down == service && (*from..*from + Duration::from_millis(*ms)).contains(&now)
             }

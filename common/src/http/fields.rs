@@ -402,7 +402,7 @@ mod tests {
             "fraction": 1.5, "object": {"c": 3},
         });
         let hash = hash(&values(all)).to_string();
-        assert_eq!(hash, "0dc4d85a2bf6006e9e6364ed457f6187603b51dddf63cd56a58fdc310b55e836");
+        assert_eq!(hash, "adc99e409eace9fa2f9254aa69840aa03f6d180a40283f64aac5ce1ddb6cafde");
     }
 
     #[test]

@@ -53,13 +53,26 @@ impl Check<'_> {
             let last = logged.delivery["last_attempt"]["outcome"].as_str().unwrap_or_default();
             let is_resent = self.resent(logged).next().is_some();
             let is_late = logged.attempts.last().is_some_and(|attempt| is_late(logged, ends(attempt)));
-            let may_end_early = last == "gone" || logged.is_test() || is_resent || is_late || !self.allowance.is_sound;
-            if logged.text("status") == "failed" && tries < schedule.len() + 1 && !may_end_early {
+            let may_end_early = last == "gone" || logged.is_test() || is_late || !self.allowance.is_sound;
+            let tries = if is_resent { self.since_the_last_resend(logged) } else { Some(tries) };
+            if let Some(tries) = tries.filter(|tries| *tries < schedule.len() + 1 && !may_end_early)
+                && logged.text("status") == "failed"
+            {
                 wrong.push(format!("{id} has failed after {tries} attempts: {last}"));
             }
         }
         self.too_early(&mut wrong);
         wrong.into_iter().for_each(|wrong| self.fail("attempts keep the schedule", wrong));
+    }
+
+    /// How many attempts were under way during the last resend of a delivery, or came after it: a resend has the whole schedule
+    /// ahead. `None` if that is not certain, since a copy of its event or a recovery may have come in between.
+    fn since_the_last_resend(&self, logged: &Logged) -> Option<usize> {
+        let resends = self.known.resends.iter().filter(|resend| resend.delivery == logged.text("delivery_id"));
+        let last = resends.filter(|resend| resend.is_done).map(|resend| resend.when.from).max()?;
+        let is_certain = self.resent(logged).count() == 1 && !self.allowance.has_duplicates;
+        let since = logged.attempts.iter().filter(|attempt| ends(attempt) + self.allowance.early >= last);
+        is_certain.then(|| since.count())
     }
 
     /// A receiver that asked for time gets it.

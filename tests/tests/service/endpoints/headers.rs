@@ -42,7 +42,7 @@ async fn each_attempt_to_an_endpoint_has_its_headers_and_no_other_attempt_has_th
     assert_eq!(others.len(), 2);
     for attempt in &others {
         // The headers that every delivery has.
-        let ours: Vec<_> = attempt.headers.keys().map(|name| name.as_str()).collect();
+        let ours: Vec<_> = attempt.headers.keys().collect();
         assert_eq!(ours.len(), attempt.headers.len());
         assert_eq!(attempt.headers.len() + 2, received[0].headers.len(), "{ours:?}");
     }

@@ -1,0 +1,292 @@
+//! Faults that are aimed: in a few small worlds, each call of AWS fails in turn. Some mistakes show only if one certain call
+//! fails, or one certain message comes twice, and chance rarely meets it.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    check::Violation,
+    run::{Run, run},
+    script::{
+        Action, Audience, Call, Event, Fault, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE, Which,
+    },
+};
+
+/// How long a service is down, in milliseconds: longer than its client tries.
+const DOWN: u64 = 8000;
+
+/// A script with a name. The faults that are aimed come on top of its own.
+pub(crate) struct Aimed {
+    pub(crate) name: String,
+    pub(crate) script: Script,
+}
+
+/// What can happen to a call.
+#[derive(Clone, Copy, Debug)]
+enum Shot {
+    /// It takes no effect, and neither do its repetitions.
+    Before,
+    /// It takes effect, and its answer is lost.
+    Lost,
+    /// It takes effect, and its process dies.
+    Death,
+    /// It is done in part.
+    Part,
+}
+
+impl Shot {
+    fn at(self, which: Which) -> Fault {
+        match self {
+            Self::Before => Fault::OutageFrom(which, DOWN),
+            Self::Lost => Fault::Lost(which),
+            Self::Death => Fault::Dies(which),
+            Self::Part => Fault::Partial(which),
+        }
+    }
+}
+
+/// What can happen to a call of this operation. A read that is answered too late is the same as one that did not arrive.
+fn shots(operation: &str) -> &'static [Shot] {
+    match operation {
+        "GetItem" | "Query" => &[Shot::Before],
+        "BatchGetItem" => &[Shot::Before, Shot::Part],
+        "BatchWriteItem" | "BatchExecuteStatement" | "SendMessageBatch" => {
+            &[Shot::Before, Shot::Lost, Shot::Death, Shot::Part]
+        }
+        _ => &[Shot::Before, Shot::Lost, Shot::Death],
+    }
+}
+
+const fn seconds(seconds: u64) -> Time {
+    Duration::from_secs(seconds)
+}
+
+fn receiver(phases: &[(u64, Manner)], last: Manner) -> Receiver {
+    let phases = phases.iter().map(|(until, manner)| (seconds(*until), *manner));
+    Receiver { phases: phases.chain([(Duration::MAX, last)]).collect(), only_failures: false, has_dead_address: false }
+}
+
+const BROKEN: Manner = Manner::Answers(500, 5, None);
+const SLOW: Manner = Manner::Answers(200, 900, None);
+const LATE_AND_BROKEN: Manner = Manner::Answers(500, 900, None);
+
+/// A world without faults, with events for the endpoints of a tenant at these seconds.
+fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], calls: &[(u64, Call)]) -> Script {
+    let events = events.iter().enumerate().map(|(number, at)| Event {
+        at: seconds(*at),
+        tenant: 0,
+        number,
+        failed: true,
+        audience: Audience::Endpoints,
+    });
+    let action = |(at, call): &(u64, Call)| Action { at: seconds(*at), tenant: 0, endpoint: 0, call: *call };
+    Script {
+        seed: 1,
+        schedule,
+        disable_after: 0,
+        overlap: 86_400,
+        processes: Processes::Few(1, 4),
+        order: Order::Oldest,
+        slots: 100,
+        skew: 0,
+        sweep_every: 1,
+        sweeps_idly: false,
+        trouble: seconds(60),
+        tenants: vec![Tenant { endpoints, callbacks: receiver(&[], Manner::Prompt) }],
+        events: events.collect(),
+        actions: calls.iter().map(action).collect(),
+        faults: Vec::new(),
+    }
+}
+
+/// The worlds in which each call fails.
+fn small() -> Vec<Aimed> {
+    let good = || receiver(&[], Manner::Prompt);
+    let worlds = [
+        // One that fails to the end makes its endpoint failing, and its tenant is told.
+        ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
+        // A rotation between the attempts.
+        ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
+        // A slow endpoint beside a good one: an event is cut off and parked, another is parked at once.
+        ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
+        // An attempt is made in time at first, and then is cut off.
+        ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
+        // Resent after it had failed, while nothing else is to be done.
+        ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
+        // 410, activated again, recovered and tested.
+        (
+            "gone",
+            world(
+                &[2],
+                vec![receiver(&[(10, Manner::Answers(410, 5, None))], Manner::Prompt)],
+                &[0],
+                &[(20, Call::Activate), (40, Call::Recover), (60, Call::Test)],
+            ),
+        ),
+        // Switched off while it waits.
+        ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
+    ];
+    worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
+}
+
+/// Worlds with long waits, in which more calls fail than `cargo test` has time for.
+fn large() -> Vec<Aimed> {
+    let worlds = [
+        ("waits long", world(&[5, 1000], vec![receiver(&[], BROKEN)], &[0], &[])),
+        ("slow, and waits long", world(&[1, 1000], vec![receiver(&[], LATE_AND_BROKEN)], &[0], &[])),
+        (
+            "resent, and waits long",
+            world(&[5, 60, 1000], vec![receiver(&[], BROKEN)], &[0], &[(1400, Call::Resend(0))]),
+        ),
+    ];
+    worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
+}
+
+/// Worlds as they are: something has to go right.
+fn as_they_are() -> Vec<Aimed> {
+    // With the jitter, its last attempt would be too late.
+    let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
+    let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
+    let all = small().into_iter().chain(large()).chain([whole]);
+    all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
+}
+
+/// Of two copies of a message, one attempt fails at once, and the other one succeeds; whatever comes later fails. Chance
+/// decides which of them is stored first.
+fn copies() -> Vec<Aimed> {
+    let flaps = receiver(&[(1, BROKEN), (4, Manner::Flaps)], BROKEN);
+    let one = world(&[1, 5, 20], vec![flaps], &[0], &[]);
+    let of = |seed, send| Aimed {
+        name: format!("copies, seed {seed}, message {send}"),
+        script: Script {
+            seed,
+            processes: Processes::Few(2, 1),
+            order: Order::Any,
+            faults: vec![Fault::Duplicate(send, 0)],
+            ..one.clone()
+        },
+    };
+    (0..16).flat_map(|seed| (1..3).map(move |send| (seed, send))).map(|(seed, send)| of(seed, send)).collect()
+}
+
+/// Each of these worlds, with each of its calls failing in turn, but for those of the operation `without`.
+fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
+    let mut all = Vec::new();
+    for Aimed { name, script } in worlds {
+        for (operation, calls) in run(&script).calls_of.into_iter().filter(|(operation, _)| operation != without) {
+            let Some(operation) = OPERATIONS.into_iter().find(|known| *known == operation) else {
+                panic!("{operation} is none of those that fail");
+            };
+            for number in 0..calls {
+                for shot in shots(operation) {
+                    let fault = shot.at(Which::Of(operation, number));
+                    let mut script = script.clone();
+                    script.faults.push(fault);
+                    all.push(Aimed { name: format!("{name}, {fault:?}"), script });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// All operations that functions call.
+const OPERATIONS: [&str; 11] = [
+    "BatchExecuteStatement",
+    "BatchGetItem",
+    "BatchWriteItem",
+    "DeleteItem",
+    "GetItem",
+    "PutItem",
+    "Query",
+    "SendEmail",
+    "SendMessageBatch",
+    "TransactWriteItems",
+    "UpdateItem",
+];
+
+/// What `cargo test` runs. Most of all queries are the sweep's, and one is like the other.
+fn some() -> Vec<Aimed> {
+    [as_they_are(), copies(), failing(small(), "Query")].into_iter().flatten().collect()
+}
+
+/// All of them.
+fn all() -> Vec<Aimed> {
+    let worlds = small().into_iter().chain(large()).collect();
+    [as_they_are(), copies(), failing(worlds, "")].into_iter().flatten().collect()
+}
+
+/// Those that have the text of the variable `AIMED` in their names, or else what `cargo test` runs.
+fn chosen() -> Vec<Aimed> {
+    let Ok(part) = std::env::var("AIMED") else { return some() };
+    let worlds = small().into_iter().chain(large()).filter(|aimed| part.starts_with(&aimed.name)).collect();
+    let all = [as_they_are(), copies(), failing(worlds, "")].into_iter().flatten();
+    all.filter(|aimed| aimed.name.starts_with(&part)).collect()
+}
+
+/// Runs these, on all cores, and returns the numbers of those that fail, with what they violate.
+fn failures(all: &[Aimed]) -> Vec<(usize, Vec<Violation>)> {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((number, aimed)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, all.get(at)?)))
+        {
+            let run = std::panic::catch_unwind(|| run(&aimed.script).violations);
+            let violations = run.unwrap_or_else(|_| vec![Violation::new("nothing panics", "it panics")]);
+            if !violations.is_empty() {
+                failed.lock().expect("no panic").push((number, violations));
+            }
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(work);
+        }
+    });
+    let mut failed = failed.into_inner().expect("no panic");
+    failed.sort_by_key(|(number, _)| *number);
+    failed
+}
+
+/// For `mutations.py`: how many there are, how many of them fail, and the first of these with what it violates.
+pub(crate) fn first() -> (usize, usize, Option<(String, &'static str)>) {
+    let all = chosen();
+    let failed = failures(&all);
+    let first = failed
+        .first()
+        .and_then(|(number, violations)| Some((all[*number].name.clone(), violations.first()?.invariant)));
+    (all.len(), failed.len(), first)
+}
+
+fn hold(all: &[Aimed]) {
+    let failed = failures(all);
+    println!("{} runs", all.len());
+    let Some((number, _)) = failed.first() else { return };
+    let Aimed { name, script } = &all[*number];
+    let Run { history, violations, .. } = run(script);
+    println!("{name}\n\n{script}");
+    history.iter().for_each(|line| println!("{line}"));
+    for violation in &violations {
+        println!("\nviolated: {}: {}", violation.invariant, violation.detail);
+    }
+    let others: Vec<_> = failed.iter().map(|(number, _)| all[*number].name.as_str()).collect();
+    panic!("{} of {} fail: {others:#?}", failed.len(), all.len());
+}
+
+#[test]
+fn each_call_of_small_worlds_fails_once_before_and_once_after_it_takes_effect() {
+    hold(&some());
+}
+
+#[test]
+#[ignore = "takes some minutes"]
+fn each_call_of_worlds_with_long_waits_fails_too() {
+    hold(&all());
+}
