@@ -90,6 +90,7 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
         seed: 1,
         schedule,
         disable_after: 0,
+        hold_for: 604_800,
         overlap: 86_400,
         processes: Processes::Few(1, 4),
         order: Order::Oldest,

@@ -306,9 +306,9 @@ async fn where_its_partition_is_throttled_what_is_held_goes_to_several() {
     let sent = Timestamp::now().as_millisecond().to_string();
     for (receives, left) in [(1, 1), (2, 0), (3, 0)] {
         if left > 0 {
-            throttled.on()
+            throttled.on();
         } else {
-            throttled.off()
+            throttled.off();
         }
         batch["Records"][0]["attributes"] =
             json!({"SentTimestamp": sent, "ApproximateReceiveCount": receives.to_string()});
