@@ -137,8 +137,8 @@ MUTATIONS = [
     Mutation(
         "the time of an event is when it was received",
         DELIVER + "record.rs",
-        'let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);',
-        'let sent_at = attribute("SentTimestamp").map_or_else(Timestamp::now, |_: i64| Timestamp::now());',
+        'let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);',
+        'let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, |_: i64| Timestamp::now());',
         "an event comes twice",
     ),
     Mutation(

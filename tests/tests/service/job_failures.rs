@@ -35,7 +35,7 @@ async fn mails(world: &World) -> Vec<Value> {
 async fn told(world: &World) -> Vec<(String, String)> {
     let said = |mail: &Value, what: &str| {
         let line = text(&mail["text"]).lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));
-        line.expect("every mail says it")
+        line.unwrap_or_else(|| unreachable!("{what} is missing in {mail}"))
     };
     let mails = mails(world).await;
     mails.iter().map(|mail| (said(mail, "Workflow: "), said(mail, "Failed jobs since the last mail: "))).collect()

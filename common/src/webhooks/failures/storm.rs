@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(Storm::after(&noted(false), now), None);
         assert_eq!(Storm::after(&noted(true), second(190)), None);
         let mut storm = Storm::after(&noted(true), now);
-        let writes: Vec<_> = [1, 59, 60, 61, 119, 120, 189, 190, 191]
+        let writes: Vec<_> = [1, 59, 60, 61, 119, 120, 179, 190, 191]
             .map(|at| write(&mut storm, 10, second(at)))
             .into_iter()
             .filter(|write| *write != Write::None)
