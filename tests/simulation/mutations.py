@@ -386,7 +386,7 @@ MUTATIONS = [
         "what is held goes out by itself once its endpoint is active",
         DELIVER + "sender.rs",
         "(None, Some(_)) => Some(AttemptResult::Inactive),",
-        "(None, Some(_)) => Some(AttemptResult::Postponed(Timestamp::now().after(Duration::from_secs(30)))),",
+        "(None, Some(_)) => Some(AttemptResult::Postponed(Timestamp::now().after(Duration::from_secs(600)))),",
         "an event comes while an endpoint is inactive, and the endpoint is made active again",
     ),
     Mutation(

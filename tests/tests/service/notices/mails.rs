@@ -194,3 +194,32 @@ async fn nobody_is_told_of_an_organization_that_was_deleted() {
     assert!(subjects(&world).await.is_empty());
     assert!(world.items("webhook-endpoints").await.iter().all(|item| !item.contains_key("notice")));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mail_about_a_disabled_endpoint_says_what_is_held_and_how_to_bring_it_back() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(410, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    for job in ["gone", "held", "held, too"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    sweep(&world, later(0)).await;
+    let mail = mails(&world).await.pop().expect("a mail");
+    let text = mail["text"].as_str().expect("a text");
+    let disabled = world.only_endpoint(&tenant).await["disabled_at"].as_str().expect("a time").parse::<Timestamp>();
+    let until = disabled.expect("a time").after(std::time::Duration::from_secs(7 * 24 * 60 * 60));
+    for part in [&format!("Until {until}, what comes for it is held instead"), "So far, 2 deliveries are held."] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+
+    // What the mail says to call does what it says.
+    let fields = |name: &str| {
+        let line = text.lines().find(|line| line.contains(name)).expect("the fields");
+        serde_json::from_str::<Value>(line).expect("JSON")["json"].clone()
+    };
+    assert_eq!(fields("\"active\"")["id"], id);
+    world.rpc(&tenant.key, "webhooks/update", fields("\"active\"")).await.ok();
+    world.rpc(&tenant.key, "deliveries/recover", fields("\"since\"")).await.ok();
+    sweep(&world, later(MINUTE)).await;
+    assert_eq!(world.log_of(&tenant.id, common::webhooks::delivery::Status::Pending).await.len(), 3);
+}
