@@ -120,6 +120,15 @@ fn small() -> Vec<Aimed> {
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
         // Resent after it had failed, while nothing else is to be done.
         ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
+        // Switched off while it waits.
+        ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
+    ];
+    worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
+}
+
+/// Worlds with long waits, and one in which much is asked for: more calls than `cargo test` has time for.
+fn large() -> Vec<Aimed> {
+    let worlds = [
         // 410, activated again, recovered and tested.
         (
             "gone",
@@ -130,15 +139,6 @@ fn small() -> Vec<Aimed> {
                 &[(20, Call::Activate), (40, Call::Recover), (60, Call::Test)],
             ),
         ),
-        // Switched off while it waits.
-        ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
-    ];
-    worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
-}
-
-/// Worlds with long waits, in which more calls fail than `cargo test` has time for.
-fn large() -> Vec<Aimed> {
-    let worlds = [
         ("waits long", world(&[5, 1000], vec![receiver(&[], BROKEN)], &[0], &[])),
         ("slow, and waits long", world(&[1, 1000], vec![receiver(&[], LATE_AND_BROKEN)], &[0], &[])),
         (
@@ -173,7 +173,7 @@ fn copies() -> Vec<Aimed> {
             ..one.clone()
         },
     };
-    (0..16).flat_map(|seed| (1..3).map(move |send| (seed, send))).map(|(seed, send)| of(seed, send)).collect()
+    (0..8).flat_map(|seed| (1..3).map(move |send| (seed, send))).map(|(seed, send)| of(seed, send)).collect()
 }
 
 /// Each of these worlds, with each of its calls failing in turn, but for those of the operation `without`.

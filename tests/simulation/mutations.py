@@ -2,8 +2,9 @@
 """Shows that the simulation finds mistakes: makes them, one at a time, and runs the simulation on each.
 
 Each mutation is a mistake that somebody could make in the delivery protocol. It is made in a copy of the sources, in
-`target/mutations/`, never in the tree itself. The simulation then runs the seeds from 0 on until one violates an
-invariant. First of all, the sources as they are must pass.
+`target/mutations/`, never in the tree itself. The simulation then aims faults at its small worlds, and runs the seeds from 0
+on, until a run violates an invariant. First of all, the sources as they are must pass. With `AIMED=slow`, only worlds of that
+name are aimed at, and with `--seeds 0` nothing else is run.
 
     python3 tests/simulation/mutations.py                     all of them; prints a table
     python3 tests/simulation/mutations.py parked notice       those with one of these words in their names
@@ -716,7 +717,7 @@ def find(mutation, seeds):
 
 def table(rows):
     """The found mutations as a table in Markdown."""
-    lines = ["| mutation | found at seed | by the invariant |", "| --- | ---: | --- |"]
+    lines = ["| mutation | found at seed | by the invariant |", "| --- | --- | --- |"]
     lines += [f"| {mutation.name} | {seed} | {invariant} |" for mutation, seed, invariant in rows]
     return "\n".join(lines)
 
