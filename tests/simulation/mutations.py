@@ -447,7 +447,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a success ends the failing of an endpoint only if it had not answered",
-        DELIVER + "ledger.rs",
+        DELIVER + "news.rs",
         "Shown::Success if health.is_impaired() => Some(News::Answered),",
         "Shown::Success if health.unanswered_since.is_some() => Some(News::Answered),",
         "a receiver answers with errors to the end of a schedule, and then takes a delivery",

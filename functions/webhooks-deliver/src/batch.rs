@@ -20,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{ledger::Finished, observe::Tally, reads::Reads, record::Record, stores::Stores};
+use crate::{finished::Finished, observe::Tally, reads::Reads, record::Record, stores::Stores};
 
 pub(crate) struct Batch {
     /// No attempt starts later: it would be cut off by the function's timeout.

@@ -16,7 +16,8 @@ use common::{
 use crate::{
     batch::{Batch, all},
     events::{firsts, ids_of, leave_out_known},
-    ledger::{Finished, Ledger, Parking},
+    finished::{Finished, Parking},
+    ledger::Ledger,
     observe,
     record::{Record, Undone},
     sender::{Outgoing, Sender, Sent},

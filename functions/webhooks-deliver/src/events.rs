@@ -15,7 +15,8 @@ use common::{
 
 use crate::{
     batch::{Batch, all},
-    ledger::{Ledger, Parking},
+    finished::Parking,
+    ledger::Ledger,
     observe,
     record::{Record, Undone},
     sender::{Outgoing, Sender, Sent},

@@ -15,7 +15,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -25,21 +24,19 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Outcome, Payload, SHARDS, Status},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, SHARDS, Status},
         endpoints::Health,
-        log::{First, HELD_WITH_STATE, Row, Unwritten},
-        queue::Message,
+        log::{First, Row, Unwritten},
     },
 };
 use futures::{StreamExt, future::join_all, stream};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
 use crate::{
-    observe,
+    finished::{Ended, Finished, Parking},
+    news, observe,
     record::Undone,
-    standing::Shown,
     stores::{Gate, Stores},
-    under_way::Mark,
 };
 
 /// How many attempts are stored together: as many as a batched write takes.
@@ -48,9 +45,6 @@ const CHUNK: usize = 25;
 const CHUNKS: usize = 16;
 /// How long an ended attempt waits to be stored together with others. Once all have ended, none waits.
 const LINGER: Duration = Duration::from_millis(50);
-/// How much later than the log says an attempt may be: well below the ten minutes after which the sweep takes its message
-/// for lost.
-const UNNOTED: Duration = Duration::from_secs(5 * 60);
 /// How often the state is written again while other writes keep changing it.
 const ROUNDS: usize = 5;
 
@@ -60,84 +54,6 @@ pub(crate) struct Ledger {
     pub(crate) schedule: Vec<Duration>,
     /// How long an endpoint may be failing; zero is forever.
     pub(crate) disable_after: Duration,
-}
-
-/// What has to be stored.
-#[expect(clippy::large_enum_variant, reason = "nearly all are attempts")]
-pub(crate) enum Finished {
-    Attempt(Ended),
-    Parked(Parking),
-}
-
-/// An attempt that has ended.
-pub(crate) struct Ended {
-    /// The number of its record in the batch.
-    pub(crate) index: usize,
-    pub(crate) tenant: TenantId,
-    /// The delivery, as it was before.
-    pub(crate) delivery: Delivery,
-    pub(crate) payload: Payload,
-    /// Whether the log has the delivery already.
-    pub(crate) is_stored: bool,
-    /// Whether the log has the payload already: that of a delivery whose event was parked.
-    pub(crate) is_payload_stored: bool,
-    pub(crate) result: AttemptResult,
-    /// The health of the endpoint when the attempt began.
-    pub(crate) health: Option<Health>,
-    /// What the attempt has shown of the receiver, if it was made.
-    pub(crate) shown: Option<Shown>,
-    /// Whether the receiver is slow.
-    pub(crate) is_slow: bool,
-    /// Marks the work of a message as under way until the result is stored.
-    pub(crate) mark: Option<Arc<Mark>>,
-}
-
-/// Work that is parked in the queue for slow receivers.
-pub(crate) struct Parking {
-    /// The number of its record in the batch.
-    pub(crate) index: usize,
-    /// An event that is parked, unless it is stored already.
-    pub(crate) row: Option<Row>,
-    /// The message that brings the work back.
-    pub(crate) message: Message,
-    /// When it comes back.
-    pub(crate) until: Timestamp,
-}
-
-impl From<Ended> for Finished {
-    fn from(ended: Ended) -> Self {
-        Self::Attempt(ended)
-    }
-}
-
-impl From<Parking> for Finished {
-    fn from(parking: Parking) -> Self {
-        Self::Parked(parking)
-    }
-}
-
-impl Ended {
-    /// Whether the delivery succeeded at once: then the log gets a single row.
-    fn is_done_at_once(&self) -> bool {
-        !self.is_stored && matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)))
-    }
-
-    /// Whether the delivery is held at once, and its payload is small: then the log gets a single row.
-    fn is_held_in_one_row(&self) -> bool {
-        let is_small = self.payload.body.len() <= HELD_WITH_STATE;
-        !self.is_stored && is_small && matches!(self.result, AttemptResult::Inactive)
-    }
-
-    /// Whether the attempt is put off for so short a time that the log need not know: a message is enough.
-    fn is_message_enough(&self) -> bool {
-        let was_due = self.delivery.next_attempt_at;
-        match self.result {
-            AttemptResult::Postponed(until) => self.is_stored && was_due.is_some_and(|due| until.since(due) < UNNOTED),
-            AttemptResult::Made(..) | AttemptResult::Inactive | AttemptResult::NoEndpoint | AttemptResult::Expired => {
-                false
-            }
-        }
-    }
 }
 
 /// An attempt that is being stored.
@@ -217,7 +133,7 @@ impl Ledger {
         self.write_rows(&mut bookings, now).await;
         self.begin(&mut bookings, now).await;
         let stored = join_all(bookings.iter().map(|booking| self.store(booking, now))).await;
-        self.note(&bookings, now).await;
+        news::note(&self.stores.endpoints, bookings.iter().map(|booking| &booking.ended), now).await;
         let (mut undone, mut soon, mut slow) = (Vec::new(), Vec::new(), Vec::new());
         for (Booking { ended: Ended { index, is_slow, mark, .. }, .. }, stored) in bookings.into_iter().zip(stored) {
             // The next message may be received before its sending has been answered.
@@ -433,34 +349,6 @@ impl Ledger {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }
 
-    /// Notes in the records of endpoints what attempts have shown: which receivers take deliveries again, which no longer
-    /// answer, and which are slow or good again. If that fails, the next attempt notes it.
-    async fn note(&self, bookings: &[Booking], now: Timestamp) {
-        let mut news = BTreeMap::new();
-        for Booking { ended, .. } in bookings {
-            let Ended { tenant, delivery, health: Some(health), .. } = ended else { continue };
-            let Some((id, new)) = delivery.webhook_endpoint_id.zip(news_of(ended, health)) else { continue };
-            // Of several attempts, a success counts.
-            if !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. }))) {
-                news.insert(id, (tenant, new));
-            }
-        }
-        let endpoints = &self.stores.endpoints;
-        let noted = news.into_iter().map(async |(id, (tenant, new))| {
-            let noted = match new {
-                News::Answered => endpoints.answered(tenant, id, now).await,
-                News::Good { since } => endpoints.good(tenant, id, since, now).await,
-                News::Unanswered { hangs } => endpoints.unanswered(tenant, id, now, hangs).await,
-                News::HangsNoMore => endpoints.hangs_no_more(tenant, id).await,
-                News::Slow => endpoints.slow(tenant, id, now).await,
-            };
-            if let Err(error) = noted {
-                observe::not_noted(tenant, id, &error);
-            }
-        });
-        join_all(noted).await;
-    }
-
     /// Notes the consequence for the endpoint of a delivery that has failed. This can be repeated.
     pub(crate) async fn note_failed(
         &self,
@@ -475,26 +363,5 @@ impl Ledger {
         let follows = endpoints.delivery_failed(tenant, delivery, health, self.disable_after, now).await?;
         follows.into_iter().for_each(|consequence| observe::follows(tenant, *endpoint, consequence));
         Ok(())
-    }
-}
-
-/// What the record of an endpoint does not say yet.
-enum News {
-    Answered,
-    Good { since: Timestamp },
-    Unanswered { hangs: bool },
-    HangsNoMore,
-    Slow,
-}
-
-fn news_of(ended: &Ended, health: &Health) -> Option<News> {
-    match ended.shown? {
-        Shown::Good { since } => Some(News::Good { since }),
-        Shown::Success if health.is_impaired() => Some(News::Answered),
-        Shown::NoAnswer { hangs } if health.unanswered_since.is_none() || health.hangs != hangs => {
-            Some(News::Unanswered { hangs })
-        }
-        Shown::Error if health.hangs => Some(News::HangsNoMore),
-        _ => (ended.is_slow && health.slow_at.is_none()).then_some(News::Slow),
     }
 }

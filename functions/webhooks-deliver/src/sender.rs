@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     batch::Batch,
-    ledger::Ended,
+    finished::Ended,
     observe,
     receivers::{Key, Receivers},
     record::Record,

@@ -1,0 +1,59 @@
+//! What attempts have shown of their receivers, and the records of the endpoints do not say yet.
+
+use std::collections::BTreeMap;
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::endpoints::{Endpoints, Health},
+};
+use futures::future::join_all;
+
+use crate::{finished::Ended, observe, standing::Shown};
+
+/// A change of an endpoint's record.
+enum News {
+    Answered,
+    Good { since: Timestamp },
+    Unanswered { hangs: bool },
+    HangsNoMore,
+    Slow,
+}
+
+fn news_of(ended: &Ended, health: &Health) -> Option<News> {
+    match ended.shown? {
+        Shown::Good { since } => Some(News::Good { since }),
+        Shown::Success if health.is_impaired() => Some(News::Answered),
+        Shown::NoAnswer { hangs } if health.unanswered_since.is_none() || health.hangs != hangs => {
+            Some(News::Unanswered { hangs })
+        }
+        Shown::Error if health.hangs => Some(News::HangsNoMore),
+        _ => (ended.is_slow && health.slow_at.is_none()).then_some(News::Slow),
+    }
+}
+
+/// Notes in the records of endpoints what attempts have shown: which receivers take deliveries again, which no longer
+/// answer, and which are slow or good again. If that fails, the next attempt notes it.
+pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = &'a Ended>, now: Timestamp) {
+    let mut news = BTreeMap::new();
+    for ended in ended {
+        let Ended { tenant, delivery, health: Some(health), .. } = ended else { continue };
+        let Some((id, new)) = delivery.webhook_endpoint_id.zip(news_of(ended, health)) else { continue };
+        // Of several attempts, a success counts.
+        if !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. }))) {
+            news.insert(id, (tenant, new));
+        }
+    }
+    let noted = news.into_iter().map(async |(id, (tenant, new))| {
+        let noted = match new {
+            News::Answered => endpoints.answered(tenant, id, now).await,
+            News::Good { since } => endpoints.good(tenant, id, since, now).await,
+            News::Unanswered { hangs } => endpoints.unanswered(tenant, id, now, hangs).await,
+            News::HangsNoMore => endpoints.hangs_no_more(tenant, id).await,
+            News::Slow => endpoints.slow(tenant, id, now).await,
+        };
+        if let Err(error) = noted {
+            observe::not_noted(tenant, id, &error);
+        }
+    });
+    join_all(noted).await;
+}
