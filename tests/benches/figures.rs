@@ -4,8 +4,8 @@
 //! of `docs/benchmarks.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
 //! runs, writes only the JSON, and fails if a figure is more than twice as bad as its bound.
 //!
-//! Two parts can be had alone, without the hour that it takes to build all functions: `--process` measures the whole local
-//! process, and `--costs` computes the costs and writes their part of the page.
+//! With `--delivery`, it measures only what has to do with deliveries: most of its time is for building the other functions.
+//! Then it prints the table, and writes the costs and the plot.
 
 #![expect(
     clippy::expect_used,
@@ -59,21 +59,14 @@ async fn main() {
     let effort = Effort { quick: std::env::args().any(|argument| argument == "--quick") };
     let mut table = Table::default();
     let world = World::with(&[("ARGON2_MEMORY_KIB", "19456"), ("ARGON2_ITERATIONS", "2")]).await;
-    let only = |flag: &str| std::env::args().any(|argument| argument == flag);
-    if only("--process") || only("--costs") {
-        if only("--process") {
-            whole::process(effort, &mut table).await;
-        } else {
-            cost::table(&world, &Binaries::delivery_function(), &mut table).await;
-        }
-        table.print();
-        return world.stack.stop().await;
+    let is_of_all = std::env::args().all(|argument| argument != "--delivery");
+    let binaries = Binaries::build(effort, is_of_all);
+    if is_of_all {
+        build::sizes(&binaries, &mut table);
+        account::cold_starts(&world, &binaries, effort, &mut table).await;
+        account::warm_calls(&world, &binaries, effort, &mut table).await;
+        account::sign_ups(&world, &binaries, effort, &mut table).await;
     }
-    let binaries = Binaries::build(effort);
-    build::sizes(&binaries, &mut table);
-    account::cold_starts(&world, &binaries, effort, &mut table).await;
-    account::warm_calls(&world, &binaries, effort, &mut table).await;
-    account::sign_ups(&world, &binaries, effort, &mut table).await;
     delivery::thousand(&world, &binaries, effort, &mut table).await;
     delivery::fan_out(&world, &binaries, effort, &mut table).await;
     let curve = delivery::in_flight(&world, &binaries, effort, &mut table).await;
@@ -81,11 +74,15 @@ async fn main() {
     whole::process(effort, &mut table).await;
     if !effort.quick {
         cost::table(&world, &binaries, &mut table).await;
-        readme::put("figures", &table.markdown());
         plot::draw(&curve);
     }
     table.print();
-    table.save();
+    if is_of_all {
+        if !effort.quick {
+            readme::put("figures", &table.markdown());
+        }
+        table.save();
+    }
     world.stack.stop().await;
     if effort.quick && table.is_far_off() {
         std::process::exit(1);

@@ -31,19 +31,10 @@ impl Binaries {
     /// Builds each function separately, as it is deployed: built together, they would share each other's features. A
     /// quick run accepts that difference, and uses twice the cores. They get a target folder of their own: otherwise the
     /// benchmark's profile and theirs would overwrite each other's artifacts.
-    pub(crate) fn build(effort: Effort) -> Self {
-        let packages: Vec<_> = http_functions().chain([DELIVER, "baseline"]).collect();
-        Self::of(&packages, if effort.quick { packages.len() } else { 1 })
-    }
-
-    /// Builds the delivery function alone.
-    pub(crate) fn delivery_function() -> Self {
-        Self::of(&[DELIVER], 1)
-    }
-
-    fn of(packages: &[&str], together: usize) -> Self {
+    pub(crate) fn build(effort: Effort, with_http_functions: bool) -> Self {
         let shipped = folder().parent().expect("a target folder").join("shipped");
-        for packages in packages.chunks(together) {
+        let packages: Vec<_> = http_functions().filter(|_| with_http_functions).chain([DELIVER, "baseline"]).collect();
+        for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
             let packages = packages.iter().flat_map(|package| ["--package", package]);
             cargo_build(&shipped, ["--release"].into_iter().chain(packages));
         }
