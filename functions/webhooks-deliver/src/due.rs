@@ -115,7 +115,14 @@ pub(crate) async fn event(
     let Stores { log, .. } = &ledger.stores;
     let passed = gate.pass().await;
     let Some(Parked { event, endpoints }) = log.parked(&due).await? else {
-        observe::parked_too_long(&due);
+        // It is also gone if its only delivery has succeeded, and may not keep its payload: then this record has come back.
+        let has_ended = match due.parked {
+            ParkedId::Delivery(id) => !log.known(&due.tenant, &[id]).await?.is_empty(),
+            ParkedId::Event(_) => false,
+        };
+        if !has_ended {
+            observe::parked_too_long(&due);
+        }
         return Ok(());
     };
     let receivers = batch.receivers(&event, &ledger.stores).await?;

@@ -314,12 +314,13 @@ impl Endpoints {
                 Rotation::To => " AND signing_secret <> :signing_secret",
                 Rotation::Done => " AND signing_secret = :signing_secret",
             });
-            if let Rotation::Done = rotation {
-            } else if overlap.is_zero() {
-                remove.extend(["previous_secret", "previous_secret_expires_at"]);
-            } else {
-                copy.push(("previous_secret", "signing_secret"));
-                set.push(("previous_secret_expires_at", number(now.after(overlap).as_millisecond())));
+            match rotation {
+                Rotation::Done => {}
+                Rotation::To if overlap.is_zero() => remove.extend(["previous_secret", "previous_secret_expires_at"]),
+                Rotation::To => {
+                    copy.push(("previous_secret", "signing_secret"));
+                    set.push(("previous_secret_expires_at", number(now.after(overlap).as_millisecond())));
+                }
             }
         }
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));

@@ -90,8 +90,8 @@ impl Log {
     /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status, and remembers the
     /// call with it.
     ///
-    /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated calls do not add work. A
-    /// recovery that has begun is never joined: it may have passed a delivery that failed a moment ago.
+    /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated calls do
+    /// not add work. A recovery that has begun is never joined: it may have passed a delivery that failed a moment ago.
     ///
     /// # Errors
     /// The tenant has too many unfinished recoveries, or a call failed.

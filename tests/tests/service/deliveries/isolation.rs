@@ -281,6 +281,7 @@ async fn a_parked_event_is_in_the_log_if_its_endpoint_is_gone_or_inactive() {
 /// What is parked for one receiver is written once, and is gone with a delivery that may not keep it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_payload_of_a_parked_event_is_that_of_its_delivery() {
+    tests::log::collect();
     for (answer, payloads) in [(500, 1), (200, 0)] {
         let receiver = Moody::start(move |_| (Duration::ZERO, answer)).await;
         let (world, tenant, id) = world_with(&[("KEPT_PAYLOAD_BYTES", "0")], receiver.url()).await;
@@ -296,6 +297,12 @@ async fn the_payload_of_a_parked_event_is_that_of_its_delivery() {
         poll_slow(&world, 1).await;
         let delivery = world.only_logged(&tenant.id).await;
         assert_eq!((receiver.requests(), stored().await), (1, payloads), "{delivery:?}");
+        // Its process may have died before its message was deleted.
+        world.enqueue("slow-deliveries", json!({"tenant_id": tenant.id, "parked": delivery.id.to_string()})).await;
+        poll_slow(&world, 1).await;
+        let log = tests::log::collected();
+        let is_alarming = |line: &str| line.contains(&tenant.id) && line.contains("has expired");
+        assert_eq!((receiver.requests(), log.lines().any(is_alarming)), (1, false));
     }
 }
 
