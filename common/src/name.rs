@@ -66,6 +66,32 @@ fn is_visible(c: char) -> bool {
     DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && !BLANK.contains(&c)
 }
 
+/// The name of the operator's service, as customers see it.
+#[derive(Clone, Debug)]
+pub struct ServiceName(String);
+
+impl ServiceName {
+    /// Reads `SERVICE_NAME`.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn from_env(env: &crate::config::Env) -> Result<Self, crate::config::ConfigError> {
+        env.required("SERVICE_NAME").map(Self)
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The unique name of an organization in URLs and commands: 2 to 60 of `a-z 0-9 -`, not starting or ending with `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

@@ -250,6 +250,40 @@ impl Access<Callers> for Session {
     }
 }
 
+/// Whoever looks at a page that is for people who are signed in. A browser without a session is led to the sign-in, and
+/// back. Keys are not looked at.
+pub struct Person;
+
+impl Access<Callers> for Person {
+    type Caller = SignedIn;
+    const CREDENTIALS: &'static [Credential] = &[Credential::Session];
+
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<SignedIn> {
+        Visitor::identify(callers, call).await?.ok_or(Error::Unauthorized)
+    }
+
+    fn tenant(person: &SignedIn) -> Option<&TenantId> {
+        Some(&person.user.organization)
+    }
+}
+
+/// A [`Person`] whose email is verified.
+pub struct VerifiedPerson;
+
+impl Access<Callers> for VerifiedPerson {
+    type Caller = User;
+    const CREDENTIALS: &'static [Credential] = Person::CREDENTIALS;
+
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
+        let SignedIn { user, .. } = Person::identify(callers, call).await?;
+        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+    }
+
+    fn tenant(user: &User) -> Option<&TenantId> {
+        Some(&user.organization)
+    }
+}
+
 /// Whoever looks at a page: a signed-in user, or anybody. Keys are not for people, and are not looked at.
 pub struct Visitor;
 

@@ -9,7 +9,7 @@ use super::{
     cookies::token_in_cookies,
     event::Request,
     info::Credential,
-    json::Object,
+    json::{Json, Object},
     origins::Origins,
     wire::{Wire, parameters},
 };
@@ -42,11 +42,16 @@ impl Call<()> {
         Call { caller, base, client, origins, request }
     }
 
-    pub(super) fn fields(&self, wire: Wire) -> Result<Object> {
-        if self.request.method == Method::GET {
-            return Ok(parameters(self.request.query.as_bytes()));
+    /// What the caller gave: the query or the body, and the variable of the path.
+    pub(super) fn fields(&self, wire: Wire, variable: Option<(&str, String)>) -> Result<Object> {
+        let mut fields = match self.request.method {
+            Method::GET => parameters(self.request.query.as_bytes()),
+            _ => wire.fields(&self.request.body)?,
+        };
+        if let Some((name, value)) = variable {
+            fields.insert(name.to_owned(), Json::Text(value));
         }
-        wire.fields(&self.request.body)
+        Ok(fields)
     }
 
     /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request

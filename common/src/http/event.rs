@@ -92,6 +92,14 @@ impl Request {
         self.header("accept").is_some_and(|accept| accept.contains("text/html"))
     }
 
+    /// Where a browser can open what was asked for: the path, with the query unless that is a form's.
+    pub(super) fn target(&self) -> String {
+        match self.query.as_str() {
+            query if self.method == Method::GET && !query.is_empty() => format!("{}?{query}", self.path),
+            _ => self.path.clone(),
+        }
+    }
+
     /// The configured base URL, or else the domain that the request came to. API Gateway only puts a domain there that
     /// is mapped to this API, whatever the `Host` header says.
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {

@@ -9,12 +9,13 @@ use lambda_http::{
     http::{HeaderValue, Method, header},
     lambda_runtime, service_fn,
 };
+use url::form_urlencoded;
 
 use super::{
     auth::CallerStores,
     call::Call,
     event::{self, Event, Request},
-    info::RouteInfo,
+    info::{RouteInfo, variable},
     origins::Origins,
     page::Page,
     reply::Reply,
@@ -26,6 +27,7 @@ use crate::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
+    name::ServiceName,
     telemetry::log,
 };
 
@@ -35,6 +37,8 @@ pub struct Function {
     pub(super) wire: Wire,
     origins: Arc<Origins>,
     pub(super) routes: Arc<[BoundRoute]>,
+    /// The name that stands above its pages.
+    service: Option<ServiceName>,
 }
 
 impl Function {
@@ -47,8 +51,11 @@ impl Function {
         routes: impl IntoIterator<Item = Route<A, W>>,
     ) -> Result<Self, ConfigError> {
         let (app, callers) = (Arc::new(app), Arc::new(W::from_env(env, aws)?));
-        let routes = routes.into_iter().map(|route| route.bind(&app, &callers, wire)).collect();
-        Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes })
+        let mut routes: Vec<_> = routes.into_iter().map(|route| route.bind(&app, &callers, wire)).collect();
+        // As with API Gateway, a path without a variable comes before another that has one and takes it, too.
+        routes.sort_by_key(|route| route.info.path.contains('{'));
+        let service = (wire == Wire::Page).then(|| ServiceName::from_env(env)).transpose()?;
+        Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), service })
     }
 
     /// The descriptions of the routes.
@@ -62,7 +69,7 @@ impl Function {
         let request_id = event.context.request_id;
         let (route, Handled { reply, tenant }) = self.answer(event.payload).await;
         let (mut response, error) = match reply {
-            Ok(reply) => reply.response(),
+            Ok(reply) => reply.response(self.service.as_ref()),
             Err(error) => (self.wire.refusal(&error), Some(error)),
         };
         // Responses contain tokens and keys.
@@ -101,14 +108,14 @@ impl Function {
         let Some(route) = self.find(&request) else {
             return (None, Handled { reply: self.unrouted(&request), tenant: None });
         };
-        let takes_page = self.wire == Wire::Page && request.takes_html();
+        let back = (self.wire == Wire::Page && request.takes_html()).then(|| request.target());
         let call = Call::new(request, Arc::clone(&self.origins));
         // A panic fails one request, not the process and the requests waiting for it.
         let handled = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
         let mut handled = handled.unwrap_or_else(panicked);
-        if takes_page {
-            handled.reply = handled.reply.or_else(|error| Ok(Page::of(error).into()));
+        if let Some(back) = back {
+            handled.reply = handled.reply.or_else(|error| Ok(answer_of(error, &back)));
         }
         (Some(&route.info), handled)
     }
@@ -133,7 +140,7 @@ impl Function {
     /// stage puts in front of its path.
     fn at_path(&self, request: &Request) -> impl Iterator<Item = &BoundRoute> {
         let single = self.routes.len() == 1;
-        self.routes.iter().filter(move |route| single || route.info.path == request.path)
+        self.routes.iter().filter(move |route| single || variable(route.info.path, &request.path).is_some())
     }
 
     /// Serves requests from Lambda until the environment shuts down.
@@ -146,6 +153,17 @@ impl Function {
             async move { Ok::<_, Infallible>(function.call(event).await) }
         });
         lambda_runtime::run(service).await
+    }
+}
+
+/// What a browser gets for an error. Whoever has to sign in first is led there, and comes `back` afterwards.
+fn answer_of(error: HttpError, back: &str) -> Reply {
+    match error {
+        HttpError::Domain(Error::Unauthorized) => {
+            let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", back).finish();
+            Reply::Redirect { to: format!("/signin?{query}"), cookies: Vec::new() }
+        }
+        error => Page::of(error).into(),
     }
 }
 

@@ -19,6 +19,14 @@ pub struct RouteInfo {
     pub redirects: bool,
 }
 
+/// The name and the value of the variable at the end of a route's path, such as `{id}`, in the path of a request; `Some(None)`
+/// if the route has none, and `None` if this is not a path of the route.
+pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<(&'static str, &'a str)>> {
+    let Some((before, name)) = route.split_once('{') else { return (path == route).then_some(None) };
+    let value = path.strip_prefix(before).filter(|value| !value.is_empty() && !value.contains('/'))?;
+    Some(Some((name.trim_end_matches('}'), value)))
+}
+
 /// A kind of credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {

@@ -88,7 +88,12 @@ const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {
 /// Describes a route. The responses that it shares with others go to `refusals`, by name.
 fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusals: &mut Map<String, Value>) -> Value {
     let info = &route.info;
-    let shapes = (route.describe)(generators);
+    let mut shapes = (route.describe)(generators);
+    let (in_path, others): (Vec<_>, Vec<_>) =
+        shapes.input.fields.drain(..).partition(|(name, ..)| info.path.contains(&format!("{{{name}}}")));
+    shapes.input.fields = others;
+    let parameter = |place: &'static str| move |(name, is_required, schema): &(&'static str, bool, Schema)| json!({ "name": name, "in": place, "required": *is_required || place == "path", "schema": schema });
+    let mut parameters: Vec<Value> = in_path.iter().map(parameter("path")).collect();
     let mut operation = json!({
         "operationId": operation_id(info, wire),
         "summary": info.summary,
@@ -98,13 +103,10 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
     });
     let Value::Object(members) = &mut operation else { return operation };
     if shapes.input.takes_key {
-        members.insert("parameters".to_owned(), json!([idempotency_key()]));
+        parameters.push(idempotency_key());
     }
     if info.method == Method::GET {
-        let parameters = shapes.input.fields.iter().map(|(name, is_required, schema)| {
-            json!({ "name": name, "in": "query", "required": is_required, "schema": schema })
-        });
-        members.insert("parameters".to_owned(), parameters.collect());
+        parameters.extend(shapes.input.fields.iter().map(parameter("query")));
     } else {
         let (fields, required) = (shapes.input.schema(wire != Wire::Page), !shapes.input.required().is_empty());
         let schema = match wire {
@@ -117,6 +119,9 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
         let media = if wire == Wire::Page { "application/x-www-form-urlencoded" } else { "application/json" };
         let body = json!({ "required": required, "content": { media: { "schema": schema } } });
         members.insert("requestBody".to_owned(), body);
+    }
+    if info.method == Method::GET || !parameters.is_empty() {
+        members.insert("parameters".to_owned(), parameters.into());
     }
     operation
 }
@@ -134,7 +139,7 @@ fn idempotency_key() -> Value {
 /// not unique. A page can have the name of a route under `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");
-    let words = path.split(['/', '-']);
+    let words = path.split(['/', '-']).map(|word| word.trim_matches(['{', '}']));
     let mut id = match wire {
         Wire::Envelope => String::new(),
         Wire::Plain | Wire::Page => info.method.as_str().to_lowercase(),

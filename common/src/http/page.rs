@@ -1,26 +1,51 @@
 //! HTML pages for people, in one layout. They need no script, and load nothing from elsewhere.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::http::{HeaderValue, StatusCode, header};
-use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
+pub use self::form::{Field, Form, TICKED};
 use super::{
     event::Response,
     status::{HttpError, error_message},
 };
-use crate::error::Error;
+use crate::{
+    error::{Error, Refusal},
+    name::Name,
+};
+
+mod form;
 
 /// A page. Its status is 200, unless it says that something was refused.
 pub struct Page {
-    title: &'static str,
+    title: Cow<'static, str>,
     content: Markup,
     is_done: bool,
     pub(super) refused: Option<HttpError>,
     redirects_to: Option<String>,
+    console: Option<Console>,
 }
+
+/// The console of an organization: its name stands above each of its pages, and links to all of them.
+pub struct Console {
+    /// The name of the organization.
+    pub organization: Name,
+    /// The link, of those of the console, under which the page is.
+    pub here: &'static str,
+}
+
+/// The pages of the console, as its navigation names them.
+const CONSOLE: [(&str, &str); 6] = [
+    ("/console", "Endpoints"),
+    ("/console/deliveries", "Deliveries"),
+    ("/console/keys", "API keys"),
+    ("/console/team", "Team"),
+    ("/console/settings", "Settings"),
+    ("/console/account", "Account"),
+];
 
 /// No content sniffing, no window that another site keeps a hold of, and no referrer for other sites, since the address
 /// contains a token. Our own site does get it: a browser that withholds the referrer sends `Origin: null` with a form.
@@ -30,6 +55,9 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
+
+/// Readable on a phone, in light and dark mode. Texts have a contrast of at least 4.5 to 1.
+const STYLE: &str = include_str!("page/style.css");
 
 /// What the policy allows: our style, by its hash, and forms.
 static ALLOWED: LazyLock<String> = LazyLock::new(|| {
@@ -42,8 +70,9 @@ static ALLOWED: LazyLock<String> = LazyLock::new(|| {
 impl Page {
     /// A page with this heading, and `content` below it.
     #[must_use]
-    pub fn new(title: &'static str, content: Markup) -> Self {
-        Self { title, content, is_done: false, refused: None, redirects_to: None }
+    pub fn new(title: impl Into<Cow<'static, str>>, content: Markup) -> Self {
+        let title = title.into();
+        Self { title, content, is_done: false, refused: None, redirects_to: None, console: None }
     }
 
     /// Marks the page as a success.
@@ -65,18 +94,37 @@ impl Page {
         Self { redirects_to: origin, ..self }
     }
 
-    /// The page of an error for which no handler has made one.
-    pub(super) fn of(error: HttpError) -> Self {
-        let (title, text) = match error.status().is_server_error() {
-            true => ("Something went wrong on our side", "Please try again in a moment.".to_owned()),
-            false => ("This did not work", format!("{}.", error.message().trim_end_matches('.'))),
-        };
-        Self { refused: Some(error), ..Self::new(title, html! { p { (text) } }) }
+    /// Makes it a page of the console.
+    #[must_use]
+    pub fn within(self, console: Console) -> Self {
+        Self { console: Some(console), ..self }
     }
 
-    /// The response, and what it refuses.
-    pub(super) fn response(self) -> (Response, Option<HttpError>) {
-        let mut response = Response::new(self.html().into_string());
+    /// The page of an error for which no handler has made one.
+    pub(super) fn of(error: HttpError) -> Self {
+        let (title, text) = match &error {
+            _ if error.status().is_server_error() => {
+                ("Something went wrong on our side", "Please try again in a moment.".to_owned())
+            }
+            HttpError::Domain(Error::NotFound(_)) => ("Not found", sentence(&error.message())),
+            HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
+                let text =
+                    "Open the link in the mail that we have sent you. You can ask for another one in your account.";
+                ("Confirm your email address first", text.to_owned())
+            }
+            _ => ("This did not work", sentence(&error.message())),
+        };
+        let account = matches!(error, HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)));
+        let content = html! {
+            p { (text) }
+            @if account { p { a href="/console/account" { "Your account" } } } @else { p { a href="/console" { "To the console" } } }
+        };
+        Self { refused: Some(error), ..Self::new(title, content) }
+    }
+
+    /// The response, and what it refuses. `service` is the name of the service.
+    pub(super) fn response(self, service: &str) -> (Response, Option<HttpError>) {
+        let mut response = Response::new(self.html(service).into_string());
         *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);
         let headers = PAGE_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);
@@ -88,7 +136,7 @@ impl Page {
         (response, self.refused)
     }
 
-    fn html(&self) -> Markup {
+    fn html(&self, service: &str) -> Markup {
         let mark = match (&self.refused, self.is_done) {
             (Some(_), _) => Some("!"),
             (None, true) => Some("✓"),
@@ -101,11 +149,13 @@ impl Page {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     // Screen readers begin with the title.
-                    title { @if self.refused.is_some() { "Error: " } (self.title) }
+                    title { @if self.refused.is_some() { "Error: " } (self.title) " · " (service) }
                     style { (PreEscaped(STYLE)) }
                 }
                 body {
-                    main {
+                    a .skip href="#main" { "Skip to the content" }
+                    (self.top(service))
+                    main #main .wide[self.console.is_some()] {
                         h1 {
                             @if let Some(mark) = mark { span aria-hidden="true" { (mark) " " } }
                             (self.title)
@@ -116,132 +166,56 @@ impl Page {
             }
         }
     }
-}
 
-/// A form, which posts to the path of its page.
-pub struct Form<'a> {
-    /// The label of the button.
-    pub button: &'static str,
-    /// Whether another button of the page matters more.
-    pub is_secondary: bool,
-    /// Names and values of the hidden fields. Empty values are left out.
-    pub hidden: &'a [(&'static str, &'a str)],
-    /// The fields to fill in.
-    pub fields: &'a [Field<'a>],
-    /// Why the form was not accepted when it was last sent. The issues of a field are shown beside the field.
-    pub error: Option<&'a Error>,
-}
-
-impl Render for Form<'_> {
-    /// Without an `action`, the form would post to the address of the page, query included.
-    fn render(&self) -> Markup {
-        let hidden = self.hidden.iter().filter(|(_, value)| !value.is_empty());
-        let alert = self.error.map(|error| match error {
-            Error::Invalid(_) => "Please correct the fields that are marked below.".to_owned(),
-            error => format!("{}.", error_message(error)),
-        });
+    fn top(&self, service: &str) -> Markup {
         html! {
-            form method="post" action="?" {
-                @if let Some(alert) = alert { p .error role="alert" { (alert) } }
-                @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
-                @for field in self.fields { (field.html(self.error)) }
-                button class=[self.is_secondary.then_some("secondary")] { (self.button) }
-            }
-        }
-    }
-}
-
-/// The value of a ticked box. An unticked box sends nothing.
-pub const TICKED: &str = "yes";
-
-/// A field to fill in.
-#[derive(Clone, Copy)]
-pub struct Field<'a> {
-    label: &'static str,
-    name: &'static str,
-    kind: &'static str,
-    autocomplete: &'static str,
-    value: &'a str,
-    hint: Option<&'static str>,
-    is_optional: bool,
-}
-
-impl<'a> Field<'a> {
-    /// A line of text. Browsers and password managers fill it in by `autocomplete`.
-    #[must_use]
-    pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
-        Self { label, name, kind: "text", autocomplete, value, hint: None, is_optional: false }
-    }
-
-    /// An email address.
-    #[must_use]
-    pub fn email(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
-        Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
-    }
-
-    /// The current password. It is never shown again.
-    #[must_use]
-    pub fn password(name: &'static str, label: &'static str) -> Self {
-        Self { kind: "password", ..Self::text(name, label, "current-password", "") }
-    }
-
-    /// A new password.
-    #[must_use]
-    pub fn new_password(name: &'static str, label: &'static str) -> Self {
-        Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
-    }
-
-    /// A box to tick, which sends [`TICKED`].
-    #[must_use]
-    pub fn tick(name: &'static str, label: &'static str) -> Self {
-        Self { kind: "checkbox", ..Self::text(name, label, "off", TICKED) }
-    }
-
-    /// Adds a hint on how to fill it in.
-    #[must_use]
-    pub fn hint(self, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..self }
-    }
-
-    /// Lets it be empty.
-    #[must_use]
-    pub fn optional(self) -> Self {
-        Self { is_optional: true, ..self }
-    }
-
-    fn html(&self, error: Option<&Error>) -> Markup {
-        let Self { label, name, kind, autocomplete, value, hint, is_optional } = *self;
-        if kind == "checkbox" {
-            return html! {
-                div .field {
-                    input id=(name) name=(name) type=(kind) value=(value) required[!is_optional];
-                    label for=(name) { (label) }
+            header .top {
+                a .brand href="/console" { (service) }
+                @if let Some(Console { organization, here }) = &self.console {
+                    span .org { (organization.as_str()) }
+                    nav aria-label="Console" {
+                        @for (path, name) in CONSOLE {
+                            a href=(path) aria-current=[(path == *here).then_some("page")] { (name) }
+                        }
+                    }
+                    form method="post" action="/signin" {
+                        input type="hidden" name="action" value="sign-out";
+                        button .secondary { "Sign out" }
+                    }
                 }
-            };
-        }
-        let issues: Vec<&str> = match error {
-            Some(Error::Invalid(issues)) => {
-                let own = issues.iter().filter(|issue| issue.path.first().is_some_and(|path| path == name));
-                own.map(|issue| issue.message.as_str()).collect()
-            }
-            _ => Vec::new(),
-        };
-        let is_wrong = !issues.is_empty();
-        let (about, wrong) = (format!("{name}-hint"), format!("{name}-error"));
-        let described: Vec<&str> =
-            [hint.map(|_| about.as_str()), is_wrong.then_some(wrong.as_str())].into_iter().flatten().collect();
-        let described = (!described.is_empty()).then(|| described.join(" "));
-        html! {
-            div .field {
-                label for=(name) { (label) @if is_optional { " (optional)" } }
-                @if let Some(hint) = hint { p .hint id=(about) { (hint) } }
-                input id=(name) name=(name) type=(kind) value=[(!value.is_empty()).then_some(value)]
-                    autocomplete=(autocomplete) aria-describedby=[described] aria-invalid=[is_wrong.then_some("true")]
-                    minlength=[(autocomplete == "new-password").then_some("8")] required[!is_optional];
-                @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
             }
         }
     }
+}
+
+/// What an error says, as a sentence.
+fn sentence(message: &str) -> String {
+    format!("{}.", message.trim_end_matches('.'))
+}
+
+/// Why something was refused, to be shown above what was there before.
+#[must_use]
+pub fn alert(error: &Error) -> Markup {
+    html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }
+}
+
+/// Somebody else's words: what is not seen, or changes how its surroundings are seen, is shown as its code point.
+#[must_use]
+pub fn visible(words: &str) -> Cow<'_, str> {
+    let is_hidden = |character: char| match character {
+        '\n' | '\t' => false,
+        '\u{200B}'..='\u{200C}' | '\u{200E}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' => true,
+        '\u{061C}' | '\u{FEFF}' => true,
+        other => other.is_control(),
+    };
+    if !words.contains(is_hidden) {
+        return Cow::Borrowed(words);
+    }
+    let shown = words.chars().map(|character| match character {
+        hidden if is_hidden(hidden) => format!("⟨U+{:04X}⟩", u32::from(hidden)),
+        other => other.to_string(),
+    });
+    Cow::Owned(shown.collect())
 }
 
 /// Names and values.
@@ -255,39 +229,3 @@ pub fn facts(facts: &[(&str, &str)]) -> Markup {
 pub fn warning(content: Markup) -> Markup {
     html! { div .warning role="note" { (content) } }
 }
-
-/// Readable on a phone, in light and dark mode. Texts have a contrast of at least 4.5 to 1.
-const STYLE: &str = "\
-:root { color-scheme: light dark; --text: #1c1e21; --back: #fff; --soft: #565a61; --panel: #f0f1f3; --line: #767a80;
-  --link: #1a56c4; --error: #b3261e; --warning: #5c3a00; --warning-back: #fff1d6; }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #e6e6e6; --back: #16181b; --soft: #a9aeb6; --panel: #24272b; --line: #8a8f97; --link: #8ab4f8;
-    --error: #ff9a90; --warning: #ffe0a8; --warning-back: #3a2c10; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; font: 1.125rem/1.5 system-ui, sans-serif; color: var(--text); background: var(--back);
-  overflow-wrap: anywhere; }
-main { max-width: 32rem; margin: 0 auto; padding: min(12vh, 6rem) 1.5rem 3rem; }
-h1 { margin: 0 0 1.25rem; font-size: 1.5rem; line-height: 1.25; }
-a { color: var(--link); }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; padding: .75rem 1rem;
-  border-radius: .375rem; background: var(--panel); }
-dt { color: var(--soft); }
-dd { margin: 0; }
-form { margin: 1.5rem 0; }
-.field { margin-bottom: 1.25rem; }
-label { font-weight: 600; }
-input { display: block; width: 100%; margin-top: .25rem; padding: .5rem .75rem; font: inherit; color: inherit;
-  background: var(--back); border: 1px solid var(--line); border-radius: .375rem; }
-input[type=checkbox] { display: inline; width: 1.125rem; height: 1.125rem; margin: 0 .625rem 0 0; vertical-align: -.125rem; }
-input[aria-invalid] { border-color: var(--error); }
-.hint { margin: 0; font-size: 1rem; color: var(--soft); }
-.error { margin: .25rem 0 0; color: var(--error); }
-form > .error { margin: 0 0 1.25rem; font-weight: 600; }
-.warning { padding: .125rem 1rem; border-left: .25rem solid; border-radius: .375rem; color: var(--warning);
-  background: var(--warning-back); }
-button { font: inherit; font-weight: 600; padding: .625rem 1.25rem; border: 1px solid transparent;
-  border-radius: .375rem; cursor: pointer; color: #fff; background: #1a56c4; }
-button.secondary { color: var(--text); background: transparent; border-color: var(--line); }
-:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
-";

@@ -11,7 +11,10 @@ use super::{
     status::HttpError,
     wire::Wire,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    name::ServiceName,
+};
 
 /// A response, before the headers that every response has.
 pub enum Reply {
@@ -156,12 +159,12 @@ impl Done {
 }
 
 impl Reply {
-    /// The response, and what it refuses: a page can say that something did not work.
-    pub(super) fn response(self) -> (Response, Option<HttpError>) {
+    /// The response, and what it refuses: a page can say that something did not work. Pages are those of `service`.
+    pub(super) fn response(self, service: Option<&ServiceName>) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),
             Self::Page { page, cookies } => {
-                let (response, refused) = page.response();
+                let (response, refused) = page.response(service.map_or("", ServiceName::as_str));
                 (with(response, &cookies), refused)
             }
             Self::Redirect { to, cookies } => {

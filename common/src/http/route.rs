@@ -12,7 +12,7 @@ use super::{
     auth::{Access, CallerStores, Callers},
     call::Call,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
-    info::{Fault, RouteInfo},
+    info::{Fault, RouteInfo, variable},
     reply::{Output, Reply},
     status::HttpError,
     wire::Wire,
@@ -73,10 +73,12 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
                 let mut tenant = None;
                 let answer = async {
                     call.request.check_size()?;
+                    let variable = variable(path, &call.request.path).flatten();
+                    let variable = variable.map(|(name, value)| (name, value.to_owned()));
                     call.check_origin(wire, C::CREDENTIALS)?;
                     let caller = C::identify(&callers, &call).await?;
                     tenant = C::tenant(&caller).map(ToString::to_string);
-                    let input = Fields::read(call.fields(wire)?, |fields| {
+                    let input = Fields::read(call.fields(wire, variable)?, |fields| {
                         fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
                         input(&app, fields)
                     })?;

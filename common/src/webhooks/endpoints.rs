@@ -11,9 +11,11 @@ pub mod notice;
 mod records;
 mod table;
 mod tested;
+mod view;
 
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
-    records::{Change, Endpoint, EndpointView, HoldFor, MAX_ENDPOINTS, Receiver},
+    records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, Receiver},
     table::Endpoints,
+    view::EndpointView,
 };

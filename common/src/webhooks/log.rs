@@ -17,6 +17,7 @@
 pub mod count;
 pub mod due;
 mod forget;
+pub mod glance;
 mod items;
 pub mod parked;
 mod payload;

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    delivery::{DueAttempt, DueEvent, MAX_DELAY},
+    delivery::{Delivery, DueAttempt, DueEvent, MAX_DELAY},
     event::{Malformed, malformed},
 };
 use crate::{
@@ -136,6 +136,16 @@ impl Queue {
     #[must_use]
     pub fn has_arn(&self, arn: &str) -> bool {
         arn.rsplit(':').next().is_some_and(|name| Some(name) == self.url.rsplit('/').next())
+    }
+
+    /// Says that the next attempt of a delivery is due now. Its due row has been written: if the message cannot be sent, the
+    /// sweep wakes the delivery.
+    pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
+        for error in
+            self.send(&[(DueAttempt::next(tenant, delivery), now)], now).await.into_iter().filter_map(Result::err)
+        {
+            tracing::warn!(?error, delivery = %delivery.id, "an attempt has to wait for the sweep");
+        }
     }
 
     /// Sends messages, each to arrive at its time, or after SQS's longest delay if that is sooner. Returns whether each

@@ -74,6 +74,7 @@ async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Err
         hidden: &[("tenantSlug", slug.as_str()), ("invitationId", &id)],
         fields: &[Field::text("name", "Your name", "name", name), Field::new_password("password", "Password")],
         error: error.as_ref(),
+        ..Form::default()
     };
     let content = html! {
         p { "You can join this organization with a new account." }

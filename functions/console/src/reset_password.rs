@@ -80,6 +80,7 @@ fn ask(form: &Typed, error: Option<Error>) -> Page {
         hidden: &[],
         fields: &[Field::email("email", "Email", "username", form.get("email"))],
         error: error.as_ref(),
+        ..Form::default()
     };
     let content = html! {
         p { "We will send you a mail with a link to choose a new password." }
@@ -103,6 +104,7 @@ fn choose(token: &Token, error: Option<Error>) -> Page {
         hidden: &[("token", token.reveal())],
         fields: &[Field::new_password("newPassword", "New password")],
         error: error.as_ref(),
+        ..Form::default()
     };
     let content = html! {
         p { "A new password signs out everybody who is signed in to your account, and your API keys stop working." }

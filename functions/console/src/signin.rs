@@ -27,14 +27,15 @@ use url::form_urlencoded;
 use crate::app::App;
 
 /// The query of the page, which stays until the end.
-const QUERY: [&str; 3] = ["mode", "cliLoginId", "cliLoginSecret"];
+const QUERY: [&str; 4] = ["mode", "cliLoginId", "cliLoginSecret", "next"];
 
 /// The fields of the forms.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "action",
     "mode",
     "cliLoginId",
     "cliLoginSecret",
+    "next",
     "userId",
     "sure",
     "name",
@@ -89,7 +90,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
     };
     Ok(match (&call.caller, login) {
         (None, _) if mode(link) == "signup" => sign_up_form(link, None),
-        (None, login) => sign_in_form(link, login.is_some(), None),
+        (None, login) => sign_in_form(app, link, login.is_some(), None),
         (Some(visitor), None) => signed_in(&visitor.user, link),
         (Some(visitor), Some(login)) => approval(&visitor.user, &login, call, link),
     })
@@ -98,9 +99,9 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
 async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
     let (address, password) = (form.get("email"), Guess::new(form.get("password")));
     match app.sign_ins.sign_in(address, password, &call.device(), Timestamp::now()).await {
-        Ok((_, token)) => Ok(again(form, session_cookie(&call.base, &token))),
+        Ok((_, token)) => Ok(on(form, session_cookie(&call.base, &token))),
         Err(error) if error.is_ours() => Err(error),
-        Err(error) => Ok(sign_in_form(form, request(form).is_some(), Some(error)).into()),
+        Err(error) => Ok(sign_in_form(app, form, request(form).is_some(), Some(error)).into()),
     }
 }
 
@@ -113,7 +114,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     match founded.await {
         Ok(new) => {
             new.welcome(&app.mailer, &call.base).await;
-            Ok(again(form, session_cookie(&call.base, &new.session_token)))
+            Ok(on(form, session_cookie(&call.base, &new.session_token)))
         }
         Err(error) if error.is_ours() => Err(error),
         Err(error) => Ok(sign_up_form(form, Some(error)).into()),
@@ -169,6 +170,24 @@ async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogi
     app.logins.find(id, &secret, Timestamp::now()).await?.ok_or(NO_REQUEST)
 }
 
+/// Goes on after signing in: to the request of a client, to the page that somebody wanted to see, or to the console.
+fn on(form: &Typed, cookie: String) -> Reply {
+    if request(form).is_some() {
+        return again(form, cookie);
+    }
+    Reply::Redirect { to: next(form).unwrap_or("/console").to_owned(), cookies: vec![cookie] }
+}
+
+/// The page of the console that a visitor wanted to see before signing in. Any text can come with a link, and only a path of
+/// the console is followed: nobody is led to another site, or to a form that is filled in.
+fn next(form: &Typed) -> Option<&str> {
+    let next = form.get("next");
+    let rest = next.strip_prefix("/console")?;
+    let is_path = rest.is_empty() || rest.starts_with(['/', '?']);
+    let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    (is_path && is_plain && next.len() <= 2048).then_some(next)
+}
+
 /// Shows the page once more, at its own address and by `GET`, so that a reload sends no form again.
 fn again(form: &Typed, cookie: String) -> Reply {
     Reply::Redirect { to: address(form, mode(form)), cookies: vec![cookie] }
@@ -182,19 +201,19 @@ fn mode(form: &Typed) -> &'static str {
 /// The address of the page, relative to itself, in this mode.
 fn address(form: &Typed, mode: &str) -> String {
     let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
-    let values =
-        [("mode", mode), ("cliLoginId", form.get("cliLoginId")), ("cliLoginSecret", form.get("cliLoginSecret"))];
+    let [id, secret] = ["cliLoginId", "cliLoginSecret"].map(|name| (name, form.get(name)));
+    let values = [("mode", mode), id, secret, ("next", next(form).unwrap_or_default())];
     query.extend_pairs(values.into_iter().filter(|(_, value)| !value.is_empty()));
     query.finish()
 }
 
 /// The hidden fields of a form that does this.
-fn hidden<'a>(form: &'a Typed, action: &'static str) -> [(&'static str, &'a str); 4] {
+fn hidden<'a>(form: &'a Typed, action: &'static str) -> [(&'static str, &'a str); 5] {
     let [id, secret] = ["cliLoginId", "cliLoginSecret"].map(|name| (name, form.get(name)));
-    [("action", action), ("mode", mode(form)), id, secret]
+    [("action", action), ("mode", mode(form)), id, secret, ("next", next(form).unwrap_or_default())]
 }
 
-fn sign_in_form(form: &Typed, for_client: bool, error: Option<Error>) -> Page {
+fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>) -> Page {
     let sign_in = Form {
         button: "Sign in",
         is_secondary: false,
@@ -204,12 +223,14 @@ fn sign_in_form(form: &Typed, for_client: bool, error: Option<Error>) -> Page {
             Field::password("password", "Password"),
         ],
         error: error.as_ref(),
+        ..Form::default()
     };
     let content = html! {
         @if for_client { p { "A command-line client wants to sign in. Sign in here first, and then look at its request." } }
         (sign_in)
         p { a href="/reset-password" { "Forgotten your password?" } }
         p { "No account yet? " a href=(address(form, "signup")) { "Sign up" } }
+        @if let Some(docs) = &app.docs { p { a href=(docs.0) { "Documentation" } } }
     };
     Page::new("Sign in", content).refused(error)
 }
@@ -236,6 +257,7 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
             .optional(),
         ],
         error: error.as_ref(),
+        ..Form::default()
     };
     let content = html! {
         (sign_up)
@@ -248,6 +270,7 @@ fn signed_in(user: &User, link: &Typed) -> Page {
     let content = html! {
         (facts(&[("Name", user.name.as_str()), ("Email", &user.email.to_string())]))
         @if !user.email_verified { (unverified()) }
+        p { a .button href="/console" { "Open the console" } }
         (sign_out_form(link))
     };
     Page::new("You are signed in", content).done()
@@ -259,7 +282,7 @@ fn unverified() -> Markup {
 
 fn sign_out_form(link: &Typed) -> Markup {
     let hidden = hidden(link, "sign-out");
-    html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, fields: &[], error: None }) }
+    html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, fields: &[], error: None, ..Form::default() }) }
 }
 
 /// The page on which somebody lets a client in. All that it shows of the request may be a stranger's words.
@@ -268,13 +291,14 @@ fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: 
     let is_elsewhere = login.address != here;
     let agent = login.agent.as_deref().unwrap_or("nothing");
     let (email, id, asked) = (user.email.to_string(), user.id.to_string(), ago(login.created_at));
-    let [action, mode, request, secret] = hidden(link, "approve");
+    let [action, mode, request, secret, _] = hidden(link, "approve");
     let approve = Form {
         button: "Approve",
         is_secondary: false,
         hidden: &[action, mode, request, secret, ("userId", &id)],
         fields: &[Field::tick("sure", "I have started this myself, just now")],
         error: None,
+        ..Form::default()
     };
     let content = html! {
         p { "A command-line client wants to sign in as " strong { (email) } "." }

@@ -54,6 +54,7 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
         hidden: &[("token", token.reveal()), ("callbackURL", callback.as_ref().map_or("", Url::as_str))],
         fields: &[],
         error: None,
+        ..Form::default()
     };
     let content = html! {
         p { "If you have just signed up, press the button. If not, close this page, and nothing happens." }

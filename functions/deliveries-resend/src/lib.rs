@@ -13,7 +13,7 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DeliveryId, DueAttempt, Trigger},
+        delivery::{DeliveryId, Trigger},
         log::Log,
         queue::Queue,
     },
@@ -68,11 +68,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
         let done = Done::new("Delivery will be sent again");
         let marker = once.marker(&done)?;
         let delivery = app.log.resend(tenant, &input.id, Trigger::Resend, now, marker.as_ref(), now).await?;
-        let attempt = DueAttempt::next(tenant, &delivery);
-        for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
-            // The delivery is pending, and its due row has been written: the sweep will wake it.
-            tracing::warn!(?error, delivery = %delivery.id, "a resend has to wait for the sweep");
-        }
+        app.queue.wake(tenant, &delivery, now).await;
         Ok(done)
     };
     once.answer(resend).await

@@ -13,7 +13,7 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DueAttempt},
+        delivery::{Delivery, DeliveryId},
         endpoints::Endpoints,
         log::Log,
         queue::Queue,
@@ -80,11 +80,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let begin = async {
         let output = Output { success: true, message: "Test event will be sent", delivery_id: test.id };
         app.endpoints.begin_test(&app.log, tenant, &test, once.marker(&output)?.as_ref(), now).await?;
-        let attempt = DueAttempt::next(tenant, &test);
-        for error in app.queue.send(&[(attempt, now)], now).await.into_iter().filter_map(Result::err) {
-            // The delivery is pending, and its due row has been written: the sweep will wake it.
-            tracing::warn!(?error, delivery = %test.id, "a test has to wait for the sweep");
-        }
+        app.queue.wake(tenant, &test, now).await;
         Ok(output)
     };
     once.answer(begin).await

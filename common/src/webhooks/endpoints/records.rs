@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, Put, Update, builders::UpdateBuild
 
 use super::{
     headers::{self, HEADER_NAMES, HEADERS},
-    health::{self, DisabledReason, Health},
+    health::{self, Health},
     logged::{LOGGED, deleted, log_shards},
     table::{Endpoints, NOT_FOUND, key, record},
 };
@@ -48,33 +48,6 @@ pub struct Endpoint {
     pub events: Option<EventFilter>,
     /// When it was created.
     pub created_at: Timestamp,
-}
-
-/// An endpoint as its tenant sees it. Its secret and the values of its headers are not even read.
-#[derive(Debug)]
-pub struct EndpointView {
-    /// The endpoint's id; ids sort by creation time.
-    pub id: EndpointId,
-    /// Where to deliver: the stored text, so that the owner can see even a broken URL.
-    pub url: String,
-    /// The tenant's own note.
-    pub description: Option<Description>,
-    /// Whether events are delivered to it.
-    pub active: bool,
-    /// The events that it wants; `None` for all.
-    pub events: Option<EventFilter>,
-    /// When it was created.
-    pub created_at: Timestamp,
-    /// The names of the headers that its receiver gets, sorted.
-    pub header_names: Vec<String>,
-    /// When it was last changed.
-    pub updated_at: Timestamp,
-    /// When the secret before the latest rotation stops signing, or stopped.
-    pub previous_secret_expires_at: Option<Timestamp>,
-    /// Since when deliveries to it have failed, without a success.
-    pub failing_since: Option<Timestamp>,
-    /// When and why the service made it inactive, if it did.
-    pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
 /// An endpoint, reduced to what a delivery needs.
@@ -202,14 +175,6 @@ impl Endpoints {
             .once(once)
             .commit(&self.dynamodb)
             .await
-    }
-
-    /// All endpoints of `tenant`, oldest first, read consistently.
-    pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
-        let projection = "webhook_endpoint_id, #url, active, description, header_names, created_at, updated_at, \
-                          previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason";
-        let items = self.query(tenant, projection).await?;
-        Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
 
     /// The endpoints of `tenant` that [take events](Receiver::takes_events), read consistently.
@@ -360,7 +325,7 @@ fn receiver() -> String {
 }
 
 /// An unreadable endpoint must not stop deliveries to others of its tenant, but operators need to know.
-fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
+pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text("webhook_endpoint_id");
     let unreadable = |error: &Error| {
         tracing::error!(endpoint = id, ?error, "a stored endpoint cannot be read and is left out");
@@ -391,27 +356,6 @@ impl Endpoint {
             set("events", texts(events.names()));
         }
         item
-    }
-}
-
-impl EndpointView {
-    fn from_item(item: &Item) -> Result<Self> {
-        let record = record(item);
-        Ok(Self {
-            id: record.parsed("webhook_endpoint_id")?,
-            url: record.text("url")?.to_owned(),
-            description: record.optional_checked("description", Description::parse)?,
-            active: record.boolean("active")?,
-            events: record.optional_set("events", EventFilter::parse_name)?,
-            created_at: record.parsed("created_at")?,
-            updated_at: record.parsed("updated_at")?,
-            header_names: headers::read_names(&record)?,
-            previous_secret_expires_at: record
-                .optional_number("previous_secret_expires_at")
-                .map(Timestamp::from_millisecond),
-            failing_since: Health::from_item(item).failing_since,
-            disabled: health::disabled(&record)?,
-        })
     }
 }
 

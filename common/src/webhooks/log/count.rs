@@ -98,7 +98,7 @@ impl Log {
 }
 
 impl Statistics {
-    fn add(&mut self, shard: Shard, item: &Item) {
+    pub(super) fn add(&mut self, shard: Shard, item: &Item) {
         let record = Record::new("delivery", item);
         let Some((id, status)) = id(shard, item).zip(record.parsed("status").ok()) else { return };
         let hour = Timestamp::from_millisecond(id.at.get() - id.at.get() % (60 * 60 * 1000));

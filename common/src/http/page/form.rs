@@ -1,0 +1,174 @@
+//! Forms, and the fields in them.
+
+use maud::{Markup, Render, html};
+
+use super::super::status::error_message;
+use crate::error::Error;
+
+/// A form.
+#[derive(Default)]
+pub struct Form<'a> {
+    /// Tells its fields from those of other forms of the page; empty for the only form.
+    pub id: &'static str,
+    /// The path that it posts to; empty for that of its page.
+    pub to: &'a str,
+    /// The label of the button.
+    pub button: &'static str,
+    /// Whether another button of the page matters more.
+    pub is_secondary: bool,
+    /// Names and values of the hidden fields. Empty values are left out.
+    pub hidden: &'a [(&'static str, &'a str)],
+    /// The fields to fill in.
+    pub fields: &'a [Field<'a>],
+    /// Why the form was not accepted when it was last sent. The issues of a field are shown beside the field.
+    pub error: Option<&'a Error>,
+}
+
+impl Render for Form<'_> {
+    /// Without an `action`, a form posts to the address of the page, query included.
+    fn render(&self) -> Markup {
+        let hidden = self.hidden.iter().filter(|(_, value)| !value.is_empty());
+        let alert = self.error.map(|error| match error {
+            Error::Invalid(_) => "Please correct the fields that are marked below.".to_owned(),
+            error => format!("{}.", error_message(error)),
+        });
+        let action = if self.to.is_empty() { "?" } else { self.to };
+        html! {
+            form .fill[!self.fields.is_empty()] method="post" action=(action) {
+                @if let Some(alert) = alert { p .error role="alert" { (alert) } }
+                @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
+                @for field in self.fields { (field.html(self.id, self.error)) }
+                button class=[self.is_secondary.then_some("secondary")] { (self.button) }
+            }
+        }
+    }
+}
+
+/// The value of a ticked box. An unticked box sends nothing.
+pub const TICKED: &str = "yes";
+
+/// The kinds of fields that are no `input`.
+const AREA: &str = "textarea";
+const SELECT: &str = "select";
+
+/// A field to fill in.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    label: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    autocomplete: &'static str,
+    value: &'a str,
+    hint: Option<&'static str>,
+    is_optional: bool,
+    options: &'a [(&'a str, &'a str)],
+}
+
+impl<'a> Field<'a> {
+    /// A line of text. Browsers and password managers fill it in by `autocomplete`.
+    #[must_use]
+    pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
+        Self { label, name, kind: "text", autocomplete, value, hint: None, is_optional: false, options: &[] }
+    }
+
+    /// Several lines of text.
+    #[must_use]
+    pub fn area(name: &'static str, label: &'static str, value: &'a str) -> Self {
+        Self { kind: AREA, ..Self::text(name, label, "off", value) }
+    }
+
+    /// One of several values, each with the text that stands for it.
+    #[must_use]
+    pub fn select(name: &'static str, label: &'static str, options: &'a [(&'a str, &'a str)], value: &'a str) -> Self {
+        Self { kind: SELECT, options, ..Self::text(name, label, "off", value) }
+    }
+
+    /// An email address.
+    #[must_use]
+    pub fn email(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
+        Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
+    }
+
+    /// The current password. It is never shown again.
+    #[must_use]
+    pub fn password(name: &'static str, label: &'static str) -> Self {
+        Self { kind: "password", ..Self::text(name, label, "current-password", "") }
+    }
+
+    /// A new password.
+    #[must_use]
+    pub fn new_password(name: &'static str, label: &'static str) -> Self {
+        Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
+    }
+
+    /// A box to tick, which sends [`TICKED`].
+    #[must_use]
+    pub fn tick(name: &'static str, label: &'static str) -> Self {
+        Self { kind: "checkbox", ..Self::text(name, label, "off", TICKED) }
+    }
+
+    /// Adds a hint on how to fill it in.
+    #[must_use]
+    pub fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    /// Lets it be empty.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    /// The field, of the form with this id.
+    #[must_use]
+    pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
+        let Self { label, name, kind, autocomplete, value, hint, is_optional, options } = *self;
+        let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
+        if kind == "checkbox" {
+            return html! {
+                div .field {
+                    input id=(id) name=(name) type=(kind) value=(value) required[!is_optional];
+                    label for=(id) { (label) }
+                }
+            };
+        }
+        let issues = issues(name, error);
+        let is_wrong = !issues.is_empty();
+        let (about, wrong) = (format!("{id}-hint"), format!("{id}-error"));
+        let described: Vec<&str> =
+            [hint.map(|_| about.as_str()), is_wrong.then_some(wrong.as_str())].into_iter().flatten().collect();
+        let described = (!described.is_empty()).then(|| described.join(" "));
+        let invalid = is_wrong.then_some("true");
+        html! {
+            div .field {
+                label for=(id) { (label) @if is_optional && kind != SELECT { " (optional)" } }
+                @if let Some(hint) = hint { p .hint id=(about) { (hint) } }
+                @match kind {
+                    // Browsers drop the first line break of what stands there.
+                    AREA => textarea id=(id) name=(name) autocomplete=(autocomplete) aria-describedby=[described]
+                        aria-invalid=[invalid] spellcheck="false" required[!is_optional] { "\n" (value) },
+                    SELECT => select id=(id) name=(name) aria-describedby=[described] aria-invalid=[invalid] {
+                        @for (option, text) in options {
+                            option value=(option) selected[*option == value] { (text) }
+                        }
+                    },
+                    _ => input id=(id) name=(name) type=(kind) value=[(!value.is_empty()).then_some(value)]
+                        autocomplete=(autocomplete) aria-describedby=[described] aria-invalid=[invalid]
+                        minlength=[(autocomplete == "new-password").then_some("8")] required[!is_optional];,
+                }
+                @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
+            }
+        }
+    }
+}
+
+/// What is wrong with a field.
+fn issues<'a>(name: &str, error: Option<&'a Error>) -> Vec<&'a str> {
+    match error {
+        Some(Error::Invalid(issues)) => {
+            let own = issues.iter().filter(|issue| issue.path.first().is_some_and(|path| path == name));
+            own.map(|issue| issue.message.as_str()).collect()
+        }
+        _ => Vec::new(),
+    }
+}

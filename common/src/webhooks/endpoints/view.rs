@@ -1,0 +1,96 @@
+//! Endpoints as their tenants see them.
+
+use super::{
+    headers,
+    health::{self, DisabledReason, Health},
+    logged::log_shards,
+    records::readable,
+    table::{Endpoints, NOT_FOUND, record},
+};
+use crate::{
+    aws::dynamo::Item,
+    error::Result,
+    id::{EndpointId, TenantId},
+    name::Description,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{DestinationId, Shard},
+        event::EventFilter,
+    },
+};
+
+/// An endpoint as its tenant sees it. Its secret and the values of its headers are not even read.
+#[derive(Debug)]
+pub struct EndpointView {
+    /// The endpoint's id; ids sort by creation time.
+    pub id: EndpointId,
+    /// Where to deliver: the stored text, so that the owner can see even a broken URL.
+    pub url: String,
+    /// The tenant's own note.
+    pub description: Option<Description>,
+    /// Whether events are delivered to it.
+    pub active: bool,
+    /// The events that it wants; `None` for all.
+    pub events: Option<EventFilter>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// The names of the headers that its receiver gets, sorted.
+    pub header_names: Vec<String>,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+    /// When the secret before the latest rotation stops signing, or stopped.
+    pub previous_secret_expires_at: Option<Timestamp>,
+    /// Since when deliveries to it have failed, without a success.
+    pub failing_since: Option<Timestamp>,
+    /// When and why the service made it inactive, if it did.
+    pub disabled: Option<(Timestamp, DisabledReason)>,
+    /// How many shards its part of the delivery log has.
+    pub log_shards: u8,
+}
+
+/// The attributes of an [`EndpointView`].
+const VIEW: &str = "webhook_endpoint_id, #url, active, description, header_names, created_at, updated_at, log_shards, \
+                    previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason";
+
+impl Endpoints {
+    /// All endpoints of `tenant`, oldest first, read consistently.
+    pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
+        let items = self.query(tenant, VIEW).await?;
+        Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
+    }
+
+    /// The endpoint `id` of `tenant`, read consistently.
+    ///
+    /// # Errors
+    /// The tenant has no such endpoint; or it cannot be read.
+    pub async fn view(&self, tenant: &TenantId, id: EndpointId) -> Result<EndpointView> {
+        EndpointView::from_item(&self.get(tenant, id, VIEW).await?.ok_or(NOT_FOUND)?)
+    }
+}
+
+impl EndpointView {
+    fn from_item(item: &Item) -> Result<Self> {
+        let record = record(item);
+        Ok(Self {
+            id: record.parsed("webhook_endpoint_id")?,
+            url: record.text("url")?.to_owned(),
+            description: record.optional_checked("description", Description::parse)?,
+            active: record.boolean("active")?,
+            events: record.optional_set("events", EventFilter::parse_name)?,
+            created_at: record.parsed("created_at")?,
+            updated_at: record.parsed("updated_at")?,
+            header_names: headers::read_names(&record)?,
+            previous_secret_expires_at: record
+                .optional_number("previous_secret_expires_at")
+                .map(Timestamp::from_millisecond),
+            failing_since: Health::from_item(item).failing_since,
+            disabled: health::disabled(&record)?,
+            log_shards: log_shards(&record),
+        })
+    }
+
+    /// The parts of the delivery log that have the deliveries to it.
+    pub fn shards(&self) -> Vec<Shard> {
+        Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
+    }
+}
