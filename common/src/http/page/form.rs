@@ -89,6 +89,18 @@ impl<'a> Field<'a> {
         Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
     }
 
+    /// An http or https URL.
+    #[must_use]
+    pub fn url(name: &'static str, label: &'static str, value: &'a str) -> Self {
+        Self { kind: "url", ..Self::text(name, label, "off", value) }
+    }
+
+    /// A moment, in UTC: `2026-01-31T12:00`.
+    #[must_use]
+    pub fn moment(name: &'static str, label: &'static str, value: &'a str) -> Self {
+        Self { kind: "datetime-local", ..Self::text(name, label, "off", value) }
+    }
+
     /// The current password. It is never shown again.
     #[must_use]
     pub fn password(name: &'static str, label: &'static str) -> Self {
