@@ -79,13 +79,14 @@ fn bars(hours: &BTreeMap<Timestamp, Counts>, now: Timestamp) -> Markup {
         (column * STEP, hour, hours.get(&hour).copied().unwrap_or_default())
     });
     html! {
+        // Each element is closed: in SVG, unlike in HTML, what follows an open one would be inside it.
         svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img" aria-label="Deliveries by the hour" {
             @for (x, hour, counts) in columns {
                 g {
                     title { (times::hour(hour)) ": " (if all(&counts) == 0 { "none".to_owned() } else { summary(counts) }) }
-                    rect .base x=(x) y=(HEIGHT) width=(BAR) height="1";
+                    rect .base x=(x) y=(HEIGHT) width=(BAR) height="1" {}
                     @for (class, y, height) in stack(counts, highest) {
-                        rect class=(class) x=(x) y=(y) width=(BAR) height=(height);
+                        rect class=(class) x=(x) y=(y) width=(BAR) height=(height) {}
                     }
                 }
             }

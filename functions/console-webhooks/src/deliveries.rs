@@ -123,9 +123,9 @@ fn filters(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> M
             (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
             (Field::select("status", "Status", &statuses, link.get("status")).html("", error))
             (Field::select("event", "Event", &events, link.get("event")).html("", error))
-            (Field::text("job_id", "Job", "off", link.get("job_id")).optional().html("", error))
-            (Field::moment("since", "From, UTC", &since).optional().html("", error))
-            (Field::moment("until", "Until, UTC", &until).optional().html("", error))
+            (Field::text("job_id", "Job", "off", link.get("job_id")).filter().html("", error))
+            (Field::moment("since", "From, UTC", &since).filter().html("", error))
+            (Field::moment("until", "Until, UTC", &until).filter().html("", error))
             button { "Show" }
             @if FILTERS.iter().any(|name| !link.get(name).is_empty()) { a href="/console/deliveries" { "Clear" } }
         }
