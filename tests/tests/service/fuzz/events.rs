@@ -84,7 +84,7 @@ fn every_event_gets_an_answer_from_the_binaries() {
             // As in a deployment: then the domain of the event counts.
             environment.insert("BASE_URL".to_owned(), String::new());
             let mut lambda = Lambda::start_logged(&directory.join(name), &environment, &log).await;
-            for seed in seeds.clone().filter(|seed| function(*seed) == name) {
+            for seed in seeds.clone().filter(|seed| function(*seed) == *name) {
                 let event = event(seed, &tenant, world.stack.api());
                 check(seed, &event, &lambda.invoke(event.to_string()).await);
             }
