@@ -78,7 +78,7 @@ fn every_event_gets_an_answer_from_the_binaries() {
         let (directory, log) = (build().await, log::file());
         let world = World::start().await;
         let tenant = world.tenant("acme").await;
-        let functions: BTreeSet<_> = ROUTES.into_iter().map(|(function, ..)| function).collect();
+        let functions: BTreeSet<_> = ROUTES.iter().map(|(function, ..)| function).collect();
         let each = functions.into_iter().map(async |name| {
             let mut environment = world.stack.environment(name).expect("a function").clone();
             // As in a deployment: then the domain of the event counts.
