@@ -14,6 +14,7 @@ use common::{
         users::{Role, User},
     },
     aws::clients::Aws,
+    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
     http::{Call, Fault, Fields, Function, Rejected, Route, Verified, Wire},
@@ -88,17 +89,17 @@ async fn handle(app: Arc<App>, call: Call<User>, Input { change }: Input) -> Res
     }
     let before = app.organizations.change_settings(id, &change).await?;
     let after = before.clone().changed(change);
-    tell(&app.mailer, &before, &after).await;
+    tell(&app.mailer, &call.base, &before, &after).await;
     Ok(after.into())
 }
 
 /// Tells both addresses if another one gets notifications from now on.
-async fn tell(mailer: &Mailer, before: &Organization, after: &Organization) {
+async fn tell(mailer: &Mailer, base: &BaseUrl, before: &Organization, after: &Organization) {
     let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
     if old == new {
         return;
     }
-    let [to_old, to_new] = address_mails(after);
+    let [to_old, to_new] = address_mails(base, after);
     tokio::join!(mailer.send(old, to_old, &after.id), mailer.send(new, to_new, &after.id));
 }
 
