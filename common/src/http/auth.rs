@@ -9,7 +9,7 @@ use crate::{
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::{Error, Refusal, Result},
+    error::{Error, Result},
     id::TenantId,
     telemetry::metrics,
     timestamp::Timestamp,
@@ -126,7 +126,7 @@ impl Access<Callers> for Verified {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
         let Caller { user, .. } = KeyOrSession::identify(callers, call).await?;
-        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+        user.check_verified().map(|()| user)
     }
 
     fn tenant(user: &User) -> Option<&TenantId> {
@@ -276,7 +276,7 @@ impl Access<Callers> for VerifiedPerson {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
         let SignedIn { user, .. } = Person::identify(callers, call).await?;
-        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+        user.check_verified().map(|()| user)
     }
 
     fn tenant(user: &User) -> Option<&TenantId> {
