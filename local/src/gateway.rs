@@ -100,13 +100,15 @@ fn specificity(route: &Route) -> (bool, usize, bool) {
     (!route.path.contains('{'), route.path.len(), route.method != "ANY")
 }
 
-/// The values of the variables in `pattern`, if `path` matches it. Only a greedy variable at the end is supported.
+/// The values of the variables in `pattern`, if `path` matches it. Only a variable at the end is supported.
 fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &'a str>> {
     match pattern.split_once('{') {
         None => (pattern == path).then(BTreeMap::new),
         Some((prefix, variable)) => {
-            let rest = path.strip_prefix(prefix).filter(|rest| !rest.is_empty())?;
-            Some(BTreeMap::from([(variable.trim_end_matches("+}"), rest)]))
+            let is_greedy = variable.ends_with("+}");
+            let takes = |rest: &&str| !rest.is_empty() && (is_greedy || !rest.contains('/'));
+            let rest = path.strip_prefix(prefix).filter(takes)?;
+            Some(BTreeMap::from([(variable.trim_end_matches('}').trim_end_matches('+'), rest)]))
         }
     }
 }

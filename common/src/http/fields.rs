@@ -343,6 +343,13 @@ impl Typed {
         self
     }
 
+    /// Without the fields that were left empty.
+    #[must_use]
+    pub fn without_empty(mut self) -> Self {
+        self.0.retain(|_, value| !matches!(value, Json::Text(text) if text.is_empty()));
+        self
+    }
+
     /// Reads an input from it.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use lambda_http::http::Method;
+use schemars::Schema;
 use serde_json::{Map, Value, json};
 
 use super::{

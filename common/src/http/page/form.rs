@@ -61,6 +61,8 @@ pub struct Field<'a> {
     value: &'a str,
     hint: Option<&'static str>,
     is_optional: bool,
+    /// Whether the label says nothing of that, because all fields of the form are.
+    is_filter: bool,
     options: &'a [(&'a str, &'a str)],
 }
 
@@ -68,7 +70,7 @@ impl<'a> Field<'a> {
     /// A line of text. Browsers and password managers fill it in by `autocomplete`.
     #[must_use]
     pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
-        Self { label, name, kind: "text", autocomplete, value, hint: None, is_optional: false, options: &[] }
+        Self { label, name, kind: "text", autocomplete, value, hint: None, is_optional: false, is_filter: false, options: &[] }
     }
 
     /// Several lines of text.
@@ -87,6 +89,18 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn email(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
         Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
+    }
+
+    /// An http or https URL.
+    #[must_use]
+    pub fn url(name: &'static str, label: &'static str, value: &'a str) -> Self {
+        Self { kind: "url", ..Self::text(name, label, "off", value) }
+    }
+
+    /// A moment, in UTC: `2026-01-31T12:00`.
+    #[must_use]
+    pub fn moment(name: &'static str, label: &'static str, value: &'a str) -> Self {
+        Self { kind: "datetime-local", ..Self::text(name, label, "off", value) }
     }
 
     /// The current password. It is never shown again.
@@ -119,10 +133,16 @@ impl<'a> Field<'a> {
         Self { is_optional: true, ..self }
     }
 
+    /// Makes it a filter: like all fields of its form, it may be empty.
+    #[must_use]
+    pub fn filter(self) -> Self {
+        Self { is_optional: true, is_filter: true, ..self }
+    }
+
     /// The field, of the form with this id.
     #[must_use]
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
-        let Self { label, name, kind, autocomplete, value, hint, is_optional, options } = *self;
+        let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options } = *self;
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
@@ -144,7 +164,7 @@ impl<'a> Field<'a> {
         let invalid = is_wrong.then_some("true");
         html! {
             div .field {
-                label for=(id) { (label) @if is_optional && kind != SELECT { " (optional)" } }
+                label for=(id) { (label) @if is_optional && !is_filter && kind != SELECT { " (optional)" } }
                 @if let Some(hint) = hint { p .hint id=(about) { (hint) } }
                 @match kind {
                     // Browsers drop the first line break of what stands there.

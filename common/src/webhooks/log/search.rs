@@ -54,6 +54,12 @@ pub struct Page {
 pub struct Cursor(String);
 
 impl Cursor {
+    /// The cursor as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Parses a cursor from a request.
     ///
     /// # Errors

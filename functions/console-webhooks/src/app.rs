@@ -1,0 +1,76 @@
+//! What the handlers need.
+
+use std::time::Duration;
+
+use common::{
+    accounts::organizations::Organizations,
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{once::Calls, page::Console},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, DeliveryId},
+        endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS},
+        log::{Log, Retention},
+        queue::Queue,
+        target::DestinationPolicy,
+    },
+};
+use tokio::time::{Instant, sleep};
+
+/// The dependencies of the pages.
+pub(crate) struct App {
+    pub(crate) calls: Calls,
+    pub(crate) destinations: DestinationPolicy,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) hold_for: HoldFor,
+    /// How many endpoints a tenant may have.
+    pub(crate) limit: u32,
+    pub(crate) log: Log,
+    organizations: Organizations,
+    pub(crate) queue: Queue,
+    pub(crate) retention: Retention,
+    pub(crate) rotation_overlap: Duration,
+}
+
+/// How long a page waits for an attempt: after that, it says that the attempt is still under way.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long it waits between two looks.
+const PAUSE: Duration = Duration::from_millis(150);
+
+impl App {
+    pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            calls: Calls::from_env(env, aws)?,
+            destinations: DestinationPolicy::from_env(env)?,
+            endpoints: Endpoints::from_env(env, aws)?,
+            hold_for: HoldFor::from_env(env)?,
+            limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
+            log: Log::from_env(env, aws)?,
+            organizations: Organizations::from_env(env, aws)?,
+            queue: Queue::from_env(env, aws)?,
+            retention: Retention::from_env(env)?,
+            rotation_overlap: Duration::from_secs(env.number("ROTATION_OVERLAP", 0..=2_592_000)?),
+        })
+    }
+
+    /// What stands above a page.
+    pub(crate) async fn console(&self, tenant: &TenantId, here: &'static str) -> Result<Console> {
+        let organization = self.organizations.get(tenant).await?.name;
+        Ok(Console { organization, here })
+    }
+
+    /// Waits for the next attempt of a delivery that has had `attempts`, for a moment.
+    pub(crate) async fn wait_for_attempt(&self, tenant: &TenantId, id: &DeliveryId, attempts: u32) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let (Delivery { attempts: made, .. }, _) = self.log.visible(tenant, id, Timestamp::now()).await?;
+            if made > attempts || Instant::now() + PAUSE > end {
+                return Ok(());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The deliveries of an organization. The filters are the address, so that a page can be sent to a colleague.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use common::{
+    accounts::users::User,
+    error::{Error, Result},
+    http::{
+        Call, Fault, Route, Typed, VerifiedPerson,
+        page::{Field, Page, visible},
+    },
+    id::EndpointId,
+    issue::Problem,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, Status},
+        endpoints::EndpointView,
+        event::EventName,
+        log::search::{Cursor, Filter, Page as Found},
+    },
+};
+use maud::{Markup, html};
+use url::form_urlencoded;
+
+use crate::{app::App, states, times};
+
+/// The filters, as the address names them, and where the page begins.
+const FILTERS: [&str; 6] = ["endpoint", "status", "event", "job_id", "since", "until"];
+const CURSOR: &str = "cursor";
+/// How many deliveries a page has.
+const LIMIT: usize = 25;
+
+pub(crate) fn show() -> Route<App> {
+    let read = |_: &App, fields: &mut common::http::Fields| {
+        Ok(fields.typed(&["endpoint", "status", "event", "job_id", "since", "until", "cursor"]))
+    };
+    Route::get("/console/deliveries", VerifiedPerson, read, open)
+        .summary("The deliveries, newest first, with filters.")
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound])
+}
+
+/// What to show.
+#[derive(Default)]
+struct Wanted {
+    endpoint: Option<EndpointId>,
+    filter: Filter,
+    cursor: Option<Cursor>,
+}
+
+async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+    let (tenant, now) = (&call.caller.organization, Timestamp::now());
+    let (wanted, error) = match wanted(&link) {
+        Ok(wanted) => (Some(wanted), None),
+        Err(error) => (None, Some(error)),
+    };
+    let console = app.console(tenant, "/console/deliveries");
+    let (endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), console)?;
+    let found = match wanted {
+        Some(Wanted { endpoint, filter, cursor }) => {
+            let shards = app.endpoints.shards(tenant, endpoint).await?;
+            Some(app.log.search(tenant, &shards, &filter, cursor.as_ref(), LIMIT, now).await?)
+        }
+        None => None,
+    };
+    let content = html! {
+        (filters(&link, &endpoints, error.as_ref()))
+        @if let Some(found) = &found { (list(&link, found, &endpoints, now)) }
+    };
+    Ok(Page::new("Deliveries", content).refused(error).within(console))
+}
+
+/// An empty field is no filter: a form sends all its fields.
+fn wanted(link: &Typed) -> Result<Wanted> {
+    link.clone().without_empty().read(|fields| {
+        let endpoint = fields.optional_text("endpoint", EndpointId::parse);
+        let status = fields.optional_text("status", Status::parse);
+        let event = fields.optional_text("event", EventName::parse);
+        let job_id = fields.optional_text("job_id", |text| Ok(text.to_owned()));
+        let since = fields.optional_text("since", moment);
+        let until = fields.optional_text("until", moment);
+        let cursor = fields.optional_text(CURSOR, Cursor::parse);
+        let filter = Filter { status: status?, event: event?, job_id: job_id?, since: since?, until: until? };
+        Ok(Wanted { endpoint: endpoint?, filter, cursor: cursor? })
+    })
+}
+
+/// A moment as a form or a link has it: without a zone, it is in UTC.
+pub(crate) fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
+    let zoned = match text.len() {
+        16 => format!("{text}:00Z"),
+        19 => format!("{text}Z"),
+        _ => text.to_owned(),
+    };
+    Timestamp::parse(&zoned)
+}
+
+fn filters(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
+    let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), short(&endpoint.url))).collect();
+    let mut all: Vec<(&str, &str)> = vec![("", "All")];
+    all.extend(ids.iter().map(|(id, url)| (id.as_str(), url.as_str())));
+    let chosen = link.get("endpoint");
+    if !all.iter().any(|(id, _)| *id == chosen) {
+        all.push((chosen, "A deleted endpoint"));
+    }
+    let input = |text: &str| moment(text).map_or_else(|_| text.to_owned(), times::local);
+    let (since, until) = (input(link.get("since")), input(link.get("until")));
+    let statuses = [
+        ("", "All"),
+        ("pending", "Pending"),
+        ("delivered", "Delivered"),
+        ("failed", "Failed"),
+        ("held", "Held"),
+        ("ended", "Ended"),
+    ];
+    let events = [
+        ("", "All"),
+        ("job.completed", "job.completed"),
+        ("job.failed", "job.failed"),
+        ("webhook.test", "webhook.test"),
+    ];
+    html! {
+        form .filters method="get" action="/console/deliveries" role="search" aria-label="Filters" {
+            (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
+            (Field::select("status", "Status", &statuses, link.get("status")).html("", error))
+            (Field::select("event", "Event", &events, link.get("event")).html("", error))
+            (Field::text("job_id", "Job", "off", link.get("job_id")).filter().html("", error))
+            (Field::moment("since", "From, UTC", &since).filter().html("", error))
+            (Field::moment("until", "Until, UTC", &until).filter().html("", error))
+            button { "Show" }
+            @if FILTERS.iter().any(|name| !link.get(name).is_empty()) { a href="/console/deliveries" { "Clear" } }
+        }
+    }
+}
+
+fn list(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Timestamp) -> Markup {
+    html! {
+        (table(&found.deliveries, endpoints, now))
+        nav .row aria-label="Pages" {
+            @if !link.get(CURSOR).is_empty() { a href=(address(link, None)) { "Newest" } }
+            @if let Some(next) = &found.next {
+                @if found.deliveries.is_empty() { span { "None was found so far." } }
+                a href=(address(link, Some(next))) { "Older" }
+            }
+        }
+    }
+}
+
+/// The address of a page with the same filters.
+fn address(link: &Typed, cursor: Option<&Cursor>) -> String {
+    let mut query =
+        form_urlencoded::Serializer::for_suffix("/console/deliveries?".to_owned(), "/console/deliveries?".len());
+    query.extend_pairs(FILTERS.map(|name| (name, link.get(name))).into_iter().filter(|(_, value)| !value.is_empty()));
+    query.extend_pairs(cursor.map(|cursor| (CURSOR, cursor.as_str())));
+    query.finish()
+}
+
+/// Deliveries as rows. Those of a page about one endpoint need no `endpoints`.
+pub(crate) fn table(deliveries: &[Delivery], endpoints: &[EndpointView], now: Timestamp) -> Markup {
+    let names: BTreeMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, short(&endpoint.url))).collect();
+    let is_all = !endpoints.is_empty();
+    html! {
+        @if deliveries.is_empty() { p { "There are no such deliveries." } } @else {
+            table .cards {
+                thead {
+                    tr {
+                        th scope="col" { "Created" }
+                        th scope="col" { "Status" }
+                        th scope="col" { "Event" }
+                        th scope="col" { "Job" }
+                        @if is_all { th scope="col" { "Endpoint" } }
+                        th scope="col" { "Attempts" }
+                    }
+                }
+                tbody {
+                    @for delivery in deliveries {
+                        tr {
+                            td {
+                                a href={ "/console/deliveries/" (delivery.id) } { (times::date_and_time(delivery.created_at)) }
+                            }
+                            td data-label="Status" { (states::of_delivery(delivery.status)) }
+                            td data-label="Event" { (delivery.event.as_str()) }
+                            td data-label="Job" { bdi .clip { (visible(&delivery.job_id)) } }
+                            @if is_all { td data-label="Endpoint" { (destination(delivery, &names)) } }
+                            td data-label="Attempts" { (attempts(delivery, now)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> Markup {
+    match delivery.webhook_endpoint_id {
+        None => html! { "the job's callback" },
+        Some(id) => match names.get(&id) {
+            Some(name) => html! { a href={ "/console/endpoints/" (id) } { bdi { (name) } } },
+            None => html! { "a deleted endpoint" },
+        },
+    }
+}
+
+fn attempts(delivery: &Delivery, now: Timestamp) -> Markup {
+    html! {
+        (delivery.attempts)
+        @if let Some(last) = &delivery.last_attempt {
+            @if last.outcome != "delivered" { ", " (last.outcome) }
+        }
+        @if let Some(next) = delivery.next_attempt_at { br; "next " (times::when(next, now)) }
+    }
+}
+
+/// The beginning of a URL without its scheme, for lists.
+fn short(url: &str) -> String {
+    const MOST: usize = 60;
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let shown: Cow<'_, str> = visible(rest);
+    if shown.chars().count() <= MOST {
+        return shown.into_owned();
+    }
+    shown.chars().take(MOST).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_without_a_zone_is_in_utc() {
+        let at = Timestamp::from_second(1_769_860_800).expect("a time");
+        for text in ["2026-01-31T12:00", "2026-01-31T12:00:00", "2026-01-31T12:00:00.000Z", "2026-01-31T13:00:00+01:00"]
+        {
+            assert_eq!(moment(text).expect(text), at);
+        }
+        assert!(moment("yesterday").is_err() && moment("2026-01-31").is_err());
+    }
+}

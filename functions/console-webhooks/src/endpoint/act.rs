@@ -1,0 +1,141 @@
+//! What the forms of an endpoint do.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::users::User,
+    error::{Error, Result},
+    http::{
+        Call, Reply, Typed,
+        page::{Page, TICKED},
+    },
+    id::{EndpointId, TenantId},
+    patch::Patch,
+    timestamp::Timestamp,
+    webhooks::{delivery::Delivery, endpoints::Change, log::recovery::Missed, target::SigningSecret},
+};
+use maud::html;
+
+use super::{Refused, after, id, page};
+use crate::{app::App, deliveries::moment, settings::Settings, verify};
+
+/// The fields of all forms of the page.
+pub(super) const FIELDS: [&str; 15] = [
+    "id",
+    "action",
+    "sure",
+    "since",
+    "status",
+    "activate",
+    "secret",
+    "own",
+    "url",
+    "description",
+    "completed",
+    "failed",
+    "headers",
+    "no_headers",
+    "did",
+];
+
+pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+    let (tenant, id) = (&call.caller.organization, id(&form)?);
+    let done = match form.get("action") {
+        "test" => test(&app, tenant, id).await,
+        "activate" => activate(&app, tenant, id, true).await.map(|()| after(id, "activated")),
+        "deactivate" => activate(&app, tenant, id, false).await.map(|()| after(id, "deactivated")),
+        "recover" => recover(&app, tenant, id, &form).await,
+        "edit" => edit(&app, tenant, id, &form).await,
+        "rotate" => rotate(&app, tenant, id, &form).await,
+        "delete" if form.get("sure") == TICKED => delete(&app, tenant, id).await,
+        _ => Ok(after(id, "")),
+    };
+    match done {
+        Err(error) if error.is_ours() || matches!(error, Error::NotFound(_)) => Err(error),
+        Err(error) => Ok(page(&app, tenant, id, "", Some(Refused { form: &form, error })).await?.into()),
+        done => done,
+    }
+}
+
+/// Shows the test's delivery, which tells how it went.
+async fn test(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
+    let now = Timestamp::now();
+    let test = Delivery::test(id, now);
+    app.endpoints.begin_test(&app.log, tenant, &test, None, now).await?;
+    app.queue.wake(tenant, &test, now).await;
+    app.wait_for_attempt(tenant, &test.id, 0).await?;
+    Ok(Reply::Redirect { to: format!("/console/deliveries/{}", test.id), cookies: Vec::new() })
+}
+
+async fn activate(app: &App, tenant: &TenantId, id: EndpointId, active: bool) -> Result<()> {
+    change(app, tenant, id, Change { active: Some(active), ..Change::default() }).await
+}
+
+async fn change(app: &App, tenant: &TenantId, id: EndpointId, change: Change) -> Result<()> {
+    app.endpoints.update(tenant, id, change, app.rotation_overlap, Timestamp::now()).await
+}
+
+/// Sends again what the endpoint missed. The endpoint becomes active first if the form says so: to an inactive endpoint,
+/// nothing is sent.
+async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+    let now = Timestamp::now();
+    let (since, missed) = form.read(|fields| {
+        let since = fields.text("since", moment);
+        let missed = fields.optional_text("status", Missed::parse);
+        Ok((since?, missed?.unwrap_or_default()))
+    })?;
+    app.endpoints.require(tenant, id).await?;
+    if form.get("activate") == TICKED {
+        activate(app, tenant, id, true).await?;
+    }
+    app.log.start_recovery(tenant, id, since..now, missed, |_| Ok(None), now).await?;
+    Ok(after(id, "recovering"))
+}
+
+/// Changes what is not as it was: another URL starts anew with its receiver, and needs the headers again.
+async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+    let (was, new) = (app.endpoints.view(tenant, id).await?, Settings::read(form, &app.destinations)?);
+    let patch = |is_same, value| match (is_same, value) {
+        (true, _) => Patch::Keep,
+        (false, Some(value)) => Patch::Set(value),
+        (false, None) => Patch::Clear,
+    };
+    let headers = match new.headers {
+        Some(headers) => Patch::Set(headers),
+        None if form.get("no_headers") == TICKED => Patch::Clear,
+        None => Patch::Keep,
+    };
+    let settings = Change {
+        url: Some(new.url).filter(|url| url.as_str() != was.url),
+        description: match (was.description == new.description, new.description) {
+            (true, _) => Patch::Keep,
+            (false, Some(text)) => Patch::Set(text),
+            (false, None) => Patch::Clear,
+        },
+        events: patch(was.events == new.events, new.events),
+        headers,
+        ..Change::default()
+    };
+    change(app, tenant, id, settings).await?;
+    Ok(after(id, "saved"))
+}
+
+/// Rotates to the secret that the form has, and shows it.
+async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+    let field = if form.get("own").is_empty() { "secret" } else { "own" };
+    let secret = form.read(|fields| fields.text(field, SigningSecret::parse_chosen))?;
+    let shown = secret.reveal().to_owned();
+    change(app, tenant, id, Change { signing_secret: Some(secret), ..Change::default() }).await?;
+    let console = app.console(tenant, "/console").await?;
+    let content = html! {
+        (verify::secret(&shown))
+        p { "For a while, the old secret signs, too. Change your server before that ends." }
+        p { a href={ "/console/endpoints/" (id) } { "Back to the endpoint" } }
+    };
+    Ok(Page::new("The secret has been changed", content).done().within(console).into())
+}
+
+async fn delete(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
+    app.endpoints.delete(tenant, id, app.retention.end(Timestamp::now())).await?;
+    Ok(Reply::Redirect { to: "/console?did=deleted".to_owned(), cookies: Vec::new() })
+}

@@ -1,0 +1,72 @@
+//! JSON for people to read: the same text with line breaks and indentation. Numbers keep their digits, and strings their
+//! escapes.
+
+/// Deeper levels are indented no further: with brackets alone, a text could grow without bounds.
+const DEEPEST: usize = 24;
+
+/// `text` with its members and elements on lines of their own. What is not JSON comes out with odd line breaks, and nothing is
+/// lost of it.
+pub(crate) fn pretty(text: &str) -> String {
+    let mut pretty = String::with_capacity(text.len() * 2);
+    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if in_string {
+            in_string = is_escaped || character != '"';
+            is_escaped = !is_escaped && character == '\\';
+            pretty.push(character);
+            continue;
+        }
+        match character {
+            '"' => {
+                in_string = true;
+                pretty.push(character);
+            }
+            '{' | '[' => {
+                pretty.push(character);
+                if let Some(end) = characters.next_if(|next| matches!(next, '}' | ']')) {
+                    pretty.push(end);
+                } else {
+                    depth = depth.saturating_add(1);
+                    new_line(&mut pretty, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                new_line(&mut pretty, depth);
+                pretty.push(character);
+            }
+            ',' => {
+                pretty.push(character);
+                new_line(&mut pretty, depth);
+            }
+            ':' => pretty.push_str(": "),
+            other => pretty.push(other),
+        }
+    }
+    pretty
+}
+
+fn new_line(text: &mut String, depth: usize) {
+    text.push('\n');
+    text.extend(std::iter::repeat_n("  ", depth.min(DEEPEST)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_the_same_but_for_white_space() {
+        let text = r#"{"a":[1.10,"x, \"y\" {","\\"],"b":{},"c":[],"d":12345678901234567890}"#;
+        let expected = "{\n  \"a\": [\n    1.10,\n    \"x, \\\"y\\\" {\",\n    \"\\\\\"\n  ],\n  \"b\": {},\n  \"c\": [],\n  \
+                        \"d\": 12345678901234567890\n}";
+        assert_eq!(pretty(text), expected);
+    }
+
+    #[test]
+    fn deep_brackets_do_not_blow_it_up() {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(pretty(&deep).len() < 100 * deep.len());
+    }
+}

@@ -1,0 +1,39 @@
+//! The console's pages about webhooks, one module each: the endpoints of an organization, and its deliveries. Nothing is done
+//! on a page that the API cannot do, and both do it by the same functions of `common`.
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    http::{Function, Wire},
+};
+
+use crate::app::App;
+
+mod app;
+mod chart;
+mod deliveries;
+mod delivery;
+mod endpoint;
+mod json;
+mod new_endpoint;
+mod overview;
+mod settings;
+mod states;
+mod times;
+mod verify;
+
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let routes = [
+        overview::show(),
+        new_endpoint::show(),
+        new_endpoint::submit(),
+        endpoint::show(),
+        endpoint::submit(),
+        deliveries::show(),
+        delivery::show(),
+        delivery::submit(),
+    ];
+    Function::new(Wire::Page, env, &aws, App::from_env(env, &aws)?, routes)
+}

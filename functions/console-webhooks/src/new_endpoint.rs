@@ -1,0 +1,128 @@
+//! Adding an endpoint.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::users::User,
+    error::{Error, Result},
+    http::{
+        Call, Fault, Reply, Route, Typed, VerifiedPerson,
+        once::{Answer, Hash, IdempotencyKey},
+        page::{Form, Page, visible},
+    },
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{endpoints::Endpoint, target::SigningSecret},
+};
+use maud::html;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    app::App,
+    settings::{Settings, Shown},
+    verify,
+};
+
+const PATH: &str = "/console/endpoints/new";
+const HEADERS: &str = "One on a line, such as “authorization: Bearer …”. Your server gets them with each delivery. They are \
+                       not shown again";
+
+pub(crate) fn show() -> Route<App> {
+    Route::get(PATH, VerifiedPerson, |_, _| Ok(()), open)
+        .summary("The form for a new endpoint. It changes nothing.")
+        .faults(&[Fault::EmailNotVerified])
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), create)
+        .summary("Stores an endpoint, as `webhooks/create` does, and shows its secret once.")
+        .faults(&[Fault::EmailNotVerified, Fault::Conflict("endpoint_limit")])
+}
+
+/// The fields of the form. `once` is the same if the form is sent twice.
+const FIELDS: [&str; 6] = ["once", "url", "description", "completed", "failed", "headers"];
+
+/// What a second copy of the form is answered with, too.
+#[derive(Deserialize, JsonSchema, Serialize)]
+struct Created {
+    id: String,
+    secret: String,
+}
+
+async fn open(app: Arc<App>, call: Call<User>, (): ()) -> Result<Page> {
+    let empty = Shown { url: "", description: "", events: [true; 2], headers_hint: HEADERS };
+    form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
+}
+
+async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+    let tenant = &call.caller.organization;
+    match store(&app, tenant, &form).await {
+        Ok(created) => Ok(page(&app, tenant, &created).await?.into()),
+        Err(error) if error.is_ours() => Err(error),
+        Err(error) => {
+            let events = Shown::ticked(&form);
+            let url = form.get("url");
+            let shown = Shown { url, description: form.get("description"), events, headers_hint: HEADERS };
+            Ok(self::form(&app, tenant, &shown, form.get("once"), Some(error)).await?.into())
+        }
+    }
+}
+
+async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
+    let Settings { url, description, events, headers } = Settings::read(form, &app.destinations)?;
+    let endpoint = Endpoint {
+        id: EndpointId::generate(),
+        url,
+        signing_secret: SigningSecret::generate(),
+        headers: headers.unwrap_or_default(),
+        description,
+        active: true,
+        events,
+        created_at: Timestamp::now(),
+    };
+    // A form that is sent twice, by a double click or a reload, makes one endpoint.
+    let key = IdempotencyKey::parse(form.get("once").as_bytes(), Hash::of(form.get("url").as_bytes())).ok();
+    let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
+    let create = async {
+        let created = Created { id: endpoint.id.to_string(), secret: endpoint.signing_secret.reveal().to_owned() };
+        let marker = once.marker(&created)?;
+        app.endpoints.create(tenant, &endpoint, app.limit, marker.as_ref()).await?;
+        Ok(created)
+    };
+    match once.answer(create).await? {
+        Answer::New(created) => Ok(created),
+        Answer::Known(answer) => {
+            serde_json::from_str(answer.get()).map_err(Error::internal("reading what a form was answered with"))
+        }
+    }
+}
+
+async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error: Option<Error>) -> Result<Page> {
+    let console = app.console(tenant, "/console").await?;
+    let content = html! {
+        @if let Some(error) = error.as_ref().filter(|error| !matches!(error, Error::Invalid(_))) {
+            (common::http::page::alert(error))
+        }
+        form .fill method="post" action="?" {
+            input type="hidden" name="once" value=(once);
+            (shown.fields("new", error.as_ref()))
+            button { "Add the endpoint" }
+        }
+        p { a href="/console" { "Back to the endpoints" } }
+    };
+    Ok(Page::new("Add an endpoint", content).refused(error).within(console))
+}
+
+async fn page(app: &App, tenant: &TenantId, created: &Created) -> Result<Page> {
+    let console = app.console(tenant, "/console").await?;
+    let link = format!("/console/endpoints/{}", visible(&created.id));
+    let content = html! {
+        (verify::secret(&created.secret))
+        div .row {
+            (Form { to: &link, button: "Send a test", hidden: &[("action", "test")], ..Form::default() })
+            a href=(link) { "To the endpoint" }
+        }
+    };
+    Ok(Page::new("The endpoint has been added", content).done().within(console))
+}

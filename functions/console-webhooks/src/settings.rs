@@ -1,0 +1,129 @@
+//! What can be chosen of an endpoint, as the fields of a form, and what they mean.
+
+use common::error::Error;
+use common::{
+    http::{
+        Fields, Rejected, Typed,
+        page::{Field, TICKED},
+    },
+    issue::Problem,
+    name::Description,
+    webhooks::{
+        event::{EventFilter, EventName},
+        target::{DestinationPolicy, EndpointUrl, Headers},
+    },
+};
+use maud::{Markup, html};
+
+/// The events that can be chosen, with the names of their boxes.
+const EVENTS: [(&str, EventName); 2] = [("completed", EventName::Completed), ("failed", EventName::Failed)];
+
+/// What somebody chose.
+pub(crate) struct Settings {
+    pub(crate) url: EndpointUrl,
+    /// `None` if it was left empty.
+    pub(crate) description: Option<Description>,
+    /// `None` for all events.
+    pub(crate) events: Option<EventFilter>,
+    /// `None` if the field was left empty.
+    pub(crate) headers: Option<Headers>,
+}
+
+impl Settings {
+    /// Reads the fields of a form.
+    pub(crate) fn read(form: &Typed, policy: &DestinationPolicy) -> Result<Self, Error> {
+        form.read(|fields| {
+            let url = fields.text("url", |text| EndpointUrl::parse_permitted(text.trim(), policy));
+            let description = fields.optional_text("description", Description::parse);
+            let headers = fields.optional_text("headers", headers);
+            let events = events(form, fields);
+            Ok(Self {
+                url: url?,
+                description: description?.filter(|text| !text.as_str().is_empty()),
+                events: events?,
+                headers: headers?.filter(|headers| !headers.is_empty()),
+            })
+        })
+    }
+}
+
+/// An endpoint that wants all events has no filter, so that it gets those that will be added.
+fn events(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
+    let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
+    match chosen.len() {
+        0 => Err(fields.reject("events", Problem::format("Choose one event at least"))),
+        all if all == EVENTS.len() => Ok(None),
+        _ => Ok(Some(chosen.into_iter().collect())),
+    }
+}
+
+/// Headers, each on a line of its own: `name: value`.
+fn headers(text: &str) -> Result<Headers, Vec<Problem>> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let pairs: Vec<_> = lines
+        .map(|line| match line.split_once(':') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => ("", None),
+        })
+        .collect();
+    if pairs.is_empty() {
+        return Ok(Headers::default());
+    }
+    Headers::parse(&pairs).map_err(|problems| {
+        let named = problems.into_iter().map(|wrong| Problem {
+            message: match wrong.member {
+                Some(name) => format!("{name}: {}", wrong.problem.message),
+                None => wrong.problem.message,
+            },
+            ..wrong.problem
+        });
+        named.collect()
+    })
+}
+
+/// The fields, with what is there already.
+pub(crate) struct Shown<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) description: &'a str,
+    /// Whether each of the events is wanted.
+    pub(crate) events: [bool; 2],
+    /// What the headers are for, and what happens to those that there are.
+    pub(crate) headers_hint: &'static str,
+}
+
+impl Shown<'_> {
+    /// The events as somebody ticked them.
+    pub(crate) fn ticked(form: &Typed) -> [bool; 2] {
+        EVENTS.map(|(name, _)| form.get(name) == TICKED)
+    }
+
+    /// The events that a filter lets through.
+    pub(crate) fn wanted(filter: Option<&EventFilter>) -> [bool; 2] {
+        EVENTS.map(|(_, event)| filter.is_none_or(|filter| filter.wants(event)))
+    }
+
+    /// The fields of the form with this id, and what is wrong with them.
+    pub(crate) fn fields(&self, form: &str, error: Option<&Error>) -> Markup {
+        html! {
+            (Field::url("url", "URL", self.url).hint("Where deliveries are posted to").html(form, error))
+            (Field::text("description", "Description", "off", self.description).optional().html(form, error))
+            fieldset {
+                legend { "Events" }
+                @for ((name, event), is_wanted) in EVENTS.iter().zip(self.events) {
+                    div {
+                        input type="checkbox" id={ (form) "-" (name) } name=(name) value=(TICKED) checked[is_wanted];
+                        label for={ (form) "-" (name) } { (event.as_str()) }
+                    }
+                }
+                @if let Some(wrong) = wrong_events(error) { p .error { (wrong) "." } }
+            }
+            (Field::area("headers", "Headers", "").hint(self.headers_hint).optional().html(form, error))
+        }
+    }
+}
+
+fn wrong_events(error: Option<&Error>) -> Option<&str> {
+    let Some(Error::Invalid(issues)) = error else { return None };
+    let of_events = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "events"))?;
+    Some(&of_events.message)
+}

@@ -1,0 +1,62 @@
+//! Times, for people: in UTC, and how long ago.
+
+use std::time::Duration;
+
+use common::timestamp::Timestamp;
+use maud::{Markup, html};
+
+/// A moment, and how far it is from `now`.
+pub(crate) fn when(at: Timestamp, now: Timestamp) -> Markup {
+    html! { time datetime=(at) { (date_and_time(at)) } " " span .soft { "(" (distance(at, now)) ")" } }
+}
+
+/// `2026-01-31 12:00:05 UTC`.
+pub(crate) fn date_and_time(at: Timestamp) -> String {
+    let text = at.to_string();
+    let (date, time) = text.split_once('T').unwrap_or((&text, ""));
+    format!("{date} {} UTC", time.split('.').next().unwrap_or_default())
+}
+
+/// `12:00`.
+pub(crate) fn hour(at: Timestamp) -> String {
+    at.to_string().get(11..16).unwrap_or_default().to_owned()
+}
+
+/// What an input of the kind `datetime-local` has for a moment, in UTC: `2026-01-31T12:00`.
+pub(crate) fn local(at: Timestamp) -> String {
+    at.to_string().get(..16).unwrap_or_default().to_owned()
+}
+
+/// How far `at` is from `now`, in words.
+fn distance(at: Timestamp, now: Timestamp) -> String {
+    if at > now { format!("in {}", length(at.since(now))) } else { format!("{} ago", length(now.since(at))) }
+}
+
+/// A length of time, in its largest unit.
+pub(crate) fn length(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds / 60),
+        7_200..=172_799 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_utc_and_in_words() {
+        let at = Timestamp::from_second(1_769_860_805).expect("a time");
+        assert_eq!(date_and_time(at), "2026-01-31 12:00:05 UTC");
+        assert_eq!((hour(at), local(at)), ("12:00".to_owned(), "2026-01-31T12:00".to_owned()));
+        for (seconds, ago) in
+            [(0, "0 s ago"), (119, "119 s ago"), (120, "2 min ago"), (7_200, "2 h ago"), (172_800, "2 days ago")]
+        {
+            assert_eq!(distance(at, at.after(Duration::from_secs(seconds))), ago);
+        }
+        assert_eq!(distance(at.after(Duration::from_secs(300)), at), "in 5 min");
+    }
+}
