@@ -44,7 +44,6 @@ const DONE: [(&str, &str); 5] = [
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did"])), open)
         .summary("The account of whoever is signed in, with their sessions.")
-        .redirects()
 }
 
 pub(crate) fn submit() -> Route<App> {

@@ -47,7 +47,6 @@ const EXPIRES: [(&str, &str); 4] =
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did"])), open)
         .summary("The API keys that whoever is signed in manages.")
-        .redirects()
 }
 
 pub(crate) fn submit() -> Route<App> {

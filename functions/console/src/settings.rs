@@ -39,7 +39,6 @@ pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&["did"])), open)
         .summary("The settings of the organization.")
         .faults(&[Fault::EmailNotVerified])
-        .redirects()
 }
 
 pub(crate) fn submit() -> Route<App> {

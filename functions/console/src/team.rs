@@ -45,7 +45,6 @@ const ROLES: [(&str, &str); 2] = [
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did", "part"])), open)
         .summary("The members of the organization and, for owners, pending invitations.")
-        .redirects()
 }
 
 pub(crate) fn submit() -> Route<App> {

@@ -70,7 +70,17 @@ impl<'a> Field<'a> {
     /// A line of text. Browsers and password managers fill it in by `autocomplete`.
     #[must_use]
     pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
-        Self { label, name, kind: "text", autocomplete, value, hint: None, is_optional: false, is_filter: false, options: &[] }
+        Self {
+            label,
+            name,
+            kind: "text",
+            autocomplete,
+            value,
+            hint: None,
+            is_optional: false,
+            is_filter: false,
+            options: &[],
+        }
     }
 
     /// Several lines of text.
