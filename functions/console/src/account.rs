@@ -205,12 +205,14 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
     }
 }
 
+/// Devices may have the same description, so the moment tells their buttons apart.
 fn end_form(session: &Session, agent: &str) -> Markup {
+    let about = format!("End the session: {agent}, {}", session.created_at);
     html! {
         form method="post" action="?" {
             input type="hidden" name="action" value="end";
             input type="hidden" name="session" value=(session.id);
-            button .secondary aria-label={ "End the session: " (agent) } { "End" }
+            button .secondary aria-label=(about) { "End" }
         }
     }
 }
