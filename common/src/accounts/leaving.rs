@@ -4,16 +4,13 @@ use crate::{
     accounts::{
         api_keys::ApiKeys,
         members::{Member, MemberIdOrEmail, Members},
-        password::{Guess, Hasher},
-        sign_in::SignIns,
         users::User,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::{Conflict, Error, Result},
+    error::Result,
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoints, log::Retention},
 };
 
 /// What removing a member takes.
@@ -39,50 +36,12 @@ impl Departures {
         metrics::upkeep("removing a member", self.keys.delete_all_of(&by.organization, member.user.id).await);
         Ok(member)
     }
-}
 
-/// What deleting an account takes.
-pub struct Deletions {
-    departures: Departures,
-    endpoints: Endpoints,
-    retention: Retention,
-    sign_ins: SignIns,
-}
-
-impl Deletions {
-    /// The stores over the tables that `env` names. All that hash in a process share the memory of `hasher`.
-    pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
-        Ok(Self {
-            departures: Departures::from_env(env, aws)?,
-            endpoints: Endpoints::from_env(env, aws)?,
-            retention: Retention::from_env(env)?,
-            sign_ins: SignIns::from_env(env, aws, hasher)?,
-        })
-    }
-
-    /// Deletes the account of `user`, who confirms it with their password, and with the last account the organization. What
-    /// of that is not deleted here has ended all the same, and `accounts-purge` deletes it.
+    /// Deletes the account of `last`, the only member, and their organization.
     ///
     /// # Errors
-    /// The password is wrong, or was tried too often; others would be left without an owner: [`Conflict::LastOwner`]; the
-    /// account is gone: [`Error::Unauthorized`]; or a call fails.
-    pub async fn delete(&self, user: &User, password: Guess, now: Timestamp) -> Result<()> {
-        self.sign_ins.confirm(user, password, now).await?;
-        let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {
-            Err(Error::Conflict(Conflict::LastOwner)) => self.delete_organization(user, now).await,
-            removed => removed.map(drop),
-        };
-        removed.map_err(|error| match error {
-            // They were removed meanwhile, or the same call was made twice.
-            Error::NotFound(_) => Error::Unauthorized,
-            error => error,
-        })
-    }
-
-    async fn delete_organization(&self, last: &User, now: Timestamp) -> Result<()> {
-        self.departures.members.delete_with_organization(last, now).await?;
-        let deleted = self.endpoints.delete_all(&last.organization, self.retention.end(now)).await.map(drop);
-        metrics::upkeep("deleting an account", deleted);
-        Ok(())
+    /// As [`Members::delete_with_organization`].
+    pub async fn remove_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
+        self.members.delete_with_organization(last, now).await
     }
 }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{
-        leaving::Deletions,
-        password::{Guess, Hasher},
-    },
+    accounts::password::{Guess, Hasher},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{
         Call, Fault, Fields, Function, Rejected, Route, Session, SignedIn, Wire, WithCookies, cookies::cleared_cookie,
+        deletion::Deletions,
     },
     timestamp::Timestamp,
 };

@@ -2,25 +2,14 @@
 
 use common::{
     accounts::{
-        api_keys::ApiKeys,
-        attempts::Attempts,
-        cli_logins::CliLogins,
-        invitations::Invitations,
-        inviting::Inviting,
-        leaving::{Deletions, Departures},
-        mail::Mailer,
-        members::Members,
-        organizations::Organizations,
-        password::Hasher,
-        password_reset::PasswordResets,
-        sessions::Sessions,
-        settings::Settings,
-        sign_in::SignIns,
-        signup::Accounts,
+        api_keys::ApiKeys, attempts::Attempts, cli_logins::CliLogins, invitations::Invitations, inviting::Inviting,
+        leaving::Departures, mail::Mailer, members::Members, organizations::Organizations, password::Hasher,
+        password_reset::PasswordResets, sessions::Sessions, settings::Settings, sign_in::SignIns, signup::Accounts,
         verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
+    http::deletion::Deletions,
 };
 
 use crate::docs::Docs;
