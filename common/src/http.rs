@@ -23,6 +23,7 @@ pub use self::{
 mod auth;
 mod call;
 pub mod cookies;
+pub mod deletion;
 mod event;
 mod fields;
 mod function;

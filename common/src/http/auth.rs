@@ -9,7 +9,7 @@ use crate::{
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::{Error, Refusal, Result},
+    error::{Error, Result},
     id::{TenantId, UserId},
     telemetry::metrics,
     timestamp::Timestamp,
@@ -153,7 +153,7 @@ impl Access<Callers> for Verified {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
         let Caller { user, .. } = KeyOrSession::identify(callers, call).await?;
-        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+        user.check_verified().map(|()| user)
     }
 
     fn tenant(user: &User) -> Option<&TenantId> {
@@ -294,7 +294,7 @@ impl<W: AsRef<People> + Sync> Access<W> for VerifiedPerson {
 
     async fn identify(stores: &W, call: &Call<()>) -> Result<User> {
         let SignedIn { user, .. } = Person::identify(stores, call).await?;
-        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+        user.check_verified().map(|()| user)
     }
 
     fn tenant(user: &User) -> Option<&TenantId> {
