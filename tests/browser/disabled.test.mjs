@@ -85,7 +85,7 @@ async function recovers(person, hook) {
 
 // The mail about the endpoint that nobody repaired.
 async function hasLink(t, owner, email, path) {
-  const { text } = await owner.mail(email, "/forgotten");
+  const { text } = await owner.mail(email, path.split("/").at(-1));
   const [link] = /\S+\/console\/endpoints\/[^\s?]+/.exec(text) ?? [];
   if (!link) return t.diagnostic("the mail about a disabled endpoint has no link to the console");
   assert.equal(link, `${here.service.api}${path}`);

@@ -54,7 +54,7 @@ export class Person {
       if (request.isNavigationRequest() && !isRedirect) this.response = response;
     });
     page.on("console", (message) => {
-      if (!["error", "warning"].includes(message.type())) return;
+      if (message.type() !== "error") return;
       // Chromium says this of every page with such a status.
       const isRefusal = message.text().includes("responded with a status of 4");
       const told = `${message.text()} (${message.location().url})`;
@@ -88,6 +88,11 @@ export class Person {
   // The word for how the endpoint or the delivery of the page stands.
   async standing() {
     return (await this.page.locator("main .state").first().innerText()).replace(/^\W+/, "");
+  }
+
+  // What the element that has the focus is called.
+  focused() {
+    return this.page.evaluate(() => (document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim());
   }
 
   // The newest mail to them with these words.
