@@ -1,4 +1,5 @@
-//! The time and the randomness that a function takes from the machine. A simulation gives a function others.
+//! The time and the randomness that a function takes from the machine. A simulation gives a function others, and so does
+//! whoever invokes it in the past.
 //!
 //! They are values of the task that runs the function, so that two functions on one thread can have clocks that differ.
 

@@ -69,24 +69,21 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
         StatusCode::UNAUTHORIZED => true,
         other => bail!("the owner of the demo tenant cannot sign in: {other}"),
     };
-    if is_new {
-        live(&tools).await?;
-    }
+    let tenant = if is_new { Some(live(&tools).await?) } else { None };
     // The inbox forgets, the tables may not.
     endpoints::ALL.iter().try_for_each(|endpoint| endpoint.tell(tools.inbox))?;
     tools.inbox.keep(true);
-    if is_new {
-        let tenant = people::organization(api).await?;
-        for event in jobs::newest() {
-            send(&tools, JOB_EVENTS, &event.of(&tenant).to_string(), Duration::ZERO).await?;
+    if let Some(tenant) = tenant {
+        for job in jobs::newest() {
+            send(&tools, &tenant, JOB_EVENTS, &job.of(&tenant).to_string(), Duration::ZERO).await?;
         }
     }
     let link = format!("{}{PATH}", api.origin());
     Ok(DemoTenant { link, email: people::OWNER, password: people::PASSWORD, is_new })
 }
 
-/// Six days in the life of a tenant.
-async fn live(tools: &Tools<'_>) -> Result<()> {
+/// Six days in the life of a tenant. Returns its id.
+async fn live(tools: &Tools<'_>) -> Result<String> {
     let Tools { api, inbox, .. } = tools;
     let start = Timestamp::now();
     let ago = |minutes: u64| start.before(Duration::from_secs(minutes * 60));
@@ -96,7 +93,7 @@ async fn live(tools: &Tools<'_>) -> Result<()> {
     // What comes to the inbox now was sent long ago.
     inbox.keep(false);
     let people = People { api, mail: tools.mail };
-    let owner = clock(ago(6 * DAY)).within(people.found()).await?;
+    let (owner, tenant) = clock(ago(6 * DAY)).within(people.found()).await?;
     let key = clock(ago(6 * DAY - HOUR)).within(people.issue_key(&owner, "Production")).await?;
     let key = Who::Key(key);
     for (day, endpoint) in (0..).zip(&endpoints::ALL) {
@@ -107,13 +104,14 @@ async fn live(tools: &Tools<'_>) -> Result<()> {
     clock(ago(3 * DAY)).within(people.issue_key(&owner, "Staging")).await?;
     clock(ago(DAY)).within(people.invite(&owner, people::INVITED)).await?;
 
-    let tenant = people::organization(api).await?;
     let mut past = Past::new(tools.deliver, tools.requests)?;
     let days_ago = jobs::of_days_ago(ago);
-    for (at, event) in days_ago.chain(jobs::of_the_last_day(ago)) {
-        past.send(at, JOB_EVENTS, event.of(&tenant).to_string());
+    for (at, job) in days_ago.chain(jobs::of_the_last_day(ago)) {
+        past.send(at, JOB_EVENTS, job.of(&tenant).to_string());
     }
     inbox.answer(CRM.path, Manner::Fail);
+    past.until(ago(DAY + HOUR)).await?;
+    clock(ago(DAY + HOUR)).within(CRM.update(api, &key, json!({"events": ["job.failed"]}))).await?;
     past.until(ago(15 * HOUR)).await?;
     // An outage that ends.
     inbox.answer(ORDERS.path, Manner::Fail);
@@ -128,15 +126,16 @@ async fn live(tools: &Tools<'_>) -> Result<()> {
     clock(ago(HOUR)).within(endpoints::list(api, &key)).await?;
     past.until(start).await?;
     for (at, queue, body) in past.left() {
-        send(tools, &queue, &body, at.since(Timestamp::now())).await?;
+        send(tools, &tenant, &queue, &body, at.since(Timestamp::now())).await?;
     }
     let secret = endpoints::NEW_WAREHOUSE_SECRET;
-    WAREHOUSE.update(api, &key, json!({"signing_secret": secret})).await
+    WAREHOUSE.update(api, &key, json!({"signing_secret": secret})).await?;
+    Ok(tenant)
 }
 
-async fn send(tools: &Tools<'_>, queue: &str, body: &str, delay: Duration) -> Result<()> {
+async fn send(tools: &Tools<'_>, tenant: &str, queue: &str, body: &str, delay: Duration) -> Result<()> {
     let url = tools.queues.get(queue).with_context(|| format!("there is no queue {queue}"))?;
-    let message = tools.sqs.send_message().queue_url(url).message_body(body);
+    let message = tools.sqs.send_message().queue_url(url).message_group_id(tenant).message_body(body);
     message.delay_seconds(i32::try_from(delay.as_secs())?).send().await.context("cannot send a message")?;
     Ok(())
 }

@@ -164,16 +164,6 @@ impl Stack {
         {
             tasks.spawn(serve(listener, TowerToHyperService::new(router), limits, stop.clone()));
         }
-        if poll {
-            for poller in pollers.values() {
-                tasks.spawn(Arc::clone(poller).run(stop.clone()));
-            }
-            for (properties, function) in template.functions.values().zip(functions.values()) {
-                for schedule in properties.schedules() {
-                    tasks.spawn(tick(schedule.period()?, Arc::clone(function), stop.clone()));
-                }
-            }
-        }
         let demo_tenant = match &demo_api {
             Some(demo_api) => {
                 let tools = demo_tenant::Tools {
@@ -189,6 +179,17 @@ impl Stack {
             }
             None => None,
         };
+        // The demo tenant's past is over before anything happens to it now.
+        if poll {
+            for poller in pollers.values() {
+                tasks.spawn(Arc::clone(poller).run(stop.clone()));
+            }
+            for (properties, function) in template.functions.values().zip(functions.values()) {
+                for schedule in properties.schedules() {
+                    tasks.spawn(tick(schedule.period()?, Arc::clone(function), stop.clone()));
+                }
+            }
+        }
         let tables = template.tables.into_keys().map(|name| (name.clone(), name)).collect();
         Ok(Self {
             api,

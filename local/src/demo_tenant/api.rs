@@ -53,13 +53,13 @@ impl Api {
     /// Signs in, and returns the answer, whatever it is.
     pub(super) async fn sign_in(&self, email: &str, password: &str) -> Result<Response<Body>> {
         let credentials = json!({"email": email, "password": password});
-        let request = self.request("POST", "/api/auth/sign-in/email", &Who::Nobody);
+        let request = self.request("/api/auth/sign-in/email", &Who::Nobody);
         self.answer(request.header(header::CONTENT_TYPE, "application/json"), credentials.to_string()).await
     }
 
     /// Posts JSON, and returns that of a 200.
     pub(super) async fn post(&self, who: &Who, path: &str, body: &Value) -> Result<Value> {
-        let request = self.request("POST", path, who).header(header::CONTENT_TYPE, "application/json");
+        let request = self.request(path, who).header(header::CONTENT_TYPE, "application/json");
         Ok(serde_json::from_slice(&self.read(request, path, body.to_string()).await?)?)
     }
 
@@ -73,18 +73,13 @@ impl Api {
     pub(super) async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Result<()> {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let form = "application/x-www-form-urlencoded";
-        let request = self.request("POST", path, &Who::Nobody).header(header::CONTENT_TYPE, form);
+        let request = self.request(path, &Who::Nobody).header(header::CONTENT_TYPE, form);
         self.read(request, path, body).await.map(drop)
     }
 
-    /// Reads a route of `/api/auth`.
-    pub(super) async fn get(&self, who: &Who, path: &str) -> Result<Value> {
-        Ok(serde_json::from_slice(&self.read(self.request("GET", path, who), path, String::new()).await?)?)
-    }
-
-    fn request(&self, method: &str, path: &str, who: &Who) -> request::Builder {
+    fn request(&self, path: &str, who: &Who) -> request::Builder {
         let host = self.origin.trim_start_matches("http://");
-        let request = Request::builder().method(method).uri(path).header(header::HOST, host);
+        let request = Request::post(path).header(header::HOST, host);
         let request = request.header(header::ORIGIN, &self.origin);
         match who {
             Who::Nobody => request,

@@ -23,8 +23,8 @@ pub(super) struct People<'a> {
 }
 
 impl People<'_> {
-    /// The owner signs up, and verifies the address.
-    pub(super) async fn found(&self) -> Result<Who> {
+    /// The owner signs up, and verifies the address. Returns their session and the organization's id.
+    pub(super) async fn found(&self) -> Result<(Who, String)> {
         let fields = json!({
             "name": "Maya Lindqvist", "email": OWNER, "password": PASSWORD,
             "organizationName": "Northwind Automations", "organizationSlug": SLUG,
@@ -33,7 +33,9 @@ impl People<'_> {
         let account = self.api.call(&Who::Nobody, "auth/signupAndCreateOrg", &fields).await;
         let account = account.context("has the owner of the demo tenant another password by now?")?;
         self.verify(OWNER).await?;
-        session(&account)
+        let cookie = text(&account, "/setCookie/0")?;
+        let session = Who::Session(cookie.split(';').next().unwrap_or_default().to_owned());
+        Ok((session, text(&account, "/organizationId")?))
     }
 
     pub(super) async fn issue_key(&self, owner: &Who, name: &str) -> Result<String> {
@@ -68,19 +70,6 @@ impl People<'_> {
         let token = tokens.next().with_context(|| format!("no mail to {email} has a link"))?;
         self.api.submit("/verify-email", &[("token", &token)]).await
     }
-}
-
-/// The id of the organization.
-pub(super) async fn organization(api: &Api) -> Result<String> {
-    let session = api.sign_in(OWNER, PASSWORD).await?;
-    let cookie = session.headers().get("set-cookie").context("signing in sets no cookie")?.to_str()?;
-    let owner = Who::Session(cookie.split(';').next().unwrap_or_default().to_owned());
-    text(&api.get(&owner, "/api/auth/organization/list").await?, "/0/id")
-}
-
-fn session(account: &Value) -> Result<Who> {
-    let cookie = text(account, "/setCookie/0")?;
-    Ok(Who::Session(cookie.split(';').next().unwrap_or_default().to_owned()))
 }
 
 fn text(value: &Value, pointer: &str) -> Result<String> {

@@ -8,7 +8,7 @@ use axum::{
     routing::{MethodRouter, get},
 };
 
-use super::{Api, people};
+use super::{api::Api, people};
 
 /// Where it leads: always here.
 const CONSOLE: &str = "/console";
