@@ -96,8 +96,8 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     let (owner, tenant) = clock(ago(6 * DAY)).within(people.found()).await?;
     let key = clock(ago(6 * DAY - HOUR)).within(people.issue_key(&owner, "Production")).await?;
     let key = Who::Key(key);
-    for (day, endpoint) in (0..).zip(&endpoints::ALL) {
-        let at = ago(5 * DAY - HOUR - day);
+    for (minute, endpoint) in (0..).zip(&endpoints::ALL) {
+        let at = ago(5 * DAY - HOUR - minute);
         clock(at).within(endpoint.create(api, &key, inbox)).await?;
     }
     clock(ago(5 * DAY - 5 * HOUR)).within(people.invite_and_join(&owner)).await?;
