@@ -79,6 +79,14 @@ struct Body<'a> {
     mapped_stack: Option<&'a RawValue>,
 }
 
+impl JobFailure {
+    /// Whether `job_id` is all of the job's id, so that its deliveries can be found by it.
+    #[must_use]
+    pub fn has_whole_id(&self) -> bool {
+        self.job_id.chars().count() < NAME
+    }
+}
+
 impl FailedJob {
     /// What is kept of an event; `None` unless it is of a job that failed. `is_repeated` says whether the event has been
     /// received before.

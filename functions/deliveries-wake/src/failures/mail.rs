@@ -58,18 +58,29 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
 }
 
 fn told(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
+    let link = link(base, failure);
     let JobFailure { id, job_id, deployment, error, stack } = failure;
     let mut facts = vec![format!("Job: {}", line(job_id))];
     facts.extend(deployment.as_ref().map(|deployment| format!("Deployment: {}", line(deployment))));
     facts.push(format!("When: {}", id.at()));
     facts.push("Its deliveries:".to_owned());
-    let mut parts = vec![Part::Text(facts.join("\n")), deliveries(base, &[("job_id", job_id)])];
+    let mut parts = vec![Part::Text(facts.join("\n")), link];
     for (name, words) in [("Error:", error), ("Stack:", stack)] {
         if let Some(words) = words {
             parts.extend([Part::Text(name.to_owned()), Part::Quote(harmless(words))]);
         }
     }
     parts
+}
+
+/// The deliveries of a job: by its id or, if only the beginning of that is known, by the moment.
+fn link(base: &BaseUrl, failure: &JobFailure) -> Part {
+    let at = failure.id.at();
+    let (since, until) = (at.to_string(), at.after(Duration::from_millis(1)).to_string());
+    match failure.has_whole_id() {
+        true => deliveries(base, &[("job_id", &failure.job_id)]),
+        false => deliveries(base, &[("event", EventName::Failed.as_str()), ("since", &since), ("until", &until)]),
+    }
 }
 
 /// The page with the deliveries that pass these filters.

@@ -81,6 +81,24 @@ async fn a_mail_says_which_job_when_and_why() {
     }
 }
 
+/// A mail has the beginning of a long id, which finds nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deliveries_of_a_job_with_a_long_id_are_found_by_the_moment() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let job = "j".repeat(300);
+    world.deliver(failed(&tenant.id, "w", &job)).await;
+    sweep(&world, later(0)).await;
+    let mail = mails(&world).await.pop().expect("a mail");
+    let link = tests::world::link(&mail);
+    let path = link.strip_prefix(world.stack.api()).expect("a page of ours");
+    assert!(path.contains("event=job.failed&since=") && !path.contains("jjj"), "{path}");
+    let page = Browser::new(&world, &tenant.cookie).open(path).await;
+    assert!(page.page().contains(&job), "{}", page.page());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_words_of_a_producer_are_inert_and_cut_off() {
     let world = World::start().await;
