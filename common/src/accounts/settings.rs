@@ -11,6 +11,7 @@ use crate::{
         users::{Role, User},
     },
     aws::clients::Aws,
+    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
     timestamp::Timestamp,
@@ -38,7 +39,7 @@ impl Settings {
     ///
     /// # Errors
     /// Something would change, and `user` is no owner; the address was changed too often; or a call fails.
-    pub async fn change(&self, user: &User, change: SettingsChange) -> Result<Organization> {
+    pub async fn change(&self, user: &User, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
         let id = &user.organization;
         if !change.is_empty() && user.role != Role::Owner {
             return Err(Error::Forbidden(Refusal::OwnersOnly));
@@ -53,17 +54,17 @@ impl Settings {
         }
         let before = self.organizations.change_settings(id, &change).await?;
         let after = before.clone().changed(change);
-        self.tell(&before, &after).await;
+        self.tell(&before, &after, base).await;
         Ok(after)
     }
 
     /// Tells both addresses if another one gets notifications from now on.
-    async fn tell(&self, before: &Organization, after: &Organization) {
+    async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) {
         let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
         if old == new {
             return;
         }
-        let [to_old, to_new] = address_mails(after);
+        let [to_old, to_new] = address_mails(base, after);
         tokio::join!(self.mailer.send(old, to_old, &after.id), self.mailer.send(new, to_new, &after.id));
     }
 }

@@ -58,7 +58,7 @@ pub struct Output {
 }
 
 async fn handle(settings: Arc<Settings>, call: Call<User>, Input { change }: Input) -> Result<Output> {
-    Ok(settings.change(&call.caller, change).await?.into())
+    Ok(settings.change(&call.caller, change, &call.base).await?.into())
 }
 
 impl From<Organization> for Output {

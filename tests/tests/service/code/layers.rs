@@ -43,6 +43,9 @@ fn sources(krate: &str) -> BTreeMap<Module, Source> {
                 folders.push(file);
                 continue;
             }
+            if file.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
             let path = file.strip_prefix(&root).expect("it is inside").to_owned();
             let names = path.with_extension("");
             let names = names.iter().map(|name| name.to_str().expect("UTF-8").to_owned());
