@@ -233,7 +233,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(2));
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
     the_pages_are_used(world).await;
-    the_console_is_used(world).await;
+    accounts_are_managed_on_pages(world).await;
     let keys = get("/api/auth/api-key/list").await.body;
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
@@ -315,7 +315,7 @@ async fn the_pages_are_used(world: &World) {
 }
 
 /// By an owner, who invites, manages and removes somebody, and is the last to go.
-async fn the_console_is_used(world: &World) {
+async fn accounts_are_managed_on_pages(world: &World) {
     let owner = world.tenant("console").await;
     let act = async |cookie: &str, page: &str, fields: Value| {
         let form = world.http.post(world.url(&format!("/console/{page}"))).header("origin", world.stack.api());
