@@ -34,7 +34,8 @@ impl Settings {
         })
     }
 
-    /// Makes this change of the settings of the organization of `user`, and returns it as it is then. A change of the address
+    /// Makes this change of the settings of the organization of `user`, and returns it as it is then. `base` is where its mails
+    /// link to. A change of the address
     /// sends mail, so whoever makes one has to be verified: otherwise anybody could make us send mail to anybody.
     ///
     /// # Errors

@@ -186,15 +186,13 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
         None => page("A page."),
     };
     responses.insert("200".to_owned(), done);
-    let leads_to_sign_in = wire == Wire::Page && info.credentials == [Credential::Session];
-    let redirect = match (info.redirects, leads_to_sign_in) {
-        (true, false) => Some("Done: the browser goes on at the `Location`."),
-        (false, true) => Some("Nobody is signed in: the browser goes on at `/signin`, and comes back."),
-        (true, true) => Some("Done, or nobody is signed in: the browser goes on at the `Location`."),
-        (false, false) => None,
-    };
-    if let Some(description) = redirect {
-        responses.insert("303".to_owned(), json!({ "description": description }));
+    let done = info.redirects.then_some("Done: the browser goes on at the `Location`.");
+    // A page for people who are signed in leads everybody else to the sign-in.
+    let sign_in = (wire == Wire::Page && info.credentials == [Credential::Session])
+        .then_some("Without a session, a browser is led to the sign-in, and back.");
+    let redirects: Vec<_> = done.into_iter().chain(sign_in).collect();
+    if !redirects.is_empty() {
+        responses.insert("303".to_owned(), json!({ "description": redirects.join(" ") }));
     }
     let everywhere = errors(info, &[], wire);
     for (status, errors) in errors(info, info.faults, wire) {

@@ -170,7 +170,7 @@ fn time_line(delivery: &Delivery, attempts: &[Attempt], now: Timestamp) -> Marku
                     }
                     @if let Some(response) = &attempt.response {
                         p .soft { "It answered:" }
-                        pre { bdi { (visible(response)) } }
+                        (scrolling("Answer", response))
                     }
                 }
             }
@@ -192,11 +192,16 @@ fn body(payload: Option<&str>) -> Markup {
     let Some(payload) = payload else { return html! { p { "It is not kept." } } };
     let shown = payload.get(..payload.floor_char_boundary(SHOWN_BYTES)).unwrap_or(payload);
     html! {
-        pre { bdi { (visible(&pretty(shown))) } }
+        (scrolling("Payload", &pretty(shown)))
         @if shown.len() < payload.len() {
             p { "The first " (shown.len()) " of " (payload.len()) " bytes. deliveries/get has all of them." }
         }
     }
+}
+
+/// Text that scrolls where it is long. Without a mouse, that takes a focus, and what has the focus needs a name.
+fn scrolling(name: &str, text: &str) -> Markup {
+    html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }
 }
 
 /// What is sent with each attempt. Signatures and the values of the tenant's own headers are not kept.

@@ -8,6 +8,7 @@ use common::{
         organizations::{Organization, settings::SettingsChange},
         users::{Role, User},
     },
+    base_url::BaseUrl,
     error::Result,
     http::{
         Call, Fault, Reply, Route, Typed, VerifiedPerson,
@@ -53,20 +54,20 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 }
 
 async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
-    match save(&app, &call, &form).await {
+    match save(&app, &call.caller, &form, &call.base).await {
         Ok(()) => Ok(go_on(HERE, "saved")),
         Err(error) => Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into()),
     }
 }
 
-async fn save(app: &App, call: &Call<User>, form: &Typed) -> Result<()> {
+async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
     let change = form.read(|fields| {
         let address = fields.text("debugNotificationEmail", Email::parse);
         let disable = fields.text("jobFailureMails", is_off);
         let (debug_notification_email, disable) = (Some(address?), Some(disable?));
         Ok(SettingsChange { debug_notification_email, disable_job_failure_notifications: disable })
     })?;
-    app.settings.change(&call.caller, change, &call.base).await.map(drop)
+    app.settings.change(user, change, base).await.map(drop)
 }
 
 fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {

@@ -203,7 +203,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
         assert_eq!(logged.iter().map(|delivery| delivery.job_id.as_str()).collect::<Vec<_>>(), [job]);
     }
     the_log_is_read(world, &tenant, &id).await;
-    the_console_is_used(world, &tenant, &id).await;
+    endpoints_are_used_in_the_console(world, &tenant, &id).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
     assert_eq!(world.poll("deliveries").await, 1);
     let mut failed = event(&tenant.id, "failed for good");
@@ -233,7 +233,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(2));
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
     the_pages_are_used(world).await;
-    accounts_are_managed_on_pages(world).await;
+    the_console_is_used(world).await;
     let keys = get("/api/auth/api-key/list").await.body;
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
@@ -315,7 +315,7 @@ async fn the_pages_are_used(world: &World) {
 }
 
 /// By an owner, who invites, manages and removes somebody, and is the last to go.
-async fn accounts_are_managed_on_pages(world: &World) {
+async fn the_console_is_used(world: &World) {
     let owner = world.tenant("console").await;
     let act = async |cookie: &str, page: &str, fields: Value| {
         let form = world.http.post(world.url(&format!("/console/{page}"))).header("origin", world.stack.api());
@@ -370,7 +370,7 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
 }
 
 /// What the console does about webhooks. Nothing is polled meanwhile, so that each page waits for its attempt in vain.
-async fn the_console_is_used(world: &World, tenant: &tests::Tenant, endpoint: &str) {
+async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant, endpoint: &str) {
     world.forget_uses().await;
     let browser = Browser::new(world, &tenant.cookie);
     let form = browser.open("/console/endpoints/new").await;

@@ -1,0 +1,106 @@
+// An endpoint whose receiver asked for no more deliveries: from the link to it until everything has been recovered.
+//
+// A recovery begins with the next full minute of the service, and takes another: most of the time, this test waits.
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { DESK, PASSWORD, PHONE, Person } from "./person.mjs";
+import { jobEnds, receiver, scene, until } from "./world.mjs";
+
+// With signing in, and with looking whether it is done.
+const MOST_CLICKS = 3;
+const RECOVERY = 150_000;
+
+const here = scene({ RETRY_SCHEDULE: "" });
+
+describe("an endpoint that was disabled", { concurrency: true, skip: here.skip }, () => {
+  for (const [name, device] of Object.entries({ desk: DESK, phone: PHONE })) {
+    test(`is active again within ${MOST_CLICKS} clicks, and has what it missed, at a ${name}`, async (t) => {
+      const hook = await receiver();
+      t.after(() => hook.stop());
+      const owner = await Person.sitsDown(t, here, device);
+      const email = await owner.joins(`disabled-${name}`);
+      const [link, other] = await isDisabled(owner, hook);
+
+      const person = await Person.sitsDown(t, here, device);
+      await signsIn(person, link, email);
+      await recovers(person, hook);
+      await hasLink(t, owner, email, other);
+      await seesAllWell(person, owner);
+      t.diagnostic(`clicks from ${link.replace(/[^/]+$/, "<id>")} to everything recovered: ${person.clicks}, one of them to sign in`);
+      assert.ok(person.clicks <= MOST_CLICKS);
+      t.diagnostic(`pages looked at: ${owner.seen + person.seen}`);
+    });
+  }
+});
+
+// Two receivers ask for no more, and another job ends meanwhile. Returns the paths of the endpoints.
+async function isDisabled(owner, hook) {
+  const tenant_id = await owner.tenant();
+  const paths = [];
+  hook.answers(410, "no more, please");
+  for (const path of ["/repaired", "/forgotten"]) {
+    await owner.addsEndpoint(hook.url(path));
+    await owner.presses("link", "To the endpoint");
+    paths.push(new URL(owner.page.url()).pathname);
+  }
+  await jobEnds(here.service, { tenant_id, job_id: "gone" });
+  for (const path of paths) {
+    await owner.opens(path);
+    await owner.awaits("410 Gone, which asks for no more");
+  }
+  await jobEnds(here.service, { tenant_id, job_id: "held" });
+  for (const path of paths) {
+    await owner.opens(path);
+    await until("the event is held", async () => {
+      await owner.page.reload();
+      return (await owner.page.getByRole("row", { name: "held" }).getByText("Held").count()) > 0;
+    });
+  }
+  await owner.opens("/console");
+  await owner.looks("the console with two disabled endpoints");
+  hook.answers(204);
+  return paths;
+}
+
+async function signsIn(person, link, email) {
+  await person.opens(link);
+  await person.looks("the form to sign in, on the way to an endpoint");
+  await person.fills("Email", email);
+  await person.fills("Password", PASSWORD);
+  await person.presses("button", "Sign in");
+  await person.sees("410 Gone, which asks for no more");
+  await person.looks("a disabled endpoint");
+}
+
+async function recovers(person, hook) {
+  const before = hook.got.length;
+  await person.presses("button", "Make it active, and send them again");
+  await person.sees("What it missed is being sent again");
+  await person.looks("an endpoint that recovers");
+  const jobs = () => hook.got.slice(before).map(({ body }) => JSON.parse(body).job_id);
+  await until("what it missed arrives", () => jobs().length === 2, RECOVERY);
+  assert.deepEqual(jobs().sort(), ["gone", "held"]);
+}
+
+// The mail about the endpoint that nobody repaired.
+async function hasLink(t, owner, email, path) {
+  const { text } = await owner.mail(email, path.split("/").at(-1));
+  const [link] = /\S+\/console\/endpoints\/[^\s?]+/.exec(text) ?? [];
+  if (!link) return t.diagnostic("the mail about a disabled endpoint has no link to the console");
+  assert.equal(link, `${here.service.api}${path}`);
+}
+
+async function seesAllWell(person, owner) {
+  // Somebody else sees when the last delivery is written down, so that the click is worth it.
+  await owner.opens(person.page.url());
+  await until("all has been written down", async () => {
+    await owner.page.reload();
+    return (await owner.standing()) === "Healthy" && (await owner.page.locator(".notice.bad").count()) === 0;
+  });
+  await person.presses("link", "Look again");
+  await person.sees("Sent again: 2 of what it missed");
+  assert.equal(await person.standing(), "Healthy");
+  assert.equal(await person.page.getByRole("row").getByText("Delivered").count(), 2);
+  await person.looks("an endpoint that has recovered");
+}

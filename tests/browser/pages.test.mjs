@@ -1,0 +1,174 @@
+// The pages and states of the console that the other tests do not come by.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PASSWORD, Person } from "./person.mjs";
+import { jobEnds, receiver, scene, until } from "./world.mjs";
+
+// A delivery that fails waits long for its second attempt, and one that hangs is still under way when its page is shown.
+const here = scene({ RETRY_SCHEDULE: "600", DELIVERY_TIMEOUT: "8" });
+// More than a page of each.
+const ENDPOINTS = 11;
+const JOBS = 26;
+
+test("the pages for everybody", { skip: here.skip }, async (t) => {
+  const person = await Person.sitsDown(t, here);
+  await person.opens("/");
+  await person.looks("the root, which asks to sign in");
+  await person.fills("Email", "nobody@example.com");
+  await person.fills("Password", PASSWORD);
+  await person.presses("button", "Sign in");
+  await person.page.locator(".error").waitFor();
+  await person.looks("the form to sign in, refused", 401);
+  await person.presses("link", "Forgotten your password?");
+  await person.looks("the form for a new password");
+  await person.fills("Email", "nobody@example.com");
+  await person.page.getByRole("button").click();
+  await person.page.waitForLoadState();
+  await person.looks("a new password was asked for");
+  for (const link of ["/reset-password?token=x", "/invite", "/verify-email?token=x", "/signin?cliLoginId=x"]) {
+    await person.opens(link);
+    await person.looks(`${link}, which does not work`, person.response.status());
+    assert.ok([400, 401, 404].includes(person.response.status()), link);
+  }
+  t.diagnostic(`pages looked at: ${person.seen}`);
+});
+
+test("every link of the navigation", { skip: here.skip }, async (t) => {
+  const person = await Person.sitsDown(t, here);
+  await person.joins("navigation");
+  await person.opens("/signin");
+  await person.looks("somebody is signed in");
+  await person.opens("/console");
+  const links = await person.page.locator("nav a").evaluateAll((links) => links.map((link) => link.getAttribute("href")));
+  assert.ok(links.length >= 2);
+  for (const link of links) {
+    await person.opens(link);
+    if (person.response.status() === 404) t.diagnostic(`${link} is not there yet`);
+    else await person.looks(link);
+  }
+  await person.opens("/console");
+  await person.presses("button", "Sign out");
+  await person.page.waitForURL("**/signin*");
+  await person.opens("/console");
+  assert.equal(new URL(person.page.url()).pathname, "/signin");
+  t.diagnostic(`pages looked at: ${person.seen}`);
+});
+
+test("what an endpoint can become", { skip: here.skip }, async (t) => {
+  const hook = await receiver();
+  t.after(() => hook.stop());
+  const person = await Person.sitsDown(t, here);
+  await person.joins("becomes");
+  const tenant_id = await person.tenant();
+  await person.addsEndpoint(hook.url("/hook"), "Orders");
+  await person.presses("link", "To the endpoint");
+  await person.sees("No deliveries lately");
+  await person.looks("an endpoint without deliveries");
+  const path = new URL(person.page.url()).pathname;
+
+  await opensForm(person, "URL, description, events, headers");
+  await person.fills("URL", "ftp://example.com");
+  await person.presses("button", "Save");
+  await person.page.locator("[aria-invalid]").waitFor();
+  await person.looks("a change, refused", 400);
+  await person.fills("URL", hook.url("/hook"));
+  await person.fills("Headers (optional)", "authorization: Bearer secret-token");
+  await person.presses("button", "Save");
+  await person.sees("The changes have been saved");
+  await person.looks("a changed endpoint");
+  assert.ok(!(await person.response.text()).includes("secret-token"), "the values of headers are not shown");
+
+  await opensForm(person, "Change the secret");
+  await person.fills("A secret of your own (optional)", "whsec_");
+  await person.presses("button", "Change the secret");
+  await person.page.locator("[aria-invalid]").waitFor();
+  await person.looks("a new secret, refused", 400);
+  await person.fills("A secret of your own (optional)", "");
+  await person.presses("button", "Change the secret");
+  await person.sees("Copy the signing secret now");
+  await person.looks("a new secret");
+  await person.presses("link", "Back to the endpoint");
+  await person.sees("the old secret signs, too");
+  await person.looks("an endpoint with two secrets");
+
+  hook.answers("hang");
+  await person.presses("button", "Send a test");
+  await person.sees("An attempt is under way");
+  await person.looks("a delivery under way");
+  hook.answers(500, "{\"error\": \"full\"}");
+  await jobEnds(here.service, { tenant_id, job_id: "job-1" });
+  await person.opens(path);
+  await person.awaits("Attempts fail, and will be repeated");
+  await person.looks("an endpoint whose deliveries are tried again");
+  await person.presses("link", /^\d{4}-\d\d-\d\d/, person.page.getByRole("row", { name: "job-1" }));
+  await person.sees("The next attempt is at");
+  await person.looks("a delivery that is tried again");
+  await person.opens("/console");
+  await person.looks("the console with an endpoint whose deliveries are tried again");
+
+  await person.opens(path);
+  await person.presses("button", "Make it inactive");
+  await person.sees("What comes for it is held");
+  await person.looks("an inactive endpoint");
+  await person.opens("/console");
+  await person.looks("the console with an inactive endpoint");
+  await person.opens(path);
+  await person.presses("button", "Make it active");
+  await person.sees("New events are sent to it");
+  await person.looks("an endpoint that is active again");
+
+  await opensForm(person, "Delete it");
+  await person.page.getByLabel("Yes, delete this endpoint").check();
+  await person.presses("button", "Delete the endpoint");
+  await person.sees("The endpoint has been deleted");
+  await person.looks("the console after the last endpoint was deleted");
+  await person.opens("/console/deliveries");
+  await person.looks("deliveries to an endpoint that was deleted");
+  for (const gone of [path, "/console/endpoints/x", "/console/deliveries/x"]) {
+    await person.opens(gone);
+    await person.looks(`${gone}, which is not there`, 404);
+  }
+  t.diagnostic(`pages looked at: ${person.seen}`);
+});
+
+test("more endpoints and deliveries than fit on a page", { skip: here.skip }, async (t) => {
+  const hook = await receiver();
+  t.after(() => hook.stop());
+  const person = await Person.sitsDown(t, here);
+  await person.joins("many");
+  const tenant_id = await person.tenant();
+  await person.addsEndpoint(hook.url("/0"));
+  for (let job = 0; job < JOBS; job += 1) await jobEnds(here.service, { tenant_id, job_id: `job-${job}` });
+  await until("all arrive", () => hook.got.length === JOBS);
+  for (let number = 1; number < ENDPOINTS; number += 1) await person.addsEndpoint(hook.url(`/${number}`));
+  await person.opens("/console");
+  await person.sees("Page 1 of 2");
+  await person.looks("the first page of endpoints");
+  await person.presses("link", "Next");
+  await person.sees("Page 2 of 2");
+  await person.looks("the last page of endpoints");
+
+  await person.opens("/console/deliveries");
+  await person.looks("the newest deliveries");
+  const rows = person.page.locator("tbody tr");
+  assert.equal(await rows.count(), JOBS - 1);
+  await person.presses("link", "Older");
+  await person.sees("Newest");
+  assert.equal(await rows.count(), 1);
+  await person.looks("the oldest delivery");
+  await person.page.getByLabel("Job", { exact: true }).fill("job-7");
+  await person.presses("button", "Show");
+  await person.sees("Clear");
+  assert.deepEqual(await rows.locator("[data-label=Job]").allInnerTexts(), ["job-7"]);
+  await person.looks("filtered deliveries");
+  await person.page.getByLabel("Status").selectOption("failed");
+  await person.presses("button", "Show");
+  await person.sees("There are no such deliveries");
+  await person.looks("deliveries, none of which passes the filter");
+  t.diagnostic(`pages looked at: ${person.seen}`);
+});
+
+async function opensForm(person, summary) {
+  await person.page.locator("summary", { hasText: summary }).click();
+}

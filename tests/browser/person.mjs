@@ -1,0 +1,220 @@
+// Somebody in front of a browser, and what must hold of every page that they see.
+
+import assert from "node:assert/strict";
+import axe from "axe-core";
+import { until } from "./world.mjs";
+
+export const DESK = { viewport: { width: 1280, height: 800 } };
+export const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+export const PASSWORD = "a long password";
+
+// A desk, the same at a zoom of 200 %, a phone, and the narrowest that WCAG asks for (a desk at 400 %).
+const WIDTHS = [1280, 640, 390, 320];
+// The colours differ by the scheme, and the layout of tables by the width.
+const LOOKS = [
+  ["light", 1280],
+  ["dark", 1280],
+  ["dark", 390],
+];
+const POLICY = ["default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"];
+
+export class Person {
+  clicks = 0;
+  seen = 0;
+  #wrong = [];
+  #refusals = [];
+
+  // Whatever is wrong with the pages that they see fails the test `t`, once it has come to its end.
+  static async sitsDown(t, { browser, service }, options = DESK) {
+    const person = new Person();
+    person.service = service;
+    person.context = await browser.newContext(options);
+    // The policy of the pages keeps every script out, and so axe. A page is looked at in a second context that lets it in.
+    const inspection = await browser.newContext({ bypassCSP: true });
+    person.inspected = await inspection.newPage();
+    person.page = await person.context.newPage();
+    person.page.setDefaultTimeout(15_000);
+    person.#watch();
+    t.after(async () => {
+      await inspection.close();
+      await person.context.close();
+      assert.deepEqual(person.#wrong, [], "what is wrong with the pages");
+    });
+    return person;
+  }
+
+  #watch() {
+    const { page, context, service } = this;
+    context.on("request", (request) => {
+      if (new URL(request.url()).origin !== service.api) this.#wrong.push(`a request to ${request.url()}`);
+    });
+    page.on("response", (response) => {
+      const request = response.request();
+      const isRedirect = response.status() >= 300 && response.status() < 400;
+      if (request.isNavigationRequest() && !isRedirect) this.response = response;
+    });
+    page.on("console", (message) => {
+      if (message.type() !== "error") return;
+      // Chromium says this of every page with such a status.
+      const isRefusal = message.text().includes("responded with a status of 4");
+      const told = `${message.text()} (${message.location().url})`;
+      (isRefusal ? this.#refusals : this.#wrong).push(told);
+    });
+    page.on("pageerror", (error) => this.#wrong.push(`a script failed: ${error}`));
+    page.on("dialog", (dialog) => {
+      this.#wrong.push(`a dialog: ${dialog.message()}`);
+      return dialog.dismiss();
+    });
+  }
+
+  opens(path) {
+    return this.page.goto(new URL(path, this.service.api).href);
+  }
+
+  // What a person does with a mouse or a finger, counted.
+  async presses(role, name, within = this.page) {
+    this.clicks += 1;
+    await within.getByRole(role, { name, exact: typeof name === "string" }).first().click();
+  }
+
+  async fills(label, text) {
+    await this.page.getByLabel(label, { exact: true }).fill(text);
+  }
+
+  async sees(text) {
+    await this.page.getByText(text).first().waitFor();
+  }
+
+  // The word for how the endpoint or the delivery of the page stands.
+  async standing() {
+    return (await this.page.locator("main .state").first().innerText()).replace(/^\W+/, "");
+  }
+
+  // What the element that has the focus is called.
+  focused() {
+    return this.page.evaluate(() => (document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim());
+  }
+
+  // The newest mail to them with these words.
+  mail(to, words) {
+    return until(`a mail to ${to} with ${words}`, async () => {
+      const mails = await (await fetch(`${this.service.mail}/messages`)).json();
+      return mails.find((mail) => mail.to.includes(to) && `${mail.subject}\n${mail.text}`.includes(words));
+    });
+  }
+
+  async tenant() {
+    const headers = { origin: this.service.api };
+    const answer = await this.context.request.post(`${this.service.api}/v1/auth/status`, { headers, data: { json: {} } });
+    return (await answer.json()).json.tenantId;
+  }
+
+  // Reloads until the page says so: what is done meanwhile takes a moment.
+  awaits(text) {
+    return until(`${this.page.url()} says ${text}`, async () => {
+      await this.page.reload();
+      return (await this.page.getByText(text).count()) > 0;
+    });
+  }
+
+  async signsUp(email, organization, slug, name = "Ada Lovelace") {
+    await this.fills("Your name", name);
+    await this.fills("Email", email);
+    await this.fills("Password", PASSWORD);
+    await this.fills("Organization", organization);
+    await this.fills("Short name of the organization", slug);
+    await this.presses("button", "Sign up");
+  }
+
+  async confirms(email) {
+    const { text } = await this.mail(email, "/verify-email?token=");
+    await this.opens(/\S*\/verify-email\?token=\S+/.exec(text)[0]);
+  }
+
+  // An account with a confirmed address, by way of the pages.
+  async joins(slug, organization = "Analytical Engines", name = undefined) {
+    const email = `${slug}@example.com`;
+    await this.opens("/signin?mode=signup");
+    await this.signsUp(email, organization, slug, name);
+    await this.sees("Confirm your email address first");
+    await this.confirms(email);
+    await this.presses("button", "Confirm");
+    await this.sees("Your email address is confirmed");
+    this.#refusals = [];
+    return email;
+  }
+
+  // Adds an endpoint. Returns its secret, which is shown this once.
+  async addsEndpoint(url, description = "") {
+    await this.opens("/console/endpoints/new");
+    await this.fills("URL", url);
+    await this.fills("Description (optional)", description);
+    await this.presses("button", "Add the endpoint");
+    await this.sees("Copy the signing secret now");
+    return this.page.locator("#secret").innerText();
+  }
+
+  // Holds the page as it is now to everything that must hold of a page. `status` is what it was answered with.
+  async looks(state, status = 200) {
+    const { page, response } = this;
+    const html = await response.text();
+    assert.equal(response.status(), status, state);
+    const rules = response.headers()["content-security-policy"].split("; ");
+    const rest = rules.filter((rule) => !rule.startsWith("style-src 'sha256-"));
+    assert.deepEqual([rest, rules.length], [POLICY, POLICY.length + 1], state);
+    assert.doesNotMatch(html, /<script/i, state);
+    const wrong = [...(await page.evaluate(active)), ...(await page.evaluate(sideways)), ...(await this.#inspect(page.url(), html))];
+    const refusals = this.#refusals.splice(0);
+    if (status < 400) wrong.push(...refusals);
+    this.#wrong.push(...wrong.map((what) => `${state}: ${what}`));
+    this.seen += 1;
+  }
+
+  // What is wrong with the same answer at every width and in both schemes, with all that can be opened open.
+  async #inspect(url, html) {
+    const { inspected } = this;
+    const wrong = [];
+    await inspected.unrouteAll();
+    await inspected.route("**/*", (route) => {
+      const isPage = route.request().isNavigationRequest();
+      return isPage ? route.fulfill({ contentType: "text/html; charset=utf-8", body: html }) : route.abort();
+    });
+    await inspected.goto(url);
+    await inspected.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+    for (const width of WIDTHS) {
+      await inspected.setViewportSize({ width, height: 800 });
+      wrong.push(...(await inspected.evaluate(sideways)).map((what) => `at ${width} px, ${what}`));
+    }
+    await inspected.addScriptTag({ content: axe.source });
+    for (const [colorScheme, width] of LOOKS) {
+      await inspected.setViewportSize({ width, height: 800 });
+      await inspected.emulateMedia({ colorScheme });
+      wrong.push(...(await inspected.evaluate(violated)).map((what) => `${colorScheme}, ${width} px: ${what}`));
+    }
+    return wrong;
+  }
+}
+
+// The following run in the page.
+
+function active() {
+  const elements = [...document.querySelectorAll("*")].filter((element) => {
+    const isLoaded = element.matches("script, iframe, object, embed, img, link, base");
+    const isRun = ({ name, value }) => name.startsWith("on") || (/^(href|action|formaction|src)$/.test(name) && /^\s*javascript:/i.test(value));
+    return isLoaded || [...element.attributes].some(isRun);
+  });
+  return elements.map((element) => `active: ${element.outerHTML.slice(0, 200)}`);
+}
+
+function sideways() {
+  const { scrollWidth, clientWidth } = document.documentElement;
+  if (scrollWidth <= clientWidth) return [];
+  const isWide = (element) => element.getBoundingClientRect().right > clientWidth + 1;
+  const [wide] = [...document.body.querySelectorAll("*")].filter(isWide);
+  return [`it scrolls sideways, ${scrollWidth} px: ${wide?.outerHTML.slice(0, 200)}`];
+}
+
+async function violated() {
+  const { violations } = await window.axe.run(document, { resultTypes: ["violations"] });
+  return violations.map(({ id, nodes: [{ html, failureSummary }] }) => `${id}: ${html.slice(0, 300)} ${failureSummary}`);
+}
