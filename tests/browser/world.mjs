@@ -122,10 +122,11 @@ export async function receiver() {
   const server = createServer(async (request, response) => {
     const parts = [];
     for await (const part of request) parts.push(part);
-    got.push({ path: request.url, headers: request.headers, body: Buffer.concat(parts).toString() });
-    if (state.answer === "hang") return hanging.add(response);
-    response.writeHead(state.answer);
-    response.end(state.answer === 204 ? undefined : state.body);
+    const { answer } = state;
+    got.push({ path: request.url, headers: request.headers, body: Buffer.concat(parts).toString(), answer });
+    if (answer === "hang") return hanging.add(response);
+    response.writeHead(answer);
+    response.end(answer === 204 ? undefined : state.body);
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address();
