@@ -25,6 +25,7 @@ async function take() {
   page.setDefaultTimeout(15_000);
   await page.goto(local.demo);
   await page.waitForURL("**/console");
+  await page.getByRole("heading", { name: "Endpoints" }).waitFor();
   await shot(page, "console");
   await page.setViewportSize(PHONE);
   await shot(page, "console-phone");
