@@ -1,4 +1,5 @@
-//! The time and the randomness that a function takes from the machine. A simulation gives a function others.
+//! The time and the randomness that a function takes from the machine. A simulation gives a function others, and so does
+//! whoever invokes it in the past.
 //!
 //! They are values of the task that runs the function, so that two functions on one thread can have clocks that differ.
 
@@ -25,6 +26,17 @@ pub struct Ambient {
 }
 
 impl Ambient {
+    /// This clock, and the machine's randomness.
+    pub fn at(now: Clock) -> Self {
+        Self { now, fill: Arc::new(machine_fill) }
+    }
+
+    /// The clock and the random bytes of this task, if they are not the machine's.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        AMBIENT.try_with(Clone::clone).ok()
+    }
+
     /// Runs `future` with this clock and these random bytes. It must not spawn tasks: they would have the machine's.
     pub async fn within<F: Future>(self, future: F) -> F::Output {
         AMBIENT.scope(self, future).await
@@ -41,10 +53,12 @@ pub(crate) fn now() -> SystemTime {
 /// # Panics
 /// The operating system cannot provide randomness, and nothing is safe without it.
 pub(crate) fn fill(bytes: &mut [u8]) {
-    #[expect(clippy::expect_used, reason = "no secret may be made without randomness")]
-    AMBIENT
-        .try_with(|ambient| (ambient.fill)(bytes))
-        .unwrap_or_else(|_machine| getrandom::fill(bytes).expect("the operating system gives random bytes"));
+    AMBIENT.try_with(|ambient| (ambient.fill)(bytes)).unwrap_or_else(|_machine| machine_fill(bytes));
+}
+
+#[expect(clippy::expect_used, reason = "no secret may be made without randomness")]
+fn machine_fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system gives random bytes");
 }
 
 /// A UUID of version 7 (RFC 9562). With the machine's clock, it sorts after all earlier ones of this process.

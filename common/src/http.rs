@@ -3,8 +3,8 @@
 
 pub use self::{
     auth::{
-        Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, Person, Public, Session, SignedIn, Tenant,
-        Verified, VerifiedPerson, Visitor,
+        Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, People, Person, Public, Session, SignedIn,
+        Tenant, Verified, VerifiedPerson, Visitor,
     },
     call::Call,
     event::Event,
@@ -23,6 +23,7 @@ pub use self::{
 mod auth;
 mod call;
 pub mod cookies;
+pub mod deletion;
 mod event;
 mod fields;
 mod function;

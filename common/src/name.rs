@@ -1,6 +1,6 @@
 //! The names that people give things: names, slugs, descriptions.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use icu_properties::{
     CodePointMapData, CodePointSetData,
@@ -8,7 +8,10 @@ use icu_properties::{
 };
 use serde::Serialize;
 
-use crate::issue::Problem;
+use crate::{
+    config::{ConfigError, Env},
+    issue::Problem,
+};
 
 /// The display name of a person, an organization or a key: trimmed, 1 to 100 characters, at least one of them visible,
 /// without characters that break the line or change the direction of the surrounding text.
@@ -66,23 +69,37 @@ fn is_visible(c: char) -> bool {
     DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && !BLANK.contains(&c)
 }
 
-/// The name of the operator's service, as customers see it.
-#[derive(Clone, Debug)]
+/// The name of the service, as its operator chose it and its customers see it: above every page, and in mails. 1 to 60
+/// characters, at least one of them visible, and none that would have to be escaped in a mail's header (RFC 5322, 3.2.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceName(String);
 
 impl ServiceName {
     /// Reads `SERVICE_NAME`.
     ///
     /// # Errors
-    /// It is missing.
-    pub fn from_env(env: &crate::config::Env) -> Result<Self, crate::config::ConfigError> {
-        env.required("SERVICE_NAME").map(Self)
+    /// It is missing, or no such name.
+    pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
+        env.parsed("SERVICE_NAME")
     }
 
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for ServiceName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_name = Name::parse(text).is_ok_and(|name| name.as_str() == text) && text.chars().count() <= 60;
+        if is_name && !text.contains(['"', '\\', '<', '>']) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("it must be a name of 1 to 60 characters, without quotes, backslashes and angle brackets")
+        }
     }
 }
 
@@ -164,6 +181,16 @@ mod tests {
         assert_eq!(Name::parse(&"ß".repeat(101)).expect_err("too long")[..][0].code, IssueCode::TooBig);
         assert_eq!(Name::parse(" \t ").expect_err("blank")[..][0].code, IssueCode::TooSmall);
         assert_eq!(Name::parse("a\u{7}b").expect_err("a bell")[..][0].code, IssueCode::InvalidFormat);
+    }
+
+    #[test]
+    fn the_name_of_the_service_needs_no_escapes() {
+        for good in ["Webhooks", "Bürger & Söhne", "a, b", "😀", &"x".repeat(60)] {
+            assert_eq!(good.parse::<ServiceName>().expect(good).to_string(), good);
+        }
+        for bad in ["", " ", "a ", "\"a\"", "a\\b", "a <b@c.d>", "a\r\nBcc: b@c.d", "\u{202e}a", &"x".repeat(61)] {
+            assert!(bad.parse::<ServiceName>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -11,7 +11,12 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use aws_lambda_events::sqs::SqsEvent;
-use common::config::{ConfigError, Env};
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use common::{
+    ambient::Ambient,
+    config::{ConfigError, Env},
+    timestamp::Timestamp,
+};
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde_json::Value;
 
@@ -160,21 +165,45 @@ impl Function {
         Ok(Self { variables, arn, timeout, config: Arc::new(config), handler, invocations })
     }
 
+    /// The same function in a process of its own, which calls AWS through `client`.
+    pub(crate) fn over(&self, client: SharedHttpClient) -> Result<Self> {
+        let handler = Handler::start(&self.config.function_name, &self.env().over(client))?;
+        Ok(Self {
+            variables: self.variables.clone(),
+            arn: self.arn.clone(),
+            timeout: self.timeout,
+            config: Arc::clone(&self.config),
+            handler,
+            invocations: AtomicU64::new(0),
+        })
+    }
+
+    /// Its variables, and no others.
+    pub(crate) fn env(&self) -> Env {
+        let variables = self.variables.clone();
+        Env::new(move |name| variables.get(name).cloned())
+    }
+
     /// Invokes the function with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
     ///
-    /// It runs to its end or its timeout even if the caller goes away: Lambda does not notice that either.
+    /// It runs to its end or its timeout even if the caller goes away: Lambda does not notice that either. It has the clock
+    /// of the caller.
     pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
         self.invocations.fetch_add(1, Ordering::Relaxed);
         let handler = self.handler.clone();
         let call = tokio::time::timeout(self.timeout, handler.call(event, self.context()?));
-        match tokio::spawn(call).await.context("the function panicked")? {
+        let task = match Ambient::current() {
+            Some(ambient) => tokio::spawn(ambient.within(call)),
+            None => tokio::spawn(call),
+        };
+        match task.await.context("the function panicked")? {
             Ok(answer) => answer,
             Err(_elapsed) => bail!("the function timed out after {} seconds", self.timeout.as_secs()),
         }
     }
 
     fn context(&self) -> Result<Context> {
-        let deadline = SystemTime::now().duration_since(UNIX_EPOCH)? + self.timeout;
+        let deadline = SystemTime::from(Timestamp::now()).duration_since(UNIX_EPOCH)? + self.timeout;
         let mut context = Context::default();
         context.request_id = uuid::Uuid::new_v4().to_string();
         context.deadline = u64::try_from(deadline.as_millis())?;

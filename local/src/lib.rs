@@ -1,8 +1,10 @@
 //! The whole service on one machine, as `template.yaml` describes it: its tables, queues, functions, routes and
 //! environment variables, in one process, on loopback ports. What is missing from the template is missing here too.
 
+mod demo_tenant;
 mod functions;
 mod gateway;
+mod inbox;
 mod mail;
 mod openapi;
 mod plan;
@@ -14,6 +16,7 @@ mod services;
 mod stack;
 mod template;
 
+pub use demo_tenant::DemoTenant;
 pub use functions::{Handler, function_names};
 pub use plan::{Plan, Planned, Polled};
 pub use server::Limits;

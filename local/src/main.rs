@@ -6,7 +6,7 @@ use std::{io::IsTerminal, path::PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use local::{Data, Limits, Options, Ports, Stack};
+use local::{Data, DemoTenant, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -35,6 +35,12 @@ struct Arguments {
     /// Port of the sent mail: a page at /, JSON at /messages.
     #[arg(long, default_value_t = 8025)]
     mail: u16,
+    /// Port of the inbox: a receiver for webhooks that shows what comes, at /.
+    #[arg(long, default_value_t = 9110)]
+    inbox: u16,
+    /// Make a demo tenant with some days of deliveries, and print a link that signs a browser in to it.
+    #[arg(long)]
+    demo_data: bool,
     /// Print all addresses as one line of JSON, and at the end what was done: AWS requests, and invocations of each
     /// function.
     #[arg(long)]
@@ -73,13 +79,13 @@ async fn main() -> Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
-    let Arguments { api, dynamodb, sqs, mail, json, memory, .. } = arguments;
+    let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, .. } = arguments;
     announce(match memory {
         true => "Starting the whole service on this machine, with its data in memory.",
         false => "Starting the whole service on this machine, with its data in .local/.",
     });
     let data = if memory { Data::Memory } else { Data::Directory(PathBuf::from(".local")) };
-    let ports = Ports { api, dynamodb, sqs, mail };
+    let ports = Ports { api, dynamodb, sqs, mail, inbox };
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
@@ -88,7 +94,8 @@ async fn serve(arguments: Arguments) -> Result<()> {
     // Installed before anything answers, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
-    let stack = Stack::start(Options { data, ports, env, poll: true, limits: Limits::default() }).await?;
+    let options = Options { data, ports, env, poll: true, limits: Limits::default(), demo_data };
+    let stack = Stack::start(options).await?;
     if json {
         say(&stack.ready_line().to_string());
     } else {
@@ -110,10 +117,16 @@ fn banner(stack: &Stack) -> String {
     let mut lines = vec![
         format!("API       {}", stack.api()),
         format!("mail      {}", stack.mail()),
+        format!("inbox     {}", stack.inbox()),
         format!("DynamoDB  {}", stack.dynamodb()),
         format!("SQS       {}", stack.sqs()),
     ];
     lines.extend(stack.queues().iter().map(|(name, url)| format!("  {name:<16} {url}")));
+    if let Some(DemoTenant { link, email, password, is_new }) = stack.demo_tenant() {
+        let made = if *is_new { "" } else { ", which was there already" };
+        lines.push(format!("Open {link} to be signed in to the demo tenant{made}."));
+        lines.push(format!("Its owner, on this machine only: {email} with the password {password}"));
+    }
     lines.push("Press Ctrl-C to stop.".to_owned());
     lines.join("\n")
 }

@@ -18,8 +18,10 @@ use tokio::{task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    demo_tenant::{self, DemoTenant},
     functions::Function,
     gateway::{Cors, Gateway},
+    inbox::Inbox,
     mail,
     openapi::document,
     poller::Poller,
@@ -53,6 +55,8 @@ pub struct Options {
     pub poll: bool,
     /// How long clients may take. The server of DynamoDB has none.
     pub limits: Limits,
+    /// Whether to make a demo tenant, and to serve the link that signs in to it.
+    pub demo_data: bool,
 }
 
 /// Where to keep the tables and the queues.
@@ -75,12 +79,21 @@ pub struct Ports {
     pub sqs: u16,
     /// The page with the sent mail.
     pub mail: u16,
+    /// The inbox: a receiver for webhooks.
+    pub inbox: u16,
 }
 
 /// In memory, on free ports, polling, with the template's values.
 impl Default for Options {
     fn default() -> Self {
-        Self { data: Data::Memory, ports: Ports::default(), env: HashMap::new(), poll: true, limits: Limits::default() }
+        Self {
+            data: Data::Memory,
+            ports: Ports::default(),
+            env: HashMap::new(),
+            poll: true,
+            limits: Limits::default(),
+            demo_data: false,
+        }
     }
 }
 
@@ -90,6 +103,8 @@ pub struct Stack {
     dynamodb: String,
     sqs: String,
     mail: String,
+    inbox: String,
+    demo_tenant: Option<DemoTenant>,
     queues: BTreeMap<String, String>,
     tables: BTreeMap<String, String>,
     dynamodb_client: aws_sdk_dynamodb::Client,
@@ -108,14 +123,16 @@ impl Stack {
     /// # Errors
     /// A port is in use, the data cannot be opened, or the template and the functions do not match.
     pub async fn start(options: Options) -> Result<Self> {
-        let Options { data, ports, mut env, poll, limits } = options;
+        let Options { data, ports, mut env, poll, limits, demo_data } = options;
         let api_listener = server::listen(ports.api, "--api")?;
         let dynamodb_listener = server::listen(ports.dynamodb, "--dynamodb")?;
         let sqs_listener = server::listen(ports.sqs, "--sqs")?;
         let mail_listener = server::listen(ports.mail, "--mail")?;
+        let inbox_listener = server::listen(ports.inbox, "--inbox")?;
         let ses_listener = server::listen(0, "--mail")?;
         let (api, dynamodb) = (server::address(&api_listener)?, server::address(&dynamodb_listener)?);
         let (sqs, mail) = (server::address(&sqs_listener)?, server::address(&mail_listener)?);
+        let inbox = server::address(&inbox_listener)?;
 
         let lambda = lambda_variables(&dynamodb, &sqs, &server::address(&ses_listener)?);
         let place = place(&api, &sqs);
@@ -135,10 +152,34 @@ impl Stack {
         let pollers = pollers(&template, &functions, &queues, &sqs_client)?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let api_router = TowerToHyperService::new(api_router(&template, &functions)?);
-        let mail_router = TowerToHyperService::new(mail::router(services.mail.clone()));
-        tasks.spawn(serve(api_listener, api_router, limits, stop.clone()));
-        tasks.spawn(serve(mail_listener, mail_router, limits, stop.clone()));
+        let mut api_router = api_router(&template, &functions)?;
+        let demo_api = demo_data.then(|| demo_tenant::Api::new(api_router.clone(), &api));
+        if let Some(demo_api) = &demo_api {
+            api_router = api_router.route(demo_tenant::PATH, demo_tenant::sign_in(demo_api.clone()));
+        }
+        let webhooks = Inbox::new(&inbox, stop.clone());
+        let (mail_router, inbox_router) = (mail::router(services.mail.clone()), webhooks.router());
+        for (listener, router) in
+            [(api_listener, api_router), (mail_listener, mail_router), (inbox_listener, inbox_router)]
+        {
+            tasks.spawn(serve(listener, TowerToHyperService::new(router), limits, stop.clone()));
+        }
+        let demo_tenant = match &demo_api {
+            Some(demo_api) => {
+                let tools = demo_tenant::Tools {
+                    api: demo_api,
+                    mail: &services.mail,
+                    inbox: &webhooks,
+                    deliver: functions.get("webhooks-deliver").context("there is no function webhooks-deliver")?,
+                    requests: &requests,
+                    sqs: &sqs_client,
+                    queues: &queues,
+                };
+                Some(demo_tenant::make(tools).await.context("cannot make the demo tenant")?)
+            }
+            None => None,
+        };
+        // The demo tenant's past is over before anything happens to it now.
         if poll {
             for poller in pollers.values() {
                 tasks.spawn(Arc::clone(poller).run(stop.clone()));
@@ -155,6 +196,8 @@ impl Stack {
             dynamodb,
             sqs,
             mail,
+            inbox,
+            demo_tenant,
             queues,
             tables,
             dynamodb_client,
@@ -190,6 +233,18 @@ impl Stack {
     #[must_use]
     pub fn mail(&self) -> &str {
         &self.mail
+    }
+
+    /// The URL of the inbox, which takes webhooks at any path.
+    #[must_use]
+    pub fn inbox(&self) -> &str {
+        &self.inbox
+    }
+
+    /// The demo tenant, if that was asked for.
+    #[must_use]
+    pub fn demo_tenant(&self) -> Option<&DemoTenant> {
+        self.demo_tenant.as_ref()
     }
 
     /// The URL of each queue, by name.
@@ -244,14 +299,19 @@ impl Stack {
     /// All addresses, as one line for programs.
     #[must_use]
     pub fn ready_line(&self) -> Value {
-        json!({
+        let mut line = json!({
             "api": self.api,
             "dynamodb": self.dynamodb,
             "sqs": self.sqs,
             "mail": self.mail,
+            "inbox": self.inbox,
             "queues": self.queues,
             "tables": self.tables,
-        })
+        });
+        if let (Some(demo), Some(members)) = (&self.demo_tenant, line.as_object_mut()) {
+            members.insert("demo".to_owned(), json!(demo.link));
+        }
+        line
     }
 
     /// What has been done so far, as one line for programs: the requests of the functions and the pollers to DynamoDB

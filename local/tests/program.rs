@@ -51,7 +51,7 @@ impl Drop for Program {
     }
 }
 
-const FREE_PORTS: [&str; 8] = ["--api", "0", "--dynamodb", "0", "--sqs", "0", "--mail", "0"];
+const FREE_PORTS: [&str; 5] = ["--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"];
 
 #[test]
 fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {

@@ -65,6 +65,7 @@ async fn main() {
         build::sizes(&binaries, &mut table);
         account::cold_starts(&world, &binaries, effort, &mut table).await;
         account::warm_calls(&world, &binaries, effort, &mut table).await;
+        account::console(&world, &binaries, effort, &mut table).await;
         account::sign_ups(&world, &binaries, effort, &mut table).await;
     }
     delivery::thousand(&world, &binaries, effort, &mut table).await;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 
+pub mod browser;
 pub mod description;
 pub mod doomed;
 pub mod event;
@@ -14,6 +15,7 @@ pub mod receiver;
 pub mod rough;
 pub mod world;
 
+pub use browser::Browser;
 pub use doomed::{Doomed, at_each_call, context};
 pub use event::{callback, event, records};
 pub use lambda::Lambda;

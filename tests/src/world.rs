@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use local::{Options, Stack};
+use local::{Data, Options, Stack};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -118,12 +118,20 @@ impl World {
         Self::run(settings, true).await
     }
 
+    /// Starts the service with the demo tenant, and with its data there. Queues are polled only when a test does it.
+    pub async fn with_demo_data(data: Data) -> Self {
+        Self::started(&[], Options { data, poll: false, demo_data: true, ..Options::default() }).await
+    }
+
     async fn run(settings: &[(&str, &str)], poll: bool) -> Self {
+        Self::started(settings, Options { poll, ..Options::default() }).await
+    }
+
+    async fn started(settings: &[(&str, &str)], options: Options) -> Self {
         crate::log::collect();
         let env: HashMap<String, String> =
             SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let options = Options { env, poll, ..Options::default() };
-        let stack = Stack::start(options).await.expect("the service starts");
+        let stack = Stack::start(Options { env, ..options }).await.expect("the service starts");
         let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
         Self { stack, http: http.build().expect("a client"), proxy: None }
     }

@@ -9,7 +9,10 @@ use aws_sdk_dynamodb::{
 use zeroize::Zeroizing;
 
 use crate::{
-    accounts::{token::SecretHash, users::User},
+    accounts::{
+        token::SecretHash,
+        users::{Role, User},
+    },
     aws::{
         clients::Aws,
         dynamo::{Item, Record, batch_write, delete_request, is_refused, item, number, query_all, text},
@@ -141,7 +144,7 @@ pub struct KeyRecord {
 /// The index of keys by organization. It is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 /// The key does not exist or belongs to another organization.
-pub const NOT_FOUND: Error = Error::NotFound("API key not found");
+const NOT_FOUND: Error = Error::NotFound("API key not found");
 
 /// The most keys that an organization may have. They are listed in one answer, and each is a credential that somebody has
 /// to keep track of.
@@ -200,6 +203,9 @@ impl ApiKeys {
     }
 
     /// Issues a key for `user`'s organization, which may expire.
+    ///
+    /// # Errors
+    /// The user is not verified; the organization has the most keys that it may have; or the write fails.
     pub async fn issue(
         &self,
         user: &User,
@@ -207,6 +213,7 @@ impl ApiKeys {
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<IssuedKey> {
+        user.check_verified()?;
         let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now, expires_at };
         let hash = SecretHash::of(issued.key.reveal());
         let pointer = item([("key_hash", text(pointer(issued.id))), ("hash", text(hash.as_str()))]);
@@ -237,7 +244,7 @@ impl ApiKeys {
 
     /// Lists an organization's keys, oldest first. The index lags a little behind, so very recent changes may not show
     /// yet.
-    pub async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
+    async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
         let query = self
             .dynamodb
             .query()
@@ -248,11 +255,27 @@ impl ApiKeys {
         query_all(query, "listing API keys").await?.iter().map(KeyRecord::from_item).collect()
     }
 
+    /// Lists the keys that `user` manages, as [`list`](Self::list) does.
+    pub async fn managed(&self, user: &User) -> Result<Vec<KeyRecord>> {
+        let mut keys = self.list(&user.organization).await?;
+        keys.retain(|key| key.is_managed_by(user));
+        Ok(keys)
+    }
+
+    /// Deletes a key that `user` manages. Other people's keys are reported as unknown.
+    ///
+    /// # Errors
+    /// There is no such key; or a call fails.
+    pub async fn revoke(&self, user: &User, id: KeyId) -> Result<()> {
+        let key = self.find(&user.organization, id).await?;
+        if key.is_managed_by(user) { self.delete(&key).await } else { Err(NOT_FOUND) }
+    }
+
     /// Finds the organization's key `id`.
     ///
     /// # Errors
     /// The organization has no such key; or a read fails.
-    pub async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
+    async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
         let Some(pointer) = self.read(&pointer(id)).await? else {
             // Keys older than the pointers have none, but have long been in the index.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
@@ -266,7 +289,7 @@ impl ApiKeys {
     ///
     /// # Errors
     /// It was deleted in the meantime; or the write fails.
-    pub async fn delete(&self, key: &KeyRecord) -> Result<()> {
+    async fn delete(&self, key: &KeyRecord) -> Result<()> {
         Transaction::new("deleting an API key")
             .delete_existing(&self.table, "key_hash", item([("key_hash", text(&key.hash))]))
             .or(NOT_FOUND)
@@ -339,6 +362,11 @@ fn count_key(organization: &TenantId) -> String {
 }
 
 impl KeyRecord {
+    /// Whether `user` may manage it, a key of their organization: owners manage all keys, members their own.
+    fn is_managed_by(&self, user: &User) -> bool {
+        user.role == Role::Owner || self.user == user.id
+    }
+
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("API key", item);
         Ok(Self {

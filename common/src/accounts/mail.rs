@@ -6,6 +6,7 @@ use aws_sdk_ses::{
     Client,
     types::{Body, Content, Destination, Message},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use maud::{DOCTYPE, html};
 use tokio::time::sleep;
 
@@ -14,6 +15,7 @@ use crate::{
     aws::{clients::Aws, failure},
     config::{ConfigError, Env},
     error::{Error, Result},
+    name::ServiceName,
     telemetry::metrics,
 };
 
@@ -30,11 +32,12 @@ pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
     done
 }
 
-/// Sends mail from the address in `MAIL_FROM`.
+/// Sends mail from the address in `MAIL_FROM`, in the name of the service.
 #[derive(Clone)]
 pub struct Mailer {
     ses: Client,
     from: String,
+    service: ServiceName,
 }
 
 /// A mail, as HTML and as plain text for clients that do not show HTML. Both are made of the same parts.
@@ -58,7 +61,9 @@ pub enum Part {
 impl Mailer {
     /// The mailer over SES.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { ses: aws.ses(), from: env.required("MAIL_FROM")? })
+        let service = ServiceName::from_env(env)?;
+        let from = format!("{} <{}>", display_name(service.as_str()), env.required("MAIL_FROM")?);
+        Ok(Self { ses: aws.ses(), from, service })
     }
 
     /// Sends `mail` to one address. A failure is only logged and counted: the recipient can ask for another mail, or does
@@ -88,12 +93,30 @@ impl Mailer {
             .send_email()
             .source(&self.from)
             .destination(Destination::builder().to_addresses(to.as_str()).build())
-            .message(Message::builder().subject(content(mail.subject)?).body(body).build())
+            .message(
+                Message::builder().subject(content(format!("{}: {}", self.service, mail.subject))?).body(body).build(),
+            )
             .send()
             .await
             .map_err(failure(doing))?;
         Ok(())
     }
+}
+
+/// A name before an address. SES takes only ASCII there: anything else has to be in encoded words, of 75 characters at most
+/// (RFC 2047, 2). A quoted text needs no escapes, because [`ServiceName`] has nothing to escape.
+fn display_name(name: &str) -> String {
+    const MOST_BYTES: usize = 45;
+    if name.is_ascii() {
+        return format!("\"{name}\"");
+    }
+    let (mut words, mut rest) = (Vec::new(), name);
+    while !rest.is_empty() {
+        let (word, behind) = rest.split_at(rest.floor_char_boundary(MOST_BYTES));
+        words.push(format!("=?UTF-8?B?{}?=", STANDARD.encode(word)));
+        rest = behind;
+    }
+    words.join(" ")
 }
 
 impl Part {
@@ -147,6 +170,14 @@ impl Mail {
 mod tests {
     use super::*;
     use crate::accounts::{password_reset::reset_mail, token::Token, verification::verification_mail};
+
+    #[test]
+    fn a_name_before_an_address_is_ascii() {
+        assert_eq!(display_name("Doe & Co, Ltd."), "\"Doe & Co, Ltd.\"");
+        assert_eq!(display_name("Bürger"), "=?UTF-8?B?QsO8cmdlcg==?=");
+        let long = display_name(&"ß".repeat(60));
+        assert!(long.split(' ').count() == 3 && long.split(' ').all(|word| word.len() <= 75), "{long}");
+    }
 
     #[test]
     fn the_link_stands_alone_on_a_line() {

@@ -1,6 +1,8 @@
 //! The members of an organization. A user belongs to exactly one, so the account of whoever leaves or is removed is
 //! deleted. Their sessions and keys end with it, because every call looks for the user behind its credential.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use aws_sdk_dynamodb::{
     Client,
     types::{ConditionCheck, Delete, Update, builders::ConditionCheckBuilder},
@@ -22,6 +24,7 @@ use crate::{
     error::{Conflict, Error, Refusal, Result},
     id::{TenantId, UserId},
     issue::Problem,
+    name::Name,
     paging::{Order, Paging},
     timestamp::Timestamp,
 };
@@ -99,6 +102,18 @@ impl Members {
         let mut members = self.read(organization, paging.of(keys)).await?;
         order.apply(&mut members);
         Ok((members, total))
+    }
+
+    /// The names of those of `ids` who are members of `organization`.
+    pub async fn names(
+        &self,
+        organization: &TenantId,
+        ids: impl IntoIterator<Item = UserId>,
+    ) -> Result<BTreeMap<UserId, Name>> {
+        let ids: BTreeSet<UserId> = ids.into_iter().collect();
+        let keys = ids.into_iter().map(|id| item([("pk", text(user_key(id)))])).collect();
+        let members = self.read(organization, keys).await?;
+        Ok(members.into_iter().map(|Member { user, .. }| (user.id, user.name)).collect())
     }
 
     /// Whether an owner of `organization` has proved that they read mail at their address. Somebody who became an owner a

@@ -4,7 +4,7 @@ use crate::{
     accounts::{
         attempts::{Attempts, PASSWORD_CHECK},
         email::Email,
-        password::{Checked, Guess, Hasher, PasswordHash},
+        password::{Checked, Guess, Hasher, Password, PasswordHash},
         sessions::{Device, Session, Sessions},
         token::Token,
         users::{User, Users},
@@ -73,6 +73,23 @@ impl SignIns {
         stored?;
         [rehashed, forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
         Ok((user, token))
+    }
+
+    /// Changes the password of `user`, who is signed in and gives the `current` one. All their sessions end, and another one
+    /// starts on `device`.
+    ///
+    /// # Errors
+    /// As [`confirm`](Self::confirm); or the password or the sessions were changed meanwhile.
+    pub async fn change_password(
+        &self,
+        user: &User,
+        (current, new): (Guess, Password),
+        device: &Device,
+        now: Timestamp,
+    ) -> Result<Token> {
+        let old = self.confirm(user, current, now).await?;
+        let new = self.hasher.hash(new).await?;
+        self.sessions.change_password(user, (&old, &new), device, now).await
     }
 
     /// Checks the password of `user`, who is signed in, and returns its hash. Each try is counted.

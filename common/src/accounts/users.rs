@@ -14,7 +14,7 @@ use crate::{
         failure,
     },
     config::{ConfigError, Env},
-    error::Result,
+    error::{Error, Refusal, Result},
     id::{TenantId, UserId},
     issue::Problem,
     name::Name,
@@ -114,6 +114,25 @@ pub(crate) fn email_key(email: &Email) -> String {
 }
 
 impl User {
+    /// Checks that they have proved that they read mail at their address.
+    ///
+    /// # Errors
+    /// They have not: [`Refusal::EmailNotVerified`].
+    pub fn check_verified(&self) -> Result<()> {
+        if self.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+    }
+
+    /// Checks that they may manage who belongs to their organization: as an owner of it, with a verified email.
+    ///
+    /// # Errors
+    /// They are no owner, or not verified.
+    pub fn check_manages(&self) -> Result<()> {
+        if self.role != Role::Owner {
+            return Err(Error::Forbidden(Refusal::OwnersOnly));
+        }
+        self.check_verified()
+    }
+
     pub(crate) fn to_item(&self, password: &PasswordHash, now: Timestamp) -> Item {
         item([
             ("pk", text(user_key(self.id))),

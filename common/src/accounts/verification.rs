@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{
 
 use crate::{
     accounts::{
-        mail::{Mail, Part},
+        mail::{Mail, Mailer, Part},
         token::Token,
         users::{User, user_key},
     },
@@ -55,6 +55,16 @@ impl Verifications {
             tokens: env.required("TOKENS_TABLE")?,
             users: env.required("USERS_TABLE")?,
         })
+    }
+
+    /// Sends `user` another mail with a link, unless they are verified. Whoever asks for it is counted before.
+    pub async fn send_again(&self, user: &User, mailer: &Mailer, base: &BaseUrl, now: Timestamp) -> Result<()> {
+        if user.email_verified {
+            return Ok(());
+        }
+        let token = self.issue(user, now).await?;
+        mailer.send(&user.email, verification_mail(base, &token), user.id).await;
+        Ok(())
     }
 
     /// Issues a token that verifies the email of `user`. Earlier tokens stay valid.

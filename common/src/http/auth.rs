@@ -9,8 +9,8 @@ use crate::{
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::{Error, Refusal, Result},
-    id::TenantId,
+    error::{Error, Result},
+    id::{TenantId, UserId},
     telemetry::metrics,
     timestamp::Timestamp,
 };
@@ -45,50 +45,28 @@ impl CallerStores for NoCallers {
     }
 }
 
-/// The stores that tell who calls.
-pub struct Callers {
-    keys: ApiKeys,
+/// The stores that tell who is signed in.
+pub struct People {
     sessions: Sessions,
     users: Users,
 }
 
-impl CallerStores for Callers {
+impl CallerStores for People {
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            keys: ApiKeys::from_env(env, aws)?,
-            sessions: Sessions::from_env(env, aws)?,
-            users: Users::from_env(env, aws)?,
-        })
+        Ok(Self { sessions: Sessions::from_env(env, aws)?, users: Users::from_env(env, aws)? })
     }
 }
 
-impl Callers {
-    /// Notes the day of the call. The call does not fail because of it.
-    async fn note_use(&self, by: &By, now: Timestamp) {
-        let noted = match by {
-            By::Session(session) => self.sessions.note_use(session, now).await,
-            By::Key(holder) => self.keys.note_use(holder, now).await,
-        };
-        metrics::upkeep("identifying the caller", noted);
+impl AsRef<Self> for People {
+    fn as_ref(&self) -> &Self {
+        self
     }
+}
 
-    /// Who holds the key in a header, unless it is malformed, unknown, revoked or expired.
-    async fn holder(&self, key: &str) -> Result<Option<KeyHolder>> {
-        match ApiKey::parse(key) {
-            Some(key) => self.keys.holder(&key, Timestamp::now()).await,
-            None => Ok(None),
-        }
-    }
-
-    /// Whose credential `by` is, unless its user is gone or has ended it, or is not of the key's organization.
-    async fn user(&self, by: &By) -> Result<Option<User>> {
-        let id = match by {
-            By::Session(session) => session.user,
-            By::Key(holder) => holder.user,
-        };
-        let Some(user) = self.users.find(id).await?.filter(|user| by.is_of(user)) else { return Ok(None) };
-        self.note_use(by, Timestamp::now()).await;
-        Ok(Some(user))
+impl People {
+    /// The user with this id, unless the credential that names it is not theirs any more.
+    async fn user(&self, id: UserId, is_of: impl FnOnce(&User) -> bool) -> Result<Option<User>> {
+        Ok(self.users.find(id).await?.filter(is_of))
     }
 
     /// The session in the cookie of a call, unless there is none or it has ended.
@@ -97,6 +75,55 @@ impl Callers {
             Some(token) => self.sessions.find(&token, Timestamp::now()).await,
             None => Ok(None),
         }
+    }
+
+    /// Who has the session in the cookie of a call, whose day it notes.
+    async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
+        let Some(session) = self.session(call).await? else { return Ok(None) };
+        let Some(user) = self.user(session.user, |user| session.is_of(user)).await? else { return Ok(None) };
+        note(self.sessions.note_use(&session, Timestamp::now()).await);
+        Ok(Some(SignedIn { user, session }))
+    }
+}
+
+/// A call does not fail because the day of it could not be noted.
+fn note(noted: Result<()>) {
+    metrics::upkeep("identifying the caller", noted);
+}
+
+/// The stores that tell who calls.
+pub struct Callers {
+    keys: ApiKeys,
+    people: People,
+}
+
+impl AsRef<People> for Callers {
+    fn as_ref(&self) -> &People {
+        &self.people
+    }
+}
+
+impl CallerStores for Callers {
+    fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { keys: ApiKeys::from_env(env, aws)?, people: People::from_env(env, aws)? })
+    }
+}
+
+impl Callers {
+    /// Who holds the key in a header, unless it is malformed, unknown, revoked or expired.
+    async fn holder(&self, key: &str) -> Result<Option<KeyHolder>> {
+        match ApiKey::parse(key) {
+            Some(key) => self.keys.holder(&key, Timestamp::now()).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whose key it is, unless its user is gone or has ended it, or is not of the key's organization.
+    async fn of_key(&self, key: &str) -> Result<Option<Caller>> {
+        let Some(holder) = self.holder(key).await? else { return Ok(None) };
+        let Some(user) = self.people.user(holder.user, |user| holder.is_of(user)).await? else { return Ok(None) };
+        note(self.keys.note_use(&holder, Timestamp::now()).await);
+        Ok(Some(Caller { user, by: By::Key(holder) }))
     }
 }
 
@@ -126,7 +153,7 @@ impl Access<Callers> for Verified {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
         let Caller { user, .. } = KeyOrSession::identify(callers, call).await?;
-        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+        user.check_verified().map(|()| user)
     }
 
     fn tenant(user: &User) -> Option<&TenantId> {
@@ -174,16 +201,6 @@ impl Caller {
     }
 }
 
-impl By {
-    /// Whether it is still a credential of `user`.
-    fn is_of(&self, user: &User) -> bool {
-        match self {
-            Self::Session(session) => session.is_of(user),
-            Self::Key(holder) => holder.is_of(user),
-        }
-    }
-}
-
 /// A user with a key or a session, or an anonymous caller.
 pub struct AnyCaller;
 
@@ -193,12 +210,13 @@ impl Access<Callers> for AnyCaller {
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<Option<Caller>> {
         // A key takes precedence over a cookie: browsers add cookies by themselves, but a key is sent on purpose.
-        let by = match call.header("x-api-key") {
-            Some(key) => callers.holder(key).await?.map(By::Key),
-            None => callers.session(call).await?.map(By::Session),
-        };
-        let Some(by) = by else { return Ok(None) };
-        Ok(callers.user(&by).await?.map(|user| Caller { user, by }))
+        match call.header("x-api-key") {
+            Some(key) => callers.of_key(key).await,
+            None => {
+                let signed_in = callers.people.signed_in(call).await?;
+                Ok(signed_in.map(|SignedIn { user, session }| Caller { user, by: By::Session(session) }))
+            }
+        }
     }
 
     fn tenant(caller: &Option<Caller>) -> Option<&TenantId> {
@@ -254,12 +272,12 @@ impl Access<Callers> for Session {
 /// back. Keys are not looked at.
 pub struct Person;
 
-impl Access<Callers> for Person {
+impl<W: AsRef<People> + Sync> Access<W> for Person {
     type Caller = SignedIn;
     const CREDENTIALS: &'static [Credential] = &[Credential::Session];
 
-    async fn identify(callers: &Callers, call: &Call<()>) -> Result<SignedIn> {
-        Visitor::identify(callers, call).await?.ok_or(Error::Unauthorized)
+    async fn identify(stores: &W, call: &Call<()>) -> Result<SignedIn> {
+        stores.as_ref().signed_in(call).await?.ok_or(Error::Unauthorized)
     }
 
     fn tenant(person: &SignedIn) -> Option<&TenantId> {
@@ -270,13 +288,13 @@ impl Access<Callers> for Person {
 /// A [`Person`] whose email is verified.
 pub struct VerifiedPerson;
 
-impl Access<Callers> for VerifiedPerson {
+impl<W: AsRef<People> + Sync> Access<W> for VerifiedPerson {
     type Caller = User;
-    const CREDENTIALS: &'static [Credential] = Person::CREDENTIALS;
+    const CREDENTIALS: &'static [Credential] = &[Credential::Session];
 
-    async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
-        let SignedIn { user, .. } = Person::identify(callers, call).await?;
-        if user.email_verified { Ok(user) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
+    async fn identify(stores: &W, call: &Call<()>) -> Result<User> {
+        let SignedIn { user, .. } = Person::identify(stores, call).await?;
+        user.check_verified().map(|()| user)
     }
 
     fn tenant(user: &User) -> Option<&TenantId> {
@@ -292,9 +310,7 @@ impl Access<Callers> for Visitor {
     const CREDENTIALS: &'static [Credential] = &[Credential::Session, Credential::None];
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<Option<SignedIn>> {
-        let Some(session) = callers.session(call).await? else { return Ok(None) };
-        let by = By::Session(session.clone());
-        Ok(callers.user(&by).await?.map(|user| SignedIn { user, session }))
+        callers.people.signed_in(call).await
     }
 
     fn tenant(visitor: &Option<SignedIn>) -> Option<&TenantId> {

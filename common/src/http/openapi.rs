@@ -186,9 +186,13 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
         None => page("A page."),
     };
     responses.insert("200".to_owned(), done);
-    if info.redirects {
-        let redirect = json!({ "description": "Done: the browser goes on at the `Location`." });
-        responses.insert("303".to_owned(), redirect);
+    let done = info.redirects.then_some("Done: the browser goes on at the `Location`.");
+    // A page for people who are signed in leads everybody else to the sign-in.
+    let sign_in = (wire == Wire::Page && info.credentials == [Credential::Session])
+        .then_some("Without a session, a browser is led to the sign-in, and back.");
+    let redirects: Vec<_> = done.into_iter().chain(sign_in).collect();
+    if !redirects.is_empty() {
+        responses.insert("303".to_owned(), json!({ "description": redirects.join(" ") }));
     }
     let everywhere = errors(info, &[], wire);
     for (status, errors) in errors(info, info.faults, wire) {

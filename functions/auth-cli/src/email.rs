@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{app::App, done::Status};
 use common::{
-    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried, verification::verification_mail},
+    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried},
     error::Result,
     http::{Call, Fault, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
@@ -30,12 +30,10 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     let (email, now) = (input.email, Timestamp::now());
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {
-        let user = app.users.credentials(Some(&email)).await?.map(|(user, _)| user).filter(|user| !user.email_verified);
-        if let Some(user) = user {
-            let token = app.verifications.issue(&user, now).await?;
-            app.mailer.send(&user.email, verification_mail(&call.base, &token), user.id).await;
+        match app.users.credentials(Some(&email)).await? {
+            Some((user, _)) => app.verifications.send_again(&user, &app.mailer, &call.base, now).await,
+            None => Ok(()),
         }
-        Ok(())
     };
     unhurried(send).await.map(|()| Status::DONE)
 }

@@ -2,7 +2,7 @@
 
 use common::{
     accounts::{
-        api_keys::ApiKeys, attempts::Attempts, invitations::Invitations, mail::Mailer, members::Members,
+        invitations::Invitations, inviting::Inviting, leaving::Departures, members::Members,
         organizations::Organizations,
     },
     aws::clients::Aws,
@@ -11,10 +11,9 @@ use common::{
 
 /// The dependencies of the routes.
 pub(crate) struct App {
-    pub(crate) attempts: Attempts,
+    pub(crate) departures: Departures,
     pub(crate) invitations: Invitations,
-    pub(crate) keys: ApiKeys,
-    pub(crate) mailer: Mailer,
+    pub(crate) inviting: Inviting,
     pub(crate) members: Members,
     pub(crate) organizations: Organizations,
 }
@@ -22,10 +21,9 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
-            attempts: Attempts::from_env(env, aws)?,
+            departures: Departures::from_env(env, aws)?,
             invitations: Invitations::from_env(env, aws)?,
-            keys: ApiKeys::from_env(env, aws)?,
-            mailer: Mailer::from_env(env, aws)?,
+            inviting: Inviting::from_env(env, aws)?,
             members: Members::from_env(env, aws)?,
             organizations: Organizations::from_env(env, aws)?,
         })

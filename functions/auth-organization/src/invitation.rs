@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::{
         email::Email,
-        invitations::{InvitationStatus, Invited, invitation_mail},
+        invitations::{InvitationStatus, Invited},
         users::Role,
     },
     error::Result,
@@ -105,13 +105,7 @@ async fn send(app: Arc<App>, call: Call<Caller>, input: New) -> Result<View> {
     let (inviter, New { email, role, organization }) = (&call.caller.user, input);
     check_manages(inviter, organization.as_ref())?;
     check_may_give(&call.caller, role)?;
-    let now = Timestamp::now();
-    app.attempts.count_invitation(inviter.id, &email, now).await?;
-    let invited = app.invitations.invite(inviter, &email, role, now).await?;
-    let organization = app.organizations.get(&inviter.organization).await?;
-    let mail = invitation_mail(&call.base, &inviter.name, &organization, &invited.invitation);
-    app.mailer.send(&email, mail, invited.invitation.id).await;
-    Ok(invited.into())
+    Ok(app.inviting.invite(inviter, &email, role, &call.base).await?.into())
 }
 
 async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<View>> {

@@ -16,7 +16,6 @@ use common::{
     id::{TenantId, UserId},
     name::Name,
     paging::{Order, Paging},
-    telemetry::metrics,
     timestamp::Timestamp,
 };
 use schemars::JsonSchema;
@@ -204,16 +203,13 @@ async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Resul
 async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed> {
     let owner = &call.caller.user;
     check_manages(owner, input.organization.as_ref())?;
-    let member = app.members.remove(owner, &input.member).await?;
-    metrics::upkeep("removing a member", app.keys.delete_all_of(&owner.organization, member.user.id).await);
-    Ok(Removed { member: member.into() })
+    Ok(Removed { member: app.departures.remove(owner, &input.member).await?.into() })
 }
 
 async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCookies<View>> {
     let user = &call.caller.user;
     check(user, input.organization.as_ref())?;
-    let member = app.members.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
-    metrics::upkeep("leaving", app.keys.delete_all_of(&user.organization, user.id).await);
+    let member = app.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })
 }
 

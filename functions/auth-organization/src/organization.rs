@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::{
     app::App,
     invitation, member,
-    rights::{NOT_FOUND, Named, manages},
+    rights::{NOT_FOUND, Named},
 };
 
 pub(crate) fn list() -> Route<App> {
@@ -93,7 +93,7 @@ async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullVie
     }
     let Organization { id, name, slug, created_at, .. } = organization;
     let invitations = async {
-        match manages(user) {
+        match user.check_manages() {
             Ok(()) => app.invitations.list(&id, Paging::first(MOST_LISTED.into())).await,
             Err(_refusal) => Ok(Vec::new()),
         }

@@ -54,7 +54,7 @@ pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> 
 /// Checks that `user` may manage who belongs to `organization`: as an owner of it, with a verified email.
 pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
     check(user, organization)?;
-    manages(user)
+    user.check_manages()
 }
 
 /// Checks that `caller` may make somebody an owner, if that is the `role`. With a leaked key of an owner, a thief could make
@@ -64,11 +64,4 @@ pub(crate) fn check_may_give(caller: &Caller, role: Role) -> Result<()> {
         return Err(Error::Forbidden(Refusal::OwnerByKey));
     }
     Ok(())
-}
-
-pub(crate) fn manages(user: &User) -> Result<()> {
-    if user.role != Role::Owner {
-        return Err(Error::Forbidden(Refusal::OwnersOnly));
-    }
-    if user.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
 }

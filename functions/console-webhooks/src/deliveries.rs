@@ -6,7 +6,7 @@ use common::{
     accounts::users::User,
     error::{Error, Result},
     http::{
-        Call, Fault, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Route, Typed, VerifiedPerson,
         page::{Field, Page, visible},
     },
     id::EndpointId,
@@ -30,7 +30,7 @@ const CURSOR: &str = "cursor";
 /// How many deliveries a page has.
 const LIMIT: usize = 25;
 
-pub(crate) fn show() -> Route<App> {
+pub(crate) fn show() -> Route<App, People> {
     let read = |_: &App, fields: &mut common::http::Fields| {
         Ok(fields.typed(&["endpoint", "status", "event", "job_id", "since", "until", "cursor"]))
     };

@@ -6,7 +6,7 @@ use common::{
     accounts::users::User,
     error::{Conflict, Error, Result},
     http::{
-        Call, Fault, Reply, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Reply, Route, Typed, VerifiedPerson,
         page::{Form, Page, alert, visible},
     },
     id::TenantId,
@@ -25,13 +25,13 @@ const NOT_FOUND: Error = Error::NotFound("There is no such delivery, or it is no
 /// How much of a payload is shown. A response of Lambda has at most 6 MB, and line breaks and escapes multiply a payload.
 const SHOWN_BYTES: usize = 64 * 1024;
 
-pub(crate) fn show() -> Route<App> {
+pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id"])), open)
         .summary("A delivery with its payload and its attempts. It changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
-pub(crate) fn submit() -> Route<App> {
+pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id"])), resend)
         .summary("Sends the delivery again, as `deliveries/resend` does, and shows what came of it.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("payload_not_kept")])

@@ -6,7 +6,7 @@ use common::{
     accounts::users::User,
     error::{Error, Result},
     http::{
-        Call, Fault, Reply, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Reply, Route, Typed, VerifiedPerson,
         once::{Answer, Hash, IdempotencyKey},
         page::{Form, Page, visible},
     },
@@ -28,13 +28,13 @@ const PATH: &str = "/console/endpoints/new";
 const HEADERS: &str = "One on a line, such as “authorization: Bearer …”. Your server gets them with each delivery. They are \
                        not shown again";
 
-pub(crate) fn show() -> Route<App> {
+pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, _| Ok(()), open)
         .summary("The form for a new endpoint. It changes nothing.")
         .faults(&[Fault::EmailNotVerified])
 }
 
-pub(crate) fn submit() -> Route<App> {
+pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), create)
         .summary("Stores an endpoint, as `webhooks/create` does, and shows its secret once.")
         .faults(&[Fault::EmailNotVerified, Fault::Conflict("endpoint_limit")])

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     error::Result,
     http::{
-        Call, Fault, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Route, Typed, VerifiedPerson,
         page::{Form, Page, visible},
     },
     id::TenantId,
@@ -44,7 +44,7 @@ struct Row {
     pending: Backlog,
 }
 
-pub(crate) fn show() -> Route<App> {
+pub(crate) fn show() -> Route<App, People> {
     Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&["page", "did"])), open)
         .summary("The endpoints, those first that need somebody, with their last day.")
         .faults(&[Fault::EmailNotVerified])

@@ -2,12 +2,14 @@
 
 use common::{
     accounts::{
-        api_keys::ApiKeys, cli_logins::CliLogins, invitations::Invitations, mail::Mailer, organizations::Organizations,
-        password::Hasher, password_reset::PasswordResets, sessions::Sessions, sign_in::SignIns, signup::Accounts,
+        api_keys::ApiKeys, attempts::Attempts, cli_logins::CliLogins, invitations::Invitations, inviting::Inviting,
+        leaving::Departures, mail::Mailer, members::Members, organizations::Organizations, password::Hasher,
+        password_reset::PasswordResets, sessions::Sessions, settings::Settings, sign_in::SignIns, signup::Accounts,
         verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
+    http::deletion::Deletions,
 };
 
 use crate::docs::Docs;
@@ -15,15 +17,21 @@ use crate::docs::Docs;
 /// The dependencies of the pages.
 pub(crate) struct App {
     pub(crate) accounts: Accounts,
+    pub(crate) attempts: Attempts,
+    pub(crate) deletions: Deletions,
+    pub(crate) departures: Departures,
     pub(crate) docs: Option<Docs>,
     pub(crate) hasher: Hasher,
     pub(crate) invitations: Invitations,
+    pub(crate) inviting: Inviting,
     pub(crate) keys: ApiKeys,
     pub(crate) logins: CliLogins,
     pub(crate) mailer: Mailer,
+    pub(crate) members: Members,
     pub(crate) organizations: Organizations,
     pub(crate) resets: PasswordResets,
     pub(crate) sessions: Sessions,
+    pub(crate) settings: Settings,
     pub(crate) sign_ins: SignIns,
     pub(crate) verifications: Verifications,
 }
@@ -33,14 +41,20 @@ impl App {
         let hasher = Hasher::from_env(env)?;
         Ok(Self {
             accounts: Accounts::from_env(env, aws)?,
+            attempts: Attempts::from_env(env, aws)?,
+            deletions: Deletions::from_env(env, aws, hasher.clone())?,
+            departures: Departures::from_env(env, aws)?,
             docs: Docs::from_env(env)?,
             invitations: Invitations::from_env(env, aws)?,
+            inviting: Inviting::from_env(env, aws)?,
             keys: ApiKeys::from_env(env, aws)?,
             logins: CliLogins::from_env(env, aws)?,
             mailer: Mailer::from_env(env, aws)?,
+            members: Members::from_env(env, aws)?,
             organizations: Organizations::from_env(env, aws)?,
             resets: PasswordResets::from_env(env, aws)?,
             sessions: Sessions::from_env(env, aws)?,
+            settings: Settings::from_env(env, aws)?,
             sign_ins: SignIns::from_env(env, aws, hasher.clone())?,
             hasher,
             verifications: Verifications::from_env(env, aws)?,

@@ -9,12 +9,17 @@ use common::{
 
 use crate::app::App;
 
+mod account;
 mod app;
 mod docs;
+mod frame;
 mod home;
 mod invite;
+mod keys;
 mod reset_password;
+mod settings;
 mod signin;
+mod team;
 mod verify_email;
 
 /// Builds the function with the settings in `env`.
@@ -32,6 +37,14 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         reset_password::submit(),
         invite::show(),
         invite::submit(),
+        keys::show(),
+        keys::submit(),
+        team::show(),
+        team::submit(),
+        settings::show(),
+        settings::submit(),
+        account::show(),
+        account::submit(),
     ];
     Function::new(Wire::Page, env, &aws, App::from_env(env, &aws)?, routes)
 }

@@ -26,8 +26,8 @@ use url::form_urlencoded;
 
 use crate::app::App;
 
-/// The query of the page, which stays until the end.
-const QUERY: [&str; 4] = ["mode", "cliLoginId", "cliLoginSecret", "next"];
+/// The query of the page, which stays until the end, but for `did`: that says what was done before.
+const QUERY: [&str; 5] = ["mode", "cliLoginId", "cliLoginSecret", "next", "did"];
 
 /// The fields of the forms.
 const FIELDS: [&str; 13] = [
@@ -226,6 +226,7 @@ fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>)
         ..Form::default()
     };
     let content = html! {
+        @if form.get("did") == "gone" { div .notice.good role="status" { p { "Your account is deleted." } } }
         @if for_client { p { "A command-line client wants to sign in. Sign in here first, and then look at its request." } }
         (sign_in)
         p { a href="/reset-password" { "Forgotten your password?" } }

@@ -8,6 +8,7 @@ use common::{
         members::Members,
         organizations::{Organization, Organizations},
     },
+    base_url::BaseUrl,
     error::{Error, Result},
     id::TenantId,
     random,
@@ -32,6 +33,8 @@ pub(crate) struct Failures {
     pub(crate) organizations: Organizations,
     pub(crate) members: Members,
     pub(crate) mailer: Mailer,
+    /// Where the pages are that the mails link to.
+    pub(crate) base: BaseUrl,
 }
 
 /// Whether an organization is told.
@@ -139,7 +142,7 @@ impl Failures {
             return self.table.give_back_mail(tenant, now).await.map(|()| true);
         };
         let is_last = number >= MAILS_A_DAY;
-        let mail = mail::about(&organization.name, &failing, is_last.then_some(now));
+        let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
         // The organization's address may be wrong: that is no failure of the sweep.
         if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail).await {
             not_sent(tenant, workflow, &error);

@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     accounts::{mail::Mailer, members::Members, organizations::Organizations},
     aws::clients::{Aws, CALL_TIMEOUT},
+    base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Result},
     id::TenantId,
@@ -81,6 +82,8 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         endpoints: Endpoints::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
+        // The template always gives it here.
+        base: BaseUrl::from_env(env)?.unwrap_or_else(|| BaseUrl::of_domain("localhost")),
         disable_after: disable_after(env)?,
         hold_for: HoldFor::from_env(env)?,
     };
@@ -89,6 +92,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         organizations: notices.organizations.clone(),
         members: Members::from_env(env, &aws)?,
         mailer: notices.mailer.clone(),
+        base: notices.base.clone(),
     };
     let app = App { log, queues: Queues::from_env(env, &aws)?, notices, failures };
     Ok(Wake { app: Arc::new(app) })

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use common::{
     accounts::mail::{Mail, Part},
+    base_url::BaseUrl,
     name::Name,
     timestamp::Timestamp,
     webhooks::{
@@ -40,6 +41,7 @@ pub(crate) struct Held {
 /// The mail that an endpoint is failing, or that it has been disabled. Of the URL, it has only the origin: the path or the
 /// query may be a credential.
 pub(crate) fn about(
+    base: &BaseUrl,
     organization: &Name,
     notice: &Notice,
     failures: &Failures,
@@ -87,10 +89,16 @@ pub(crate) fn about(
             ("A webhook endpoint has been disabled", news, vec![effect, see, activate, recover])
         }
     };
-    let mut paragraphs = vec!["Hello,".to_owned(), format!("A webhook endpoint of {organization} {news}")];
-    paragraphs.push(facts(notice, failures));
-    paragraphs.extend(rest);
-    Mail::new(subject, &paragraphs.into_iter().map(Part::Text).collect::<Vec<_>>())
+    let mut parts = vec![
+        Part::Text("Hello,".to_owned()),
+        Part::Text(format!("A webhook endpoint of {organization} {news}")),
+        Part::Text(facts(notice, failures)),
+        Part::Text("Its page shows what was sent and what came back, and has a button that sends it again:".to_owned()),
+        Part::Link(format!("{base}/console/endpoints/{id}")),
+        Part::Text("The same can be done by the API.".to_owned()),
+    ];
+    parts.extend(rest.into_iter().map(Part::Text));
+    Mail::new(subject, &parts)
 }
 
 /// What being inactive means where nothing is held.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use common::{
     accounts::{mail::Mailer, organizations::Organizations},
+    base_url::BaseUrl,
     error::Result,
     id::{EndpointId, TenantId},
     random,
@@ -35,6 +36,8 @@ pub(crate) struct Notices {
     pub(crate) endpoints: Endpoints,
     pub(crate) organizations: Organizations,
     pub(crate) mailer: Mailer,
+    /// Where the pages are that the mails link to.
+    pub(crate) base: BaseUrl,
     /// How long an endpoint may be failing; zero is forever.
     pub(crate) disable_after: Duration,
     /// How long inactive endpoints collect what they miss.
@@ -91,7 +94,8 @@ impl Notices {
             Some(until) => Some(self.held(tenant, notice, earliest, until, now).await?),
             None => None,
         };
-        let mail = mail::about(&organization.name, notice, &failures, held.as_ref(), self.disable_after);
+        let (name, held) = (&organization.name, held.as_ref());
+        let mail = mail::about(&self.base, name, notice, &failures, held, self.disable_after);
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 

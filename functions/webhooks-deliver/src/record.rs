@@ -16,7 +16,7 @@ use common::{
 use crate::under_way::{Mark, UnderWay};
 
 /// A job event that has waited longer than this shows that all invocations have work.
-const BACKLOG: Duration = Duration::from_secs(1);
+const BACKLOG: Duration = Duration::from_millis(500);
 
 /// A record of a batch.
 pub(crate) struct Record {

@@ -3,6 +3,14 @@
 use std::{process::Stdio, time::Duration};
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
+use common::{
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Attempt, AttemptResult, Delivery, Destination, Outcome, Payload, Trigger},
+        event::JobEvent,
+    },
+};
 use serde_json::{Value, json};
 use tests::{Lambda, World};
 
@@ -84,6 +92,59 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     }
     let (own, baseline) = (median(own_runs), median(baseline_runs));
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(2.2, 1.6));
+}
+
+/// How many endpoints the tenant of the console has, how many of them are shown on a page, and how many deliveries each of
+/// those has had within the day. Of a million, no more would be read.
+const ENDPOINTS: usize = 100;
+const SHOWN: usize = 10;
+const DELIVERIES: usize = 1000;
+
+/// The page `/console` in a warm process, against the list of as many endpoints.
+pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
+    let tls = Tls::before(world.stack.dynamodb()).await;
+    let tenant = world.tenant("console").await;
+    for number in 0..ENDPOINTS {
+        let id =
+            world.endpoint(&tenant, &format!("https://example.com/hook/{number}"), "a secret of some length").await;
+        if number < SHOWN {
+            log_deliveries(world, &tenant.id, &id).await;
+        }
+    }
+    let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
+    let start = async |name| Lambda::start(&binaries.path(name), &environment(name), Stdio::null()).await;
+    let list = event("webhooks-list", &tenant.key, &json!({}));
+    let mut page: Value = tests::sample_event("console-webhooks");
+    page["cookies"] = json!([tenant.cookie]);
+    page["headers"]["host"] = json!("127.0.0.1");
+    let page = page.to_string();
+    let (mut own, mut baseline) = (start("console-webhooks").await, start("webhooks-list").await);
+    let (mut own_runs, mut baseline_runs) = (Vec::new(), Vec::new());
+    for _ in 0..effort.runs(200) {
+        baseline_runs.push(call(&mut baseline, &list).await);
+        own_runs.push(call(&mut own, &page).await);
+    }
+    let (own, baseline) = (median(own_runs), median(baseline_runs));
+    let name = "warm /console of 100 endpoints, against webhooks/list of as many, CPU";
+    table.push(Row::ratio(name, "ms", own, baseline).at_most(3.0, 2.0));
+}
+
+/// Deliveries to an endpoint over the last day, as if its receiver had taken them.
+async fn log_deliveries(world: &World, tenant: &str, endpoint: &str) {
+    let (log, now) = (world.delivery_log(), Timestamp::now());
+    let tenant: TenantId = tenant.parse().expect("a tenant");
+    let endpoint: EndpointId = endpoint.parse().expect("an endpoint");
+    let rows = (0..DELIVERIES).map(|number| {
+        let at = now.before(Duration::from_secs(80 * u64::try_from(number).expect("a small number")));
+        let event = json!({"event": "job.completed", "tenant_id": tenant, "job_id": number.to_string()});
+        let event = JobEvent::parse(&event.to_string(), at).expect("a job event");
+        let destination = Destination::Endpoint(endpoint);
+        let attempt = Attempt::new(at, 12, Outcome::Delivered(200), None, Trigger::Event);
+        let made = AttemptResult::Made(attempt, Outcome::Delivered(200));
+        let delivery = Delivery::first(&event, &destination, 1).after(&made, &[], || 0.0, at);
+        ((), log.delivered(&tenant, &delivery, &Payload { destination, body: event.body }, now))
+    });
+    assert!(log.put(rows.collect()).await.is_empty(), "all are written");
 }
 
 /// Sign-ups, one after another in one process.

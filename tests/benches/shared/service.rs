@@ -31,7 +31,7 @@ impl Service {
     /// Starts it in memory, with these variables; its log is thrown away. Returns what it goes on to print, too.
     pub(crate) async fn start(local: &Path, variables: &[(&str, &str)]) -> (Self, Lines<BufReader<ChildStdout>>) {
         let mut child = Command::new(local)
-            .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0"])
+            .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])
             .envs(variables.iter().copied())
             .env_remove("RUST_LOG")
             .stdout(Stdio::piped())

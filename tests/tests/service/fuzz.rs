@@ -77,7 +77,7 @@ const DELIVERY: &str = r#"{"json": {"delivery_id":
     "01890f3e-7b5a-7cc0-8000-000000000000.0.1769860800999.1854d20f452c5b4c1e350d7c7a00518b"}}"#;
 
 /// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
-const ROUTES: [(&str, &str, &str, &str); 57] = [
+const ROUTES: &[(&str, &str, &str, &str)] = &[
     (
         "auth-signup-and-create-org",
         "POST",
@@ -240,6 +240,19 @@ const ROUTES: [(&str, &str, &str, &str); 57] = [
     ("auth-cli", "POST", "/api/auth/api-key/delete", r#"{"keyId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
     ("console", "GET", "/", ""),
     ("console", "POST", "/api/auth/verify-email", "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&callbackURL=x"),
+    ("console-webhooks", "GET", "/console", ""),
+    ("console-webhooks", "GET", "/console/endpoints/new", ""),
+    (
+        "console-webhooks",
+        "POST",
+        "/console/endpoints/new",
+        "once=1&url=https%3A%2F%2Fexample.com%2Fhook&description=x&completed=yes&headers=x-key%3A+y",
+    ),
+    ("console-webhooks", "GET", "/console/endpoints/{id}", ""),
+    ("console-webhooks", "POST", "/console/endpoints/{id}", "action=recover&since=2026-01-31T12%3A00&status=both"),
+    ("console-webhooks", "GET", "/console/deliveries", ""),
+    ("console-webhooks", "GET", "/console/deliveries/{id}", ""),
+    ("console-webhooks", "POST", "/console/deliveries/{id}", "action=resend"),
     ("auth-organization", "GET", "/api/auth/organization/get-full-organization", ""),
     ("auth-organization", "GET", "/api/auth/organization/get-active-member", ""),
     ("auth-organization", "GET", "/api/auth/organization/get-active-member-role", ""),

@@ -10,6 +10,7 @@ mod accounts;
 mod api_keys;
 mod cli_logins;
 mod code;
+mod console;
 mod deliveries;
 mod docs;
 mod endpoints;

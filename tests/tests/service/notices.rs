@@ -37,8 +37,8 @@ async fn subjects(world: &World) -> Vec<String> {
     mails(world).await.iter().map(|mail| text(&mail["subject"]).to_owned()).collect()
 }
 
-const FAILING: &str = "A webhook endpoint is failing";
-const DISABLED: &str = "A webhook endpoint has been disabled";
+const FAILING: &str = "Webhooks: A webhook endpoint is failing";
+const DISABLED: &str = "Webhooks: A webhook endpoint has been disabled";
 
 /// A receiver that fails very often.
 async fn broken() -> Receiver {

@@ -12,6 +12,7 @@ use crate::{
         dynamo::{boolean, change, is_refused, text},
         failure,
     },
+    base_url::BaseUrl,
     error::{Error, Result},
     id::TenantId,
 };
@@ -87,12 +88,18 @@ impl Organizations {
 /// be a stranger's, who has a right to know why they get mail, but not who got it before. The name of the organization is its
 /// founder's words, so the subject does not have it.
 #[must_use]
-pub fn address_mails(organization: &Organization) -> [Mail; 2] {
+pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
     let mail = |news: String, rest: String| {
         Mail::new(
             "The address for notifications has changed",
-            &[Part::text("Hello,"), Part::Text(news), Part::Text(rest)],
+            &[
+                Part::text("Hello,"),
+                Part::Text(news),
+                Part::Text(rest),
+                Part::text("The settings of the organization are here:"),
+                Part::Link(format!("{base}/console/settings")),
+            ],
         )
     };
     [

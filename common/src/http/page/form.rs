@@ -70,7 +70,17 @@ impl<'a> Field<'a> {
     /// A line of text. Browsers and password managers fill it in by `autocomplete`.
     #[must_use]
     pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
-        Self { label, name, kind: "text", autocomplete, value, hint: None, is_optional: false, is_filter: false, options: &[] }
+        Self {
+            label,
+            name,
+            kind: "text",
+            autocomplete,
+            value,
+            hint: None,
+            is_optional: false,
+            is_filter: false,
+            options: &[],
+        }
     }
 
     /// Several lines of text.
@@ -144,17 +154,20 @@ impl<'a> Field<'a> {
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
         let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options } = *self;
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
-        if kind == "checkbox" {
-            return html! {
-                div .field {
-                    input id=(id) name=(name) type=(kind) value=(value) required[!is_optional];
-                    label for=(id) { (label) }
-                }
-            };
-        }
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
         let (about, wrong) = (format!("{id}-hint"), format!("{id}-error"));
+        if kind == "checkbox" {
+            return html! {
+                div .field {
+                    input id=(id) name=(name) type=(kind) value=(value) autocomplete=(autocomplete)
+                        aria-describedby=[is_wrong.then_some(&wrong)] aria-invalid=[is_wrong.then_some("true")]
+                        required[!is_optional];
+                    label for=(id) { (label) }
+                    @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
+                }
+            };
+        }
         let described: Vec<&str> =
             [hint.map(|_| about.as_str()), is_wrong.then_some(wrong.as_str())].into_iter().flatten().collect();
         let described = (!described.is_empty()).then(|| described.join(" "));

@@ -16,7 +16,10 @@ use common::{
 };
 use maud::html;
 
-use super::{Refused, after, id, page};
+use super::{
+    forms::Refused,
+    page::{after, id, page},
+};
 use crate::{app::App, deliveries::moment, settings::Settings, verify};
 
 /// The fields of all forms of the page.
@@ -48,7 +51,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
         "edit" => edit(&app, tenant, id, &form).await,
         "rotate" => rotate(&app, tenant, id, &form).await,
         "delete" if form.get("sure") == TICKED => delete(&app, tenant, id).await,
-        _ => Ok(after(id, "")),
+        _ => app.endpoints.require(tenant, id).await.map(|()| after(id, "")),
     };
     match done {
         Err(error) if error.is_ours() || matches!(error, Error::NotFound(_)) => Err(error),

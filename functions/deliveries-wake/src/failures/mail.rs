@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use common::{
     accounts::mail::{Mail, Part},
+    base_url::BaseUrl,
     name::Name,
     timestamp::Timestamp,
     webhooks::{
@@ -11,13 +12,13 @@ use common::{
         failures::{Failing, JobFailure},
     },
 };
-use serde_json::json;
+use url::form_urlencoded;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The mail that jobs of a workflow have failed. What the producer says of them is somebody else's words. `last_of` is the
 /// day of which it is the last mail.
-pub(crate) fn about(organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
+pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
     let subject = if count.number == 1 { "A job has failed" } else { "Jobs have failed" };
     let about = if count.is_exact { "" } else { "about " };
@@ -32,20 +33,20 @@ pub(crate) fn about(organization: &Name, failing: &Failing, last_of: Option<Time
         facts.push(format!("The newest {} follow.", newest.len()));
     }
     let mut parts = vec![Part::Text("Hello,".to_owned()), Part::Text(news), Part::Text(facts.join("\n"))];
-    parts.extend(newest.iter().flat_map(|failure| told(failure)));
+    parts.extend(newest.iter().flat_map(|failure| told(base, failure)));
     if count.number != 1
         && let Some(oldest) = newest.last()
     {
-        let list = json!({"json": {"event": EventName::Failed, "since": oldest.id.at()}});
-        parts.push(Part::Text(format!(
-            "To see the deliveries of these and of all newer ones, call POST /v1/deliveries/list with\n{list}"
-        )));
+        parts.push(Part::Text("The deliveries of these and of all newer ones:".to_owned()));
+        let (event, since) = (EventName::Failed.as_str(), oldest.id.at().to_string());
+        parts.push(deliveries(base, &[("event", event), ("since", &since)]));
     }
     parts.push(Part::Text(
-        "While jobs of this workflow keep failing, there is a mail at most once an hour. An owner can end these mails with \
-         POST /v1/tenant/settings, or have them sent elsewhere."
+        "While jobs of this workflow keep failing, there is a mail at most once an hour. An owner can end these mails, or have \
+         them sent elsewhere:"
             .to_owned(),
     ));
+    parts.push(Part::Link(format!("{base}/console/settings")));
     if let Some(now) = last_of {
         parts.push(Part::Text(format!(
             "This is the last mail about failed jobs today, whatever the workflow. What fails until {} is in the mails after \
@@ -56,20 +57,25 @@ pub(crate) fn about(organization: &Name, failing: &Failing, last_of: Option<Time
     Mail::new(subject, &parts)
 }
 
-fn told(failure: &JobFailure) -> Vec<Part> {
+fn told(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
     let JobFailure { id, job_id, deployment, error, stack } = failure;
     let mut facts = vec![format!("Job: {}", line(job_id))];
     facts.extend(deployment.as_ref().map(|deployment| format!("Deployment: {}", line(deployment))));
     facts.push(format!("When: {}", id.at()));
-    let list = json!({"json": {"job_id": job_id}});
-    facts.push(format!("Its deliveries: POST /v1/deliveries/list with {}", line(&list.to_string())));
-    let mut parts = vec![Part::Text(facts.join("\n"))];
+    facts.push("Its deliveries:".to_owned());
+    let mut parts = vec![Part::Text(facts.join("\n")), deliveries(base, &[("job_id", job_id)])];
     for (name, words) in [("Error:", error), ("Stack:", stack)] {
         if let Some(words) = words {
             parts.extend([Part::Text(name.to_owned()), Part::Quote(harmless(words))]);
         }
     }
     parts
+}
+
+/// The page with the deliveries that pass these filters.
+fn deliveries(base: &BaseUrl, filters: &[(&str, &str)]) -> Part {
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
+    Part::Link(format!("{base}/console/deliveries?{query}"))
 }
 
 /// Somebody else's words on a single line.

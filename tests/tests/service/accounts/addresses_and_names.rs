@@ -47,7 +47,7 @@ async fn one_mailbox_has_one_spelling() {
         let sign_in = json!({"email": spelling, "password": "correct horse battery"});
         assert_eq!(world.cli("", "sign-in/email", sign_in).await.status, 200, "{spelling}");
     }
-    assert_eq!(world.mail_to("jo@xn--mnchen-3ya.example").await["subject"], "Confirm your email address");
+    assert_eq!(world.mail_to("jo@xn--mnchen-3ya.example").await["subject"], "Webhooks: Confirm your email address");
 }
 
 #[tokio::test(flavor = "multi_thread")]

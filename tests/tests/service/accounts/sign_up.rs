@@ -93,7 +93,7 @@ async fn the_mail_has_the_link_in_both_parts() {
     let mail = world.mail_to("jo@acme.example.com").await;
     let link = link(&mail);
     assert!(link.starts_with(&format!("{}/verify-email?token=", world.stack.api())));
-    assert_eq!(mail["subject"], "Confirm your email address");
+    assert_eq!(mail["subject"], "Webhooks: Confirm your email address");
     let html = html_unescape(mail["html"].as_str().expect("an HTML part"));
     assert!(html.contains(&format!("href=\"{link}\"")), "{html}");
 }

@@ -43,11 +43,14 @@ fn sources(krate: &str) -> BTreeMap<Module, Source> {
                 folders.push(file);
                 continue;
             }
+            if file.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
             let path = file.strip_prefix(&root).expect("it is inside").to_owned();
             let names = path.with_extension("");
             let names = names.iter().map(|name| name.to_str().expect("UTF-8").to_owned());
             let module: Module = if path == Path::new("lib.rs") { Vec::new() } else { names.collect() };
-            if path == Path::new("main.rs") {
+            if path == Path::new("main.rs") || path.extension().is_none_or(|extension| extension != "rs") {
                 continue;
             }
             let source = syn::parse_file(&fs::read_to_string(&file).expect("UTF-8")).expect("Rust");

@@ -130,9 +130,12 @@ fn a_function_starts_at_both_ends_of_a_range_and_refuses_what_is_outside() {
             }
             _ => {}
         }
-        // Which senders there are, only SES knows.
-        if name != "MAIL_FROM" {
-            refused(name, "?", "");
+        match name {
+            // Which senders there are, only SES knows.
+            "MAIL_FROM" => {}
+            // What the header of a mail could not have.
+            "SERVICE_NAME" => refused(name, "a \"b\"", ""),
+            _ => refused(name, "?", ""),
         }
     }
 }

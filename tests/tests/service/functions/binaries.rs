@@ -51,6 +51,7 @@ async fn every_binary_starts_answers_and_ends() {
             // The sample event is of another base URL.
             "auth-delete-user" => (403, body["code"] == "INVALID_ORIGIN"),
             "console" => (200, text(&body).starts_with("<!DOCTYPE html>")),
+            "console-webhooks" => (303, answer["headers"]["location"] == "/signin?next=%2Fconsole"),
             "auth-cli-login-create" => (200, body["json"]["secret"].is_string()),
             "auth-cli-login-poll" => (200, body["json"]["status"] == "expired"),
             "auth-cli-login-approve" | "auth-status" => (401, body["json"]["code"] == "UNAUTHORIZED"),

@@ -59,6 +59,16 @@ async fn console() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn console_webhooks() {
+    let answer = World::start().await.stack.invoke("console-webhooks", sample_event("console-webhooks")).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(
+        (&answer["statusCode"], &answer["headers"]["location"]),
+        (&json!(303), &json!("/signin?next=%2Fconsole"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn auth_cli_logins_and_status() {
     let event = |function| sample_event(function).to_string();
     let (status, body) = invoke("auth-cli-login-create", &event("auth-cli-login-create")).await;

@@ -78,13 +78,13 @@ fn every_event_gets_an_answer_from_the_binaries() {
         let (directory, log) = (build().await, log::file());
         let world = World::start().await;
         let tenant = world.tenant("acme").await;
-        let functions: BTreeSet<_> = ROUTES.into_iter().map(|(function, ..)| function).collect();
+        let functions: BTreeSet<_> = ROUTES.iter().map(|(function, ..)| function).collect();
         let each = functions.into_iter().map(async |name| {
             let mut environment = world.stack.environment(name).expect("a function").clone();
             // As in a deployment: then the domain of the event counts.
             environment.insert("BASE_URL".to_owned(), String::new());
             let mut lambda = Lambda::start_logged(&directory.join(name), &environment, &log).await;
-            for seed in seeds.clone().filter(|seed| function(*seed) == name) {
+            for seed in seeds.clone().filter(|seed| function(*seed) == *name) {
                 let event = event(seed, &tenant, world.stack.api());
                 check(seed, &event, &lambda.invoke(event.to_string()).await);
             }

@@ -1,7 +1,7 @@
 //! When there is a mail, to whom, and what it says.
 
-use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, callback, text};
+use serde_json::json;
+use tests::{Browser, Receiver, Tenant, World, callback, text};
 
 use super::{HOUR, MINUTE, failed, later, mails, said, told};
 use crate::notices::sweep;
@@ -56,7 +56,7 @@ async fn a_mail_says_which_job_when_and_why() {
     world.deliver(event).await;
     sweep(&world, later(0)).await;
     let mail = mails(&world).await.pop().expect("a mail");
-    assert_eq!(mail["subject"], "A job has failed");
+    assert_eq!(mail["subject"], "Webhooks: A job has failed");
     let (text, html) = (text(&mail["text"]), tests::text(&mail["html"]));
     for part in [
         "A job of Doe & Co has failed.",
@@ -65,7 +65,7 @@ async fn a_mail_says_which_job_when_and_why() {
         "Job: job-7\n",
         "Deployment: dpl_1\n",
         "When: 20",
-        r#"Its deliveries: POST /v1/deliveries/list with {"json":{"job_id":"job-7"}}"#,
+        &format!("Its deliveries:\n\n{}/console/deliveries?job_id=job-7\n", world.stack.api()),
         "Error:\n\n> {\"message\":\"out of <i>cogs</i>\"}\n",
         "Stack:\n\n> at main (a.ts:1)\n>   at run (b.ts:2)\n",
         "at most once an hour",
@@ -75,9 +75,10 @@ async fn a_mail_says_which_job_when_and_why() {
     for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a.ts:1)\n  at run (b.ts:2)</pre>"] {
         assert!(html.contains(part), "{part} is missing in {html}");
     }
-    let list = text.split(" with ").nth(1).and_then(|rest| rest.lines().next()).expect("the fields");
-    let fields: Value = serde_json::from_str(list).expect("JSON");
-    world.rpc(&tenant.key, "deliveries/list", fields["json"].clone()).await.ok();
+    // The links lead where they say.
+    for path in text.lines().filter_map(|line| line.strip_prefix(world.stack.api())) {
+        assert_eq!(Browser::new(&world, &tenant.cookie).open(path).await.status, 200, "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +96,8 @@ async fn the_words_of_a_producer_are_inert_and_cut_off() {
     assert!(text.contains("Workflow: a Workflow: b [2J \n") && text.contains("Job: j Job: k\n"), "{text}");
     let all = format!("{text}{html}");
     assert!(!all.chars().any(|character| character.is_control() && character != '\n'), "{all:?}");
-    assert!(!all.contains(['\u{202e}', '\u{feff}']) && !html.contains("<a "), "{html}");
+    assert!(!all.contains(['\u{202e}', '\u{feff}']) && html.matches("<a ").count() == 2, "{html}");
+    assert!(html.contains("/console/deliveries?job_id=j%0D%0AJob%3A+k\">"), "{html}");
     let (told, stack) = (link.chars().count(), 4000 - 4);
     for mail in [text, html] {
         assert_eq!(mail.matches('ü').count(), 2000 - told);
@@ -120,7 +122,7 @@ async fn the_first_failure_is_told_at_once_and_then_there_is_one_mail_an_hour() 
     sweep(&world, later(61 * MINUTE)).await;
     assert_eq!(told(&world).await.pop(), Some(said("a", "5")));
     let mail = mails(&world).await.pop().expect("a mail");
-    assert_eq!(mail["subject"], "Jobs have failed");
+    assert_eq!(mail["subject"], "Webhooks: Jobs have failed");
     let shown: Vec<_> = text(&mail["text"]).lines().filter_map(|line| line.strip_prefix("Job: ")).collect();
     assert_eq!(shown, ["5", "4", "3"], "the newest three");
     sweep(&world, later(3 * HOUR)).await;
@@ -203,7 +205,7 @@ async fn a_mail_goes_to_the_address_that_the_organization_has_now() {
     let fields = json!({"debug_notification_email": "alerts@example.com"});
     world.rpc(&tenant.key, "tenant/settings", fields).await.ok();
     sweep(&world, later(0)).await;
-    assert_eq!(world.mail_to("alerts@example.com").await["subject"], "A job has failed");
+    assert_eq!(world.mail_to("alerts@example.com").await["subject"], "Webhooks: A job has failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

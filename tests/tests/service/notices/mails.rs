@@ -34,6 +34,7 @@ async fn a_mail_says_what_fails_since_when_why_and_what_to_do() {
         &format!("Failing since: {since}"),
         "Failed deliveries since then: 3",
         "Last failure: status_5xx (status 503)",
+        &format!("{}/console/endpoints/{id}\n", world.stack.api()),
         "POST /v1/deliveries/list",
         "POST /v1/deliveries/recover",
         &json!({"json": {"webhook_endpoint_id": id, "since": oldest}}).to_string(),

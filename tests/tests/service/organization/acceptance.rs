@@ -28,7 +28,7 @@ async fn accepting_makes_a_member_of_the_organization() {
     assert_eq!(account["emailVerified"], false);
     assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 1);
     assert_eq!(world.session(&cookie(account)).await.body["user"]["name"], "Al");
-    assert_eq!(world.mail_to("al@example.com").await["subject"], "Confirm your email address");
+    assert_eq!(world.mail_to("al@example.com").await["subject"], "Webhooks: Confirm your email address");
     let invitation = &world.items("invitations").await[0];
     assert_eq!(invitation["status"].as_s().expect("a text"), "accepted");
 }

@@ -38,7 +38,7 @@ async fn an_owner_invites_and_the_mail_says_everything() {
     let hours = (expires.as_second() - common::timestamp::Timestamp::now().as_second()) / 3600;
     assert!((167..=168).contains(&hours), "{hours}");
     let mail = world.mail_to("al@example.com").await;
-    assert_eq!(mail["subject"], "You are invited to join an organization");
+    assert_eq!(mail["subject"], "Webhooks: You are invited to join an organization");
     let text = mail["text"].as_str().expect("a text part");
     let id = id.as_str().expect("an id");
     for says in [format!("Invitation id: {id}"), "Organization slug: acme".to_owned(), link(&mail)] {

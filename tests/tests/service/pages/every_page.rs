@@ -1,11 +1,12 @@
 //! What all pages have in common.
 
 use serde_json::json;
-use tests::{World, world::BROWSER};
+use tests::{Answer, World, world::BROWSER};
+
+use super::open;
 
 /// The address of each page, as far as it is there for anybody.
-const PAGES: [&str; 9] = [
-    "/",
+const PAGES: [&str; 8] = [
     "/signin",
     "/signin?mode=signup",
     "/signin?cliLoginId=x",
@@ -16,11 +17,33 @@ const PAGES: [&str; 9] = [
     "/api/auth/verify-email",
 ];
 
+/// The pages of the console that a new organization has.
+const CONSOLE: [&str; 7] = [
+    "/console",
+    "/console/deliveries",
+    "/console/endpoints/new",
+    "/console/keys",
+    "/console/team",
+    "/console/settings",
+    "/console/account",
+];
+
+/// All of them, as they are for an owner.
+async fn every_page(world: &World) -> Vec<(&'static str, Answer)> {
+    let (cookie, mut pages) = (world.tenant("acme").await.cookie, Vec::new());
+    for path in PAGES {
+        pages.push((path, world.open(&world.url(path)).await));
+    }
+    for path in CONSOLE {
+        pages.push((path, open(world, &cookie, path).await));
+    }
+    pages
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     let world = World::start().await;
-    for path in PAGES {
-        let page = world.open(&world.url(path)).await;
+    for (path, page) in every_page(&world).await {
         let header = |name: &str| page.headers[name].to_str().expect("a text").to_owned();
         assert_eq!(header("content-type"), "text/html; charset=utf-8", "{path}");
         assert_eq!(header("x-content-type-options"), "nosniff");
@@ -33,7 +56,7 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
         rules.retain(|rule| !rule.starts_with("style-src"));
         let strict = ["default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"];
         assert_eq!(rules, strict);
-        for active in ["<script", "<link", "<img", " src=", " style=", "javascript:", "http:", "https:"] {
+        for active in ["<script", "<link", "<img", " src=", " style=", "javascript:", "=\"http"] {
             assert!(!page.page().contains(active), "{path}: {active}");
         }
     }
@@ -74,17 +97,28 @@ async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_has_one_heading_and_every_field_has_a_label() {
     let world = World::start().await;
-    for path in PAGES {
-        let page = world.open(&world.url(path)).await;
+    for (path, page) in every_page(&world).await {
         let html = page.page();
         assert!(html.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{html}");
         assert!(html.contains("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"));
         assert_eq!(html.matches("<h1>").count(), 1, "{path}");
-        for input in html.split("<input ").skip(1).filter(|input| !input.starts_with("type=\"hidden\"")) {
-            let id = input.strip_prefix("id=\"").and_then(|id| id.split('"').next()).expect("an id");
+        let inputs = ["<input ", "<select ", "<textarea "].map(|tag| html.split(tag).skip(1)).into_iter().flatten();
+        let inputs = inputs.filter_map(|input| input.split('>').next());
+        for input in inputs.filter(|input| !input.starts_with("type=\"hidden\"")) {
+            let id = input.split("id=\"").nth(1).and_then(|id| id.split('"').next()).expect("an id");
             assert!(html.contains(&format!("<label for=\"{id}\">")), "{path}: {id}");
-            assert!(input.split('>').next().is_some_and(|input| input.contains(" autocomplete=\"")), "{path}: {id}");
+            assert_eq!(html.matches(&format!(" id=\"{id}\"")).count(), 1, "{path}: {id}");
+            let is_typed = !html.contains(&format!("<select id=\"{id}\"")) && !input.contains("type=\"checkbox\"");
+            assert!(!is_typed || input.contains(" autocomplete=\""), "{path}: {id}");
         }
+        // Buttons of one kind are told apart by their names.
+        let buttons: Vec<_> =
+            html.split("<button").skip(1).filter_map(|button| button.split("</button>").next()).collect();
+        assert_eq!(
+            buttons.iter().collect::<std::collections::BTreeSet<_>>().len(),
+            buttons.len(),
+            "{path}: {buttons:?}"
+        );
     }
 }
 

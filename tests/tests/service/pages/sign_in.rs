@@ -3,32 +3,14 @@
 use serde_json::{Value, json};
 use tests::{
     Answer, World,
-    world::{cookie, hidden_fields, link},
+    world::{cookie, link},
 };
+
+use super::{SCRIPT, filled, harmless, location, open, set};
 
 const EMAIL: &str = "jo@acme.example.com";
 const RIGHT: &str = "correct horse battery";
 const WRONG: &str = "wrong horse battery";
-const SCRIPT: &str = "\"><script>alert(1)</script>";
-
-/// The text of a page that shows no markup of a stranger.
-fn harmless(page: &Answer) -> &str {
-    assert!(!page.page().contains("<script"), "{page:?}");
-    page.page()
-}
-
-/// The hidden fields of the form with this button, and what a person fills in.
-fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, String)> {
-    let form = page.page().split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
-    let form = form.filter(|form| form.contains(&format!(">{button}</button>"))).collect::<Vec<_>>();
-    assert_eq!(form.len(), 1, "{button} in {}", page.page());
-    let mut fields = hidden_fields(form[0]);
-    for (name, value) in typed {
-        assert!(form[0].contains(&format!(" name=\"{name}\"")), "{name} in {}", form[0]);
-        fields.push(((*name).to_owned(), (*value).to_owned()));
-    }
-    fields
-}
 
 /// The tick without which nothing is approved.
 const SURE: &[(&str, &str)] = &[("sure", "yes")];
@@ -47,12 +29,6 @@ async fn post(world: &World, cookie: &str, fields: &[(String, String)]) -> Answe
 async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Answer {
     let page = get(world, "", query).await;
     post(world, "", &filled(&page, "Sign in", &[("email", email), ("password", password)])).await
-}
-
-/// The session cookie that an answer sets, as a `cookie` header.
-fn set(answer: &Answer) -> String {
-    let cookie = answer.headers["set-cookie"].to_str().expect("a cookie");
-    cookie.split(';').next().unwrap_or_default().to_owned()
 }
 
 /// A request of a client that calls itself something: the query of the page, and what the client polls with.
@@ -77,7 +53,7 @@ async fn somebody_signs_in_sees_as_whom_and_signs_out() {
     assert_eq!(page.status, 200);
     assert!(page.page().contains("<a href=\"/reset-password\">") && page.page().contains("<a href=\"?mode=signup\">"));
     let signed_in = sign_in(&world, "", " JO@acme.example.com", RIGHT).await;
-    assert_eq!((signed_in.status, &signed_in.headers["location"]), (303, &"?".parse().expect("a header")));
+    assert_eq!(location(&signed_in), "/console");
     let cookie = set(&signed_in);
     assert!(world.is_signed_in(&cookie).await && cookie != tenant.cookie);
 
@@ -161,8 +137,87 @@ async fn a_mode_that_means_nothing_does_not_stay_in_the_address() {
     assert!(page.page().contains("<h1>Sign in</h1>") && !page.page().contains(&mode));
     let mut fields = filled(&page, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
     fields.push(("mode".to_owned(), mode));
-    let signed_in = post(&world, "", &fields).await;
-    assert_eq!((signed_in.status, &signed_in.headers["location"]), (303, &"?".parse().expect("a header")));
+    assert_eq!(location(&post(&world, "", &fields).await), "/console");
+    let out =
+        post(&world, "", &[("action".to_owned(), "sign-out".to_owned()), ("mode".to_owned(), "x".to_owned())]).await;
+    assert_eq!(location(&out), "?");
+}
+
+/// Somebody who opens a page of the console without a session signs in, perhaps with a mistake, and sees that page.
+#[tokio::test(flavor = "multi_thread")]
+async fn signing_in_leads_back_to_the_page_that_somebody_wanted_to_see() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    for (path, next) in [
+        ("/console/keys", "%2Fconsole%2Fkeys"),
+        ("/console/team?part=1&x=%22", "%2Fconsole%2Fteam%3Fpart%3D1%26x%3D%2522"),
+        ("/console/settings", "%2Fconsole%2Fsettings"),
+        ("/console/account", "%2Fconsole%2Faccount"),
+    ] {
+        let refused = open(&world, "session_token=x", path).await;
+        assert_eq!(location(&refused), format!("/signin?next={next}"));
+        let query = location(&refused).trim_start_matches("/signin").to_owned();
+        let mistaken = sign_in(&world, &query, EMAIL, WRONG).await;
+        assert_eq!(mistaken.status, 401);
+        let again = filled(&mistaken, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
+        assert_eq!(location(&post(&world, "", &again).await), path);
+        // A form that is sent without a session does nothing, and leads to the page.
+        let form = world.http.post(world.url(path)).header("accept", tests::world::BROWSER);
+        let form = world.send(form.header("origin", world.stack.api()).form(&[("action", "x")])).await;
+        assert_eq!(location(&form), format!("/signin?next={}", next.split("%3F").next().unwrap_or_default()));
+    }
+    // By way of a sign-up, too.
+    let page = get(&world, "", "?next=%2Fconsole%2Fkeys").await;
+    let link = page.page().split("<a href=\"").find(|link| link.contains("mode=signup")).expect("a link");
+    let query = link.split('"').next().expect("an address").replace("&amp;", "&");
+    let page = get(&world, "", &query).await;
+    let signed_up = post(&world, "", &filled(&page, "Sign up", &founder("second", "jo@second.example.com"))).await;
+    assert_eq!(location(&signed_up), "/console/keys");
+    // Programs are told, and led nowhere.
+    let program = world.send(world.http.get(world.url("/console/keys"))).await;
+    assert_eq!((program.status, &program.body["code"]), (401, &json!("UNAUTHORIZED")));
+    assert!(world.is_signed_in(&cookie).await);
+}
+
+/// Any link can have a `next`.
+#[tokio::test(flavor = "multi_thread")]
+async fn signing_in_leads_to_no_other_place_than_the_console() {
+    let world = World::start().await;
+    world.sign_up("acme").await;
+    let long = format!("/console/{}", "x".repeat(2048));
+    let bad = [
+        "//evil.example.com",
+        "https://evil.example.com",
+        "https://evil.example.com/console",
+        "/console\\evil",
+        "/consoleevil",
+        "/console@evil.example.com",
+        "/console\n/x",
+        "/console/\r\nset-cookie: a=b",
+        "/console/ x",
+        "/console/ß",
+        "/signin",
+        "/signin?next=/console",
+        "console",
+        "javascript:alert(1)",
+        "",
+        &long,
+    ];
+    for next in bad {
+        let query = url::form_urlencoded::Serializer::new("?".to_owned()).append_pair("next", next).finish();
+        let query = query.replace("?&", "?");
+        let page = get(&world, "", &query).await;
+        assert!(!page.page().contains("name=\"next\""), "{next}: {}", page.page());
+        let mut fields = filled(&page, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
+        fields.push(("next".to_owned(), next.to_owned()));
+        assert_eq!(location(&post(&world, "", &fields).await), "/console", "{next}");
+    }
+    for good in ["/console", "/console?x=1", "/console/endpoints/a%20b", "/console/deliveries?status=failed&x=//y"] {
+        let page = get(&world, "", "").await;
+        let mut fields = filled(&page, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
+        fields.push(("next".to_owned(), good.to_owned()));
+        assert_eq!(location(&post(&world, "", &fields).await), good);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +228,7 @@ async fn somebody_signs_up_and_confirms_their_email() {
     let mut typed = founder("acme", EMAIL);
     typed.push(("debugNotificationEmail", ""));
     let signed_up = post(&world, "", &filled(&page, "Sign up", &typed)).await;
-    assert_eq!((signed_up.status, &signed_up.headers["location"]), (303, &"?mode=signup".parse().expect("a header")));
+    assert_eq!(location(&signed_up), "/console");
     let cookie = set(&signed_up);
     let page = get(&world, &cookie, "?mode=signup").await;
     assert!(page.page().contains("You are signed in") && page.page().contains("is not confirmed yet"));

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{
-    Call, Proxy, Receiver, Switch, World, callback, event,
+    Browser, Call, Proxy, Receiver, Switch, World, callback, event,
     world::{link, tables::Item},
 };
 
@@ -203,6 +203,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
         assert_eq!(logged.iter().map(|delivery| delivery.job_id.as_str()).collect::<Vec<_>>(), [job]);
     }
     the_log_is_read(world, &tenant, &id).await;
+    endpoints_are_used_in_the_console(world, &tenant, &id).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
     assert_eq!(world.poll("deliveries").await, 1);
     let mut failed = event(&tenant.id, "failed for good");
@@ -232,6 +233,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(2));
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
     the_pages_are_used(world).await;
+    the_console_is_used(world).await;
     let keys = get("/api/auth/api-key/list").await.body;
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
@@ -312,6 +314,38 @@ async fn the_pages_are_used(world: &World) {
     assert_eq!(form("/invite", accepting).await.status, 200);
 }
 
+/// By an owner, who invites, manages and removes somebody, and is the last to go.
+async fn the_console_is_used(world: &World) {
+    let owner = world.tenant("console").await;
+    let act = async |cookie: &str, page: &str, fields: Value| {
+        let form = world.http.post(world.url(&format!("/console/{page}"))).header("origin", world.stack.api());
+        let answer = world.send(form.header("cookie", cookie).form(&fields)).await;
+        assert!([200, 303].contains(&answer.status), "{page} {fields}: {answer:?}");
+    };
+    let member = world.member(&owner, "member@console.example.com", "member").await;
+    for page in ["keys", "team", "settings", "account"] {
+        let page = world.http.get(world.url(&format!("/console/{page}"))).header("cookie", &owner.cookie);
+        assert_eq!(world.send(page).await.status, 200);
+    }
+    act(&owner.cookie, "keys", json!({"action": "issue", "form": "1", "name": "ci", "expires": "30"})).await;
+    let keys = world.cli_get(&owner.cookie, "api-key/list").await.body;
+    act(&owner.cookie, "keys", json!({"action": "delete", "keyId": keys[2]["id"]})).await;
+    for _ in 0..2 {
+        act(&owner.cookie, "team", json!({"action": "invite", "email": "new@console.example.com", "role": "owner"}))
+            .await;
+    }
+    let invited = world.cli_get(&owner.cookie, "organization/list-invitations").await.body;
+    act(&owner.cookie, "team", json!({"action": "cancel", "invitationId": invited[0]["id"]})).await;
+    act(&owner.cookie, "team", json!({"action": "role", "memberId": member.user, "role": "owner"})).await;
+    act(&owner.cookie, "team", json!({"action": "remove", "memberId": member.user})).await;
+    let settings = json!({"debugNotificationEmail": "alerts@console.example.com", "jobFailureMails": "off"});
+    act(&owner.cookie, "settings", settings).await;
+    act(&owner.cookie, "account", json!({"action": "end-others"})).await;
+    world.endpoint(&owner, "http://127.0.0.1:9/", "s").await;
+    let password = &World::sign_up_fields("console")["password"];
+    act(&owner.cookie, "account", json!({"action": "delete", "password": password, "sure": "yes"})).await;
+}
+
 async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) {
     let read = async |route: &str, fields| {
         let answer = world.rpc(&tenant.key, &format!("deliveries/{route}"), fields).await;
@@ -332,6 +366,36 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     world.rpc_once(&tenant.key, "deliveries/resend", "once", json!({"delivery_id": id})).await.ok();
     // What is pending is found through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
+    world.poll("deliveries").await;
+}
+
+/// What the console does about webhooks. Nothing is polled meanwhile, so that each page waits for its attempt in vain.
+async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant, endpoint: &str) {
+    world.forget_uses().await;
+    let browser = Browser::new(world, &tenant.cookie);
+    let form = browser.open("/console/endpoints/new").await;
+    let typed = [("url", "http://127.0.0.1:9/"), ("completed", "yes")];
+    let added = browser.press("/console/endpoints/new", &form, "Add the endpoint", &typed).await;
+    assert_eq!(added.status, 200);
+    let (_, other) = added.page().split_once("action=\"/console/endpoints/").expect("a link");
+    let other = format!("/console/endpoints/{}", other.split('"').next().unwrap_or_default());
+    let page = browser.open(&other).await;
+    assert_eq!(browser.press(&other, &page, "Delete the endpoint", &[("sure", "yes")]).await.status, 200);
+    let path = format!("/console/endpoints/{endpoint}");
+    let page = browser.open(&path).await;
+    for button in ["Make it inactive", "Send a test"] {
+        assert_eq!(browser.press(&path, &page, button, &[]).await.status, 200, "{button}");
+    }
+    let page = browser.open(&path).await;
+    assert_eq!(browser.press(&path, &page, "Make it active", &[]).await.status, 200);
+    let recover = json!({"action": "recover", "since": "2026-01-01T00:00:00Z"});
+    let request = world.http.post(world.url(&path)).header("origin", world.stack.api()).form(&recover);
+    assert_eq!(world.send(request.header("cookie", &tenant.cookie)).await.status, 303);
+    let found = browser.open("/console/deliveries?status=pending").await;
+    let (_, delivery) = found.page().split_once("<td><a href=\"").expect("a link");
+    let delivery = delivery.split('"').next().unwrap_or_default();
+    let page = browser.open(delivery).await;
+    assert_eq!(browser.press(delivery, &page, "Send it again", &[]).await.status, 200);
     world.poll("deliveries").await;
 }
 

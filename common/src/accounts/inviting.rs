@@ -1,0 +1,51 @@
+//! Inviting somebody into an organization, by mail.
+
+use crate::{
+    accounts::{
+        attempts::Attempts,
+        email::Email,
+        invitations::{Invitations, Invited, invitation_mail},
+        mail::Mailer,
+        organizations::Organizations,
+        users::{Role, User},
+    },
+    aws::clients::Aws,
+    base_url::BaseUrl,
+    config::{ConfigError, Env},
+    error::Result,
+    timestamp::Timestamp,
+};
+
+/// What inviting takes.
+pub struct Inviting {
+    attempts: Attempts,
+    invitations: Invitations,
+    mailer: Mailer,
+    organizations: Organizations,
+}
+
+impl Inviting {
+    /// The stores over the tables that `env` names.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            attempts: Attempts::from_env(env, aws)?,
+            invitations: Invitations::from_env(env, aws)?,
+            mailer: Mailer::from_env(env, aws)?,
+            organizations: Organizations::from_env(env, aws)?,
+        })
+    }
+
+    /// Invites `email` into the organization of `inviter`, who may do that, and sends the mail. Each try is counted.
+    ///
+    /// # Errors
+    /// Too many invitations: [`Error::TooMany`](crate::error::Error::TooMany); the email has an account; or a call fails.
+    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
+        let now = Timestamp::now();
+        self.attempts.count_invitation(inviter.id, email, now).await?;
+        let invited = self.invitations.invite(inviter, email, role, now).await?;
+        let organization = self.organizations.get(&inviter.organization).await?;
+        let mail = invitation_mail(base, &inviter.name, &organization, &invited.invitation);
+        self.mailer.send(email, mail, invited.invitation.id).await;
+        Ok(invited)
+    }
+}

@@ -1,0 +1,47 @@
+//! Leaving an organization, which deletes the account of whoever leaves.
+
+use crate::{
+    accounts::{
+        api_keys::ApiKeys,
+        members::{Member, MemberIdOrEmail, Members},
+        users::User,
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    telemetry::metrics,
+    timestamp::Timestamp,
+};
+
+/// What removing a member takes.
+#[derive(Clone)]
+pub struct Departures {
+    keys: ApiKeys,
+    members: Members,
+}
+
+impl Departures {
+    /// The stores over the tables that `env` names.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { keys: ApiKeys::from_env(env, aws)?, members: Members::from_env(env, aws)? })
+    }
+
+    /// Removes a member of the organization of `by`, who is an owner of it, or that member. Their keys end with the account;
+    /// what is left of them is deleted, too.
+    ///
+    /// # Errors
+    /// As [`Members::remove`].
+    pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
+        let member = self.members.remove(by, named).await?;
+        metrics::upkeep("removing a member", self.keys.delete_all_of(&by.organization, member.user.id).await);
+        Ok(member)
+    }
+
+    /// Deletes the account of `last`, the only member, and their organization.
+    ///
+    /// # Errors
+    /// As [`Members::delete_with_organization`].
+    pub async fn remove_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
+        self.members.delete_with_organization(last, now).await
+    }
+}

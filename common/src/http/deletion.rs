@@ -1,0 +1,63 @@
+//! Deleting one's account, and with the last one the organization: the same on the page and by the API.
+
+use crate::{
+    accounts::{
+        leaving::Departures,
+        members::MemberIdOrEmail,
+        password::{Guess, Hasher},
+        sign_in::SignIns,
+        users::User,
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Result},
+    telemetry::metrics,
+    timestamp::Timestamp,
+    webhooks::{endpoints::Endpoints, log::Retention},
+};
+
+/// What deleting an account takes.
+pub struct Deletions {
+    departures: Departures,
+    endpoints: Endpoints,
+    retention: Retention,
+    sign_ins: SignIns,
+}
+
+impl Deletions {
+    /// The stores over the tables that `env` names. All that hash in a process share the memory of `hasher`.
+    pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
+        Ok(Self {
+            departures: Departures::from_env(env, aws)?,
+            endpoints: Endpoints::from_env(env, aws)?,
+            retention: Retention::from_env(env)?,
+            sign_ins: SignIns::from_env(env, aws, hasher)?,
+        })
+    }
+
+    /// Deletes the account of `user`, who confirms it with their password, and with the last account the organization. What
+    /// of that is not deleted here has ended all the same, and `accounts-purge` deletes it.
+    ///
+    /// # Errors
+    /// The password is wrong, or was tried too often; others would be left without an owner: [`Conflict::LastOwner`]; the
+    /// account is gone: [`Error::Unauthorized`]; or a call fails.
+    pub async fn delete(&self, user: &User, password: Guess, now: Timestamp) -> Result<()> {
+        self.sign_ins.confirm(user, password, now).await?;
+        let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {
+            Err(Error::Conflict(Conflict::LastOwner)) => self.delete_organization(user, now).await,
+            removed => removed.map(drop),
+        };
+        removed.map_err(|error| match error {
+            // They were removed meanwhile, or the same call was made twice.
+            Error::NotFound(_) => Error::Unauthorized,
+            error => error,
+        })
+    }
+
+    async fn delete_organization(&self, last: &User, now: Timestamp) -> Result<()> {
+        self.departures.remove_with_organization(last, now).await?;
+        let deleted = self.endpoints.delete_all(&last.organization, self.retention.end(now)).await.map(drop);
+        metrics::upkeep("deleting an account", deleted);
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! One's own account: the email address, the password, the sessions, and the end of it.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        attempts::VERIFICATION_MAIL,
+        members::MemberIdOrEmail,
+        password::{Guess, Password},
+        sessions::{IdOrToken, Session},
+        users::User,
+    },
+    error::Result,
+    http::{
+        Call, Fault, Person, Reply, Route, SignedIn, Typed,
+        cookies::{cleared_cookie, session_cookie},
+        page::{Field, Form, Page, visible},
+    },
+    timestamp::Timestamp,
+};
+use maud::{Markup, html};
+
+use crate::{
+    app::App,
+    frame::{NO_FORM, Sent, columns, console, day, go_on, minute, tick},
+};
+
+const HERE: &str = "/console/account";
+
+/// The fields of the forms.
+const FIELDS: [&str; 6] = ["action", "currentPassword", "newPassword", "session", "password", "sure"];
+
+/// The forms that show their own refusals.
+const FORMS: [&str; 3] = ["password", "leave", "delete"];
+
+const DONE: [(&str, &str); 5] = [
+    ("mailed", "The mail is on its way. Its link works within 24 hours."),
+    ("confirmed", "Your email address is confirmed already."),
+    ("password", "Your password is changed. All other sessions have ended."),
+    ("ended", "The session has ended."),
+    ("others", "All other sessions have ended."),
+];
+
+pub(crate) fn show() -> Route<App> {
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did"])), open)
+        .summary("The account of whoever is signed in, with their sessions.")
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .summary(
+            "The forms of that page: sends the verification mail again, changes the password, ends sessions, leaves the \
+             organization, deletes the account. Each does what the API does.",
+        )
+        .faults(&[Fault::InvalidPassword, Fault::NotFound, Fault::Conflict("last_owner"), Fault::TooMany])
+        .redirects()
+}
+
+async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+    page(&app, &call.caller, Sent::link(link)).await
+}
+
+async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+    let done = match form.get("action") {
+        "verify" => verify(&app, &call).await,
+        "password" => change_password(&app, &call, &form).await,
+        "end" => end_session(&app, &call, &form).await,
+        "end-others" => end_others(&app, &call).await,
+        "leave" => leave(&app, &call, &form).await,
+        "delete" => delete(&app, &call, &form).await,
+        _ => Err(NO_FORM),
+    };
+    match done {
+        Ok(reply) => Ok(reply),
+        Err(error) => Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into()),
+    }
+}
+
+/// These mails count together with those that are asked for by the API.
+async fn verify(app: &App, call: &Call<SignedIn>) -> Result<Reply> {
+    let (user, now) = (&call.caller.user, Timestamp::now());
+    if user.email_verified {
+        return Ok(go_on(HERE, "confirmed"));
+    }
+    app.attempts.count(VERIFICATION_MAIL, user.email.as_str(), now).await?;
+    app.verifications.send_again(user, &app.mailer, &call.base, now).await?;
+    Ok(go_on(HERE, "mailed"))
+}
+
+async fn change_password(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let passwords = form.read(|fields| {
+        let current = fields.text("currentPassword", |text| Ok(Guess::new(text)));
+        let new = fields.text("newPassword", Password::parse);
+        Ok((current?, new?))
+    })?;
+    let token = app.sign_ins.change_password(&call.caller.user, passwords, &call.device(), Timestamp::now()).await?;
+    Ok(Reply::Redirect { to: format!("{HERE}?did=password"), cookies: vec![session_cookie(&call.base, &token)] })
+}
+
+async fn end_session(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let session = form.read(|fields| fields.text("session", IdOrToken::parse))?;
+    app.sessions.revoke(&call.caller.user, &session).await?;
+    Ok(go_on(HERE, "ended"))
+}
+
+async fn end_others(app: &App, call: &Call<SignedIn>) -> Result<Reply> {
+    app.sessions.revoke_others(&call.caller.user, &call.caller.session).await?;
+    Ok(go_on(HERE, "others"))
+}
+
+async fn leave(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    form.read(|fields| fields.text("sure", tick))?;
+    let user = &call.caller.user;
+    app.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
+    Ok(gone(call))
+}
+
+async fn delete(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let password = form.read(|fields| {
+        let password = fields.text("password", |text| Ok(Guess::new(text)));
+        let sure = fields.text("sure", tick);
+        sure.and(password)
+    })?;
+    app.deletions.delete(&call.caller.user, password, Timestamp::now()).await?;
+    Ok(gone(call))
+}
+
+/// There is no account to show any more.
+fn gone(call: &Call<SignedIn>) -> Reply {
+    Reply::Redirect { to: "/signin?did=gone".to_owned(), cookies: vec![cleared_cookie(&call.base)] }
+}
+
+async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
+    let SignedIn { user, session } = caller;
+    let sessions = async { app.sessions.list(user, Timestamp::now()).await };
+    let (frame, mut sessions) = tokio::try_join!(console(app, user, HERE), sessions)?;
+    // A new session may take a moment to appear in the list.
+    if sessions.iter().all(|listed| listed.id != session.id) {
+        sessions.insert(0, session.clone());
+    }
+    let content = html! {
+        (sent.news(&DONE, &FORMS))
+        (profile(user))
+        h2 { "Sessions" }
+        (listed(&sessions, session))
+        h2 { "Change your password" }
+        p { "All other sessions end. Your API keys go on working." }
+        (password_form(&sent))
+        h2 { "Leave the organization" }
+        p { "You belong to one organization, so leaving it deletes your account, and your API keys stop working." }
+        (leave_form(&sent))
+        h2 { "Delete your account" }
+        p {
+            "Your sessions and API keys end at once. If you are the only member, the organization is deleted, too, with all \
+             that it has: endpoints, deliveries and invitations."
+        }
+        (delete_form(&sent))
+    };
+    Ok(Page::new("Account", content).within(frame).refused(sent.refused))
+}
+
+fn profile(user: &User) -> Markup {
+    html! {
+        dl {
+            dt { "Name" } dd { (user.name.as_str()) }
+            dt { "Email" }
+            dd {
+                (user.email) " "
+                @if user.email_verified { span .state.good { "✓ Confirmed" } } @else { span .state.wait { "! Not confirmed" } }
+            }
+            dt { "Role" } dd { (user.role.as_str()) }
+        }
+        @if !user.email_verified {
+            div .notice {
+                p { "Open the link in the mail that we have sent you. Until you do, you cannot issue API keys or use the API." }
+                (Form { id: "verify", button: "Send the mail again", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
+            }
+        }
+    }
+}
+
+/// Descriptions of devices are strangers' words.
+fn listed(sessions: &[Session], own: &Session) -> Markup {
+    html! {
+        table .cards {
+            (columns(&["Device", "Address", "Began", "Last seen", ""]))
+            tbody {
+                @for session in sessions {
+                    @let agent = visible(session.agent.as_deref().unwrap_or("Unknown"));
+                    tr {
+                        td data-label="Device" { (agent) }
+                        td data-label="Address" { (visible(session.address.as_deref().unwrap_or("Unknown"))) }
+                        td data-label="Began" { (minute(session.created_at)) }
+                        td data-label="Last seen" { (day(session.seen_on)) }
+                        td {
+                            @if session.id == own.id { span .state.good { "✓ This session" } } @else { (end_form(session, &agent)) }
+                        }
+                    }
+                }
+            }
+        }
+        @if sessions.len() > 1 {
+            (Form { id: "others", button: "End all other sessions", is_secondary: true, hidden: &[("action", "end-others")], ..Form::default() })
+        }
+    }
+}
+
+/// Devices may have the same description, so the moment tells their buttons apart.
+fn end_form(session: &Session, agent: &str) -> Markup {
+    let about = format!("End the session: {agent}, {}", session.created_at);
+    html! {
+        form method="post" action="?" {
+            input type="hidden" name="action" value="end";
+            input type="hidden" name="session" value=(session.id);
+            button .secondary aria-label=(about) { "End" }
+        }
+    }
+}
+
+fn password_form(sent: &Sent) -> Markup {
+    let form = Form {
+        id: "password",
+        button: "Change password",
+        hidden: &[("action", "password")],
+        fields: &[
+            Field::password("currentPassword", "Current password"),
+            Field::new_password("newPassword", "New password"),
+        ],
+        error: sent.error("password"),
+        ..Form::default()
+    };
+    html! { (form) }
+}
+
+fn leave_form(sent: &Sent) -> Markup {
+    let form = Form {
+        id: "leave",
+        button: "Leave",
+        is_secondary: true,
+        hidden: &[("action", "leave")],
+        fields: &[Field::tick("sure", "Leave the organization and delete my account")],
+        error: sent.error("leave"),
+        ..Form::default()
+    };
+    html! { (form) }
+}
+
+fn delete_form(sent: &Sent) -> Markup {
+    let form = Form {
+        id: "delete",
+        button: "Delete account",
+        is_secondary: true,
+        hidden: &[("action", "delete")],
+        fields: &[Field::password("password", "Password"), Field::tick("sure", "Delete my account for good")],
+        error: sent.error("delete"),
+        ..Form::default()
+    };
+    html! { (form) }
+}

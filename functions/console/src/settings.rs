@@ -1,0 +1,125 @@
+//! The settings of the organization. Owners change them, members read them.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        email::Email,
+        organizations::{Organization, settings::SettingsChange},
+        users::{Role, User},
+    },
+    base_url::BaseUrl,
+    error::Result,
+    http::{
+        Call, Fault, Reply, Route, Typed, VerifiedPerson,
+        page::{Console, Field, Form, Page},
+    },
+    issue::Problem,
+};
+use maud::{Markup, html};
+
+use crate::{
+    app::App,
+    frame::{Sent, go_on},
+};
+
+const HERE: &str = "/console/settings";
+
+/// The fields of the form.
+const FIELDS: [&str; 3] = ["action", "debugNotificationEmail", "jobFailureMails"];
+
+/// The only form, as its fields and refusals are asked for.
+const SAVE: &str = "save";
+
+const DONE: [(&str, &str); 1] = [("saved", "The settings are saved.")];
+
+/// Whether the owners want mails about jobs that fail.
+const MAILS: [(&str, &str); 2] = [("on", "On: send a mail when jobs fail"), ("off", "Off")];
+
+pub(crate) fn show() -> Route<App> {
+    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&["did"])), open)
+        .summary("The settings of the organization.")
+        .faults(&[Fault::EmailNotVerified])
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .summary("The form of that page: changes the settings, as the API does. Owners only.")
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
+        .redirects()
+}
+
+async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+    page(&app, &call.caller, Sent::link(link)).await
+}
+
+async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+    match save(&app, &call.caller, &form, &call.base).await {
+        Ok(()) => Ok(go_on(HERE, "saved")),
+        Err(error) => Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into()),
+    }
+}
+
+async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
+    let change = form.read(|fields| {
+        let address = fields.text("debugNotificationEmail", Email::parse);
+        let disable = fields.text("jobFailureMails", is_off);
+        let (debug_notification_email, disable) = (Some(address?), Some(disable?));
+        Ok(SettingsChange { debug_notification_email, disable_job_failure_notifications: disable })
+    })?;
+    app.settings.change(user, change, base).await.map(drop)
+}
+
+fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
+    match choice {
+        "on" => Ok(false),
+        "off" => Ok(true),
+        _ => Err(vec![Problem::format("Must be on or off")]),
+    }
+}
+
+async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
+    let organization = app.organizations.get(&user.organization).await?;
+    let content = html! {
+        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE] } else { &[] }))
+        @if user.role == Role::Owner { (form(&organization, &sent)) } @else { (shown(&organization)) }
+    };
+    let frame = Console { organization: organization.name, here: HERE };
+    Ok(Page::new("Settings", content).within(frame).refused(sent.refused))
+}
+
+fn choice(organization: &Organization) -> &'static str {
+    if organization.disable_job_failure_notifications { "off" } else { "on" }
+}
+
+fn form(organization: &Organization, sent: &Sent) -> Markup {
+    let current = (organization.debug_notification_email.as_str(), choice(organization));
+    let (address, mails) = match sent.error(SAVE) {
+        Some(_) => (sent.typed(SAVE, "debugNotificationEmail"), sent.typed(SAVE, "jobFailureMails")),
+        None => current,
+    };
+    let save = Form {
+        id: "settings",
+        button: "Save",
+        hidden: &[("action", SAVE)],
+        fields: &[
+            Field::email("debugNotificationEmail", "Email for notifications", "off", address)
+                .hint("Mails about failing endpoints go here. After a change, the old and the new address get a mail"),
+            Field::select("jobFailureMails", "Mails about failed jobs", &MAILS, mails),
+        ],
+        error: sent.error(SAVE),
+        ..Form::default()
+    };
+    html! { (save) }
+}
+
+fn shown(organization: &Organization) -> Markup {
+    html! {
+        dl {
+            dt { "Email for notifications" } dd { (organization.debug_notification_email) }
+            dt { "Mails about failed jobs" }
+            dd { @if organization.disable_job_failure_notifications { "Off" } @else { "On" } }
+        }
+        p { "Only owners of the organization change these." }
+    }
+}

@@ -1,0 +1,275 @@
+//! Those who belong to the organization, and who is invited. Every member sees the members; owners manage them.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        email::Email,
+        invitations::{InvitationStatus, Invited},
+        members::{Member, MemberIdOrEmail},
+        users::{Role, User},
+    },
+    error::{Error, Result},
+    http::{
+        Call, Fault, MOST_LISTED, Person, Reply, Route, SignedIn, Typed,
+        page::{Field, Form, Page},
+    },
+    id::{InvitationId, UserId},
+    paging::{Order, Paging},
+    timestamp::Timestamp,
+};
+use maud::{Markup, html};
+
+use crate::{
+    app::App,
+    frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, minute, unverified},
+};
+
+const HERE: &str = "/console/team";
+
+/// The fields of the forms.
+const FIELDS: [&str; 5] = ["action", "memberId", "role", "email", "invitationId"];
+
+const DONE: [(&str, &str); 4] = [
+    ("role", "The role is changed."),
+    ("removed", "The member is removed. Their account is deleted, and their sessions and API keys have ended."),
+    ("invited", "The invitation is on its way. It can be accepted within 7 days."),
+    ("cancelled", "The invitation is cancelled."),
+];
+
+const ROLES: [(&str, &str); 2] = [
+    ("member", "Member: uses the API, and manages endpoints and own keys"),
+    ("owner", "Owner: also manages members, all keys and the settings"),
+];
+
+pub(crate) fn show() -> Route<App> {
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did", "part"])), open)
+        .summary("The members of the organization and, for owners, pending invitations.")
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .summary(
+            "The forms of that page: change a role, remove a member, invite an address, cancel an invitation, as the API does. \
+             Owners only.",
+        )
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::OwnersOnly,
+            Fault::NotFound,
+            Fault::Conflict("last_owner"),
+            Fault::Conflict("email_taken"),
+            Fault::Conflict("invitation_used"),
+            Fault::TooMany,
+        ])
+        .redirects()
+}
+
+async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+    page(&app, &call.caller.user, Sent::link(link)).await
+}
+
+/// A person is signed in here, so they may make others owners.
+async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+    let owner = &call.caller.user;
+    let done = match (owner.check_manages(), form.get("action")) {
+        (Err(error), _) => Err(error),
+        (Ok(()), "role") => change_role(&app, owner, &form).await,
+        (Ok(()), "remove") => remove(&app, owner, &form).await,
+        (Ok(()), "invite") => invite(&app, &call, &form).await,
+        (Ok(()), "cancel") => cancel(&app, owner, &form).await,
+        (Ok(()), _) => Err(NO_FORM),
+    };
+    match done {
+        Ok(did) => Ok(go_on(HERE, did)),
+        Err(error) => Ok(page(&app, owner, Sent::refused(form, error)?).await?.into()),
+    }
+}
+
+async fn change_role(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
+    let (member, role) = form.read(|fields| {
+        let member = fields.text("memberId", UserId::parse);
+        let role = fields.text("role", Role::parse);
+        Ok((member?, role?))
+    })?;
+    app.members.change_role(owner, &MemberIdOrEmail::Id(member), role).await?;
+    Ok("role")
+}
+
+async fn remove(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
+    let member = form.read(|fields| fields.text("memberId", UserId::parse))?;
+    app.departures.remove(owner, &MemberIdOrEmail::Id(member)).await?;
+    Ok("removed")
+}
+
+async fn invite(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<&'static str> {
+    let (email, role) = form.read(|fields| {
+        let email = fields.text("email", Email::parse);
+        let role = fields.text("role", Role::parse);
+        Ok((email?, role?))
+    })?;
+    app.inviting.invite(&call.caller.user, &email, role, &call.base).await?;
+    Ok("invited")
+}
+
+async fn cancel(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
+    let invitation = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
+    app.invitations.cancel(&owner.organization, invitation).await?;
+    Ok("cancelled")
+}
+
+/// What is shown of the organization.
+struct Team<'a> {
+    user: &'a User,
+    /// Whether the user manages it, or why not.
+    manages: Result<()>,
+    members: Vec<Member>,
+    total: usize,
+    invited: Vec<Invited>,
+}
+
+/// Whoever knows the id of an invitation can accept it, so only owners see any.
+async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
+    let (id, manages, most) = (&user.organization, user.check_manages(), usize::from(MOST_LISTED));
+    let invited = async {
+        match &manages {
+            Ok(()) => app.invitations.list(id, Paging::first(most)).await,
+            Err(_refusal) => Ok(Vec::new()),
+        }
+    };
+    let members = app.members.list(id, Paging { limit: most, offset: sent.part() * most }, Order::Ascending);
+    let (frame, (members, total), mut invited) = tokio::try_join!(console(app, user, HERE), members, invited)?;
+    invited.retain(|invited| invited.status == InvitationStatus::Pending);
+    let content = Team { user, manages, members, total, invited }.html(&sent, most);
+    Ok(Page::new("Team", content).within(frame).refused(sent.refused))
+}
+
+impl Team<'_> {
+    fn html(&self, sent: &Sent, most: usize) -> Markup {
+        let part = sent.part();
+        html! {
+            (sent.news(&DONE, if self.manages.is_ok() { &["invite"] } else { &[] }))
+            (self.listed())
+            @if self.total > most {
+                p {
+                    "There are " (self.total) " members. "
+                    @if part > 0 { a href={ "?part=" (part - 1) } { "Those before" } " " }
+                    @if (part + 1) * most < self.total { a href={ "?part=" (part + 1) } { "Those who joined later" } }
+                }
+            }
+            @match &self.manages {
+                Ok(()) => {
+                    h2 { "Pending invitations" }
+                    (self.invitations())
+                    h2 { "Invite somebody" }
+                    (invite_form(sent))
+                },
+                Err(Error::Forbidden(_)) if self.user.role == Role::Owner => (unverified("invite people and manage the team")),
+                Err(_) => p { "Owners of the organization invite and remove people." },
+            }
+        }
+    }
+
+    fn listed(&self) -> Markup {
+        html! {
+            table .cards {
+                (columns(if self.manages.is_ok() { &["Name", "Email", "Role", "Since", ""] } else { &["Name", "Email", "Role", "Since"] }))
+                tbody {
+                    @for Member { user, joined_at } in &self.members {
+                        tr {
+                            td data-label="Name" {
+                                (user.name.as_str()) @if user.id == self.user.id { " " span .soft { "(you)" } }
+                            }
+                            td data-label="Email" { (user.email) }
+                            td data-label="Role" { (badge(user.role)) }
+                            td data-label="Since" { (day(*joined_at)) }
+                            @if self.manages.is_ok() { td { (self.forms(user)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removing oneself is leaving, which is done on the page of the account.
+    fn forms(&self, member: &User) -> Markup {
+        let (id, about) = (member.id.to_string(), member.email.to_string());
+        let (fold, says, role) = match member.role {
+            Role::Owner => ("Make a member", "They no longer manage members, others' keys and the settings.", "member"),
+            Role::Member => ("Make an owner", "Owners manage members, all keys and the settings.", "owner"),
+        };
+        let hidden = [("action", "role"), ("memberId", &*id), ("role", role)];
+        let change = RowForm { fold, about: &about, says, button: "Change role", hidden: &hidden };
+        let remove = RowForm {
+            fold: "Remove",
+            about: &about,
+            says: "This deletes their account, and ends their sessions and API keys.",
+            button: "Remove member",
+            hidden: &[("action", "remove"), ("memberId", &id)],
+        };
+        html! { (change) @if member.id != self.user.id { (remove) } }
+    }
+
+    fn invitations(&self) -> Markup {
+        let now = Timestamp::now();
+        html! {
+            @if self.invited.is_empty() { p { "There are none. Invite somebody below: they get a mail with a link." } }
+            @else {
+                table .cards {
+                    (columns(&["Email", "Role", "Sent", "Can be accepted until", ""]))
+                    tbody {
+                        @for invited in &self.invited {
+                            tr {
+                                td data-label="Email" { (invited.invitation.email) }
+                                td data-label="Role" { (badge(invited.invitation.role)) }
+                                td data-label="Sent" { (day(invited.created_at)) }
+                                td data-label="Can be accepted until" {
+                                    (minute(invited.expires_at))
+                                    @if invited.expires_at <= now { " " span .state.bad { "✕ Expired" } }
+                                }
+                                td { (cancel_form(invited)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn badge(role: Role) -> Markup {
+    html! {
+        @match role {
+            Role::Owner => span .state.good { "★ Owner" },
+            Role::Member => span .state { "○ Member" },
+        }
+    }
+}
+
+fn cancel_form(invited: &Invited) -> Markup {
+    let (id, about) = (invited.invitation.id.to_string(), invited.invitation.email.to_string());
+    let cancel = RowForm {
+        fold: "Cancel",
+        about: &about,
+        says: "The link in the mail stops working.",
+        button: "Cancel invitation",
+        hidden: &[("action", "cancel"), ("invitationId", &id)],
+    };
+    html! { (cancel) }
+}
+
+fn invite_form(sent: &Sent) -> Markup {
+    let invite = Form {
+        id: "invite",
+        button: "Send invitation",
+        hidden: &[("action", "invite")],
+        fields: &[
+            Field::email("email", "Email", "off", sent.typed("invite", "email"))
+                .hint("An address that has no account yet: whoever accepts creates one"),
+            Field::select("role", "Role", &ROLES, sent.typed("invite", "role")),
+        ],
+        error: sent.error("invite"),
+        ..Form::default()
+    };
+    html! { (invite) }
+}

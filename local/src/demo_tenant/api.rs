@@ -1,0 +1,103 @@
+//! Calls of the API, through its routes and functions, at any time.
+
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
+
+use anyhow::{Context, Result, ensure};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    http::{Request, Response, StatusCode, header, request},
+};
+use common::{ambient::Ambient, timestamp::Timestamp};
+use http_body_util::BodyExt;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use serde_json::{Value, json};
+
+/// A clock that says `at` now, and goes on.
+pub(super) fn clock(at: Timestamp) -> Ambient {
+    let (at, begun) = (SystemTime::from(at), Instant::now());
+    Ambient::at(Arc::new(move || at + begun.elapsed()))
+}
+
+/// The API. It has the clock of its caller. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Api {
+    router: TowerToHyperService<Router>,
+    origin: String,
+}
+
+/// Who calls.
+pub(super) enum Who {
+    /// Anyone.
+    Nobody,
+    /// A session, as a `cookie` header.
+    Session(String),
+    /// An API key.
+    Key(String),
+}
+
+impl Api {
+    /// The API with these routes, at `origin`.
+    pub(crate) fn new(router: Router, origin: &str) -> Self {
+        Self { router: TowerToHyperService::new(router), origin: origin.to_owned() }
+    }
+
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Signs in, and returns the answer, whatever it is.
+    pub(super) async fn sign_in(&self, email: &str, password: &str) -> Result<Response<Body>> {
+        let credentials = json!({"email": email, "password": password});
+        let request = self.request("/api/auth/sign-in/email", &Who::Nobody);
+        self.answer(request.header(header::CONTENT_TYPE, "application/json"), credentials.to_string()).await
+    }
+
+    /// Posts JSON, and returns that of a 200.
+    pub(super) async fn post(&self, who: &Who, path: &str, body: &Value) -> Result<Value> {
+        let request = self.request(path, who).header(header::CONTENT_TYPE, "application/json");
+        Ok(serde_json::from_slice(&self.read(request, path, body.to_string()).await?)?)
+    }
+
+    /// Calls a route under `/v1`, and returns what is in the envelope.
+    pub(super) async fn call(&self, who: &Who, route: &str, fields: &Value) -> Result<Value> {
+        let answer = self.post(who, &format!("/v1/{route}"), &json!({"json": fields})).await?;
+        answer.get("json").cloned().context("an answer without an envelope")
+    }
+
+    /// Submits the form of a page.
+    pub(super) async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Result<()> {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let form = "application/x-www-form-urlencoded";
+        let request = self.request(path, &Who::Nobody).header(header::CONTENT_TYPE, form);
+        self.read(request, path, body).await.map(drop)
+    }
+
+    fn request(&self, path: &str, who: &Who) -> request::Builder {
+        let host = self.origin.trim_start_matches("http://");
+        let request = Request::post(path).header(header::HOST, host);
+        let request = request.header(header::ORIGIN, &self.origin);
+        match who {
+            Who::Nobody => request,
+            Who::Session(cookie) => request.header(header::COOKIE, cookie),
+            Who::Key(key) => request.header("x-api-key", key),
+        }
+    }
+
+    async fn answer(&self, request: request::Builder, body: String) -> Result<Response<Body>> {
+        let Ok(answer) = self.router.call(request.body(Body::from(body))?).await;
+        Ok(answer)
+    }
+
+    async fn read(&self, request: request::Builder, path: &str, body: String) -> Result<Bytes> {
+        let answer = self.answer(request, body).await?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await?.to_bytes();
+        ensure!(status == StatusCode::OK, "{path} answers {status}: {}", String::from_utf8_lossy(&body));
+        Ok(body)
+    }
+}

@@ -1,0 +1,154 @@
+//! The past: messages are handled at the time at which they were due, by the function that delivers, with the clock of
+//! then. It posts to real receivers and writes to the real tables; only its messages wait here, and not in SQS.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use aws_lambda_events::sqs::SqsBatchResponse;
+use common::{
+    aws::clients::Aws,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{DueAttempt, MAX_DELAY},
+        log::Log,
+        queue::Message,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{api::clock, catch::Caught};
+use crate::{functions::Function, requests::Requests};
+
+/// The queue of job events.
+pub(super) const JOB_EVENTS: &str = "job-events";
+
+/// How many messages Lambda hands over at once, and for how long it may collect them.
+const BATCH: usize = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+/// When a message comes back that could not be handled, and how often it may.
+const BACK_AFTER: Duration = Duration::from_secs(30);
+const MAX_RECEIVES: u32 = 10;
+
+/// A message that waits.
+struct Waiting {
+    queue: String,
+    body: String,
+    receives: u32,
+}
+
+/// The messages by their times, and what handles them.
+pub(super) struct Past {
+    deliver: Function,
+    log: Log,
+    caught: Caught,
+    waiting: BTreeMap<(i64, u64), Waiting>,
+    sent: u64,
+}
+
+impl Past {
+    /// A past without messages, for a function like `deliver`.
+    pub(super) fn new(deliver: &Function, requests: &Arc<Requests>) -> Result<Self> {
+        let caught = Caught::default();
+        let env = deliver.env().over(requests.client());
+        let log = Log::from_env(&env, &Aws::new(&env)?)?;
+        let deliver = deliver.over(caught.over(requests.client()))?;
+        Ok(Self { deliver, log, caught, waiting: BTreeMap::new(), sent: 0 })
+    }
+
+    /// Sends a message that is received at `at`.
+    pub(super) fn send(&mut self, at: Timestamp, queue: &str, body: String) {
+        self.put(at, Waiting { queue: queue.to_owned(), body, receives: 1 });
+    }
+
+    fn put(&mut self, at: Timestamp, waiting: Waiting) {
+        self.sent += 1;
+        self.waiting.insert((at.as_millisecond(), self.sent), waiting);
+    }
+
+    /// Handles all messages up to `end`, and those that follow from them.
+    pub(super) async fn until(&mut self, end: Timestamp) -> Result<()> {
+        while let Some((at, batch)) = self.next(end) {
+            clock(at).within(self.handle(at, batch)).await?;
+        }
+        Ok(())
+    }
+
+    /// What was due within 15 minutes of the end. The log has the longer waits, and `deliveries-wake` finds them there.
+    pub(super) fn left(self) -> impl Iterator<Item = (Timestamp, String, String)> {
+        let left = self.waiting.into_iter().map(|((at, _), left)| (Timestamp::from_millisecond(at), left));
+        let left = left.filter(|(at, _)| at.since(Timestamp::now()) <= MAX_DELAY);
+        left.map(|(at, Waiting { queue, body, .. })| (at, queue, body))
+    }
+
+    /// The next batch, and when it is handled. A job event has one to itself: it must not have waited.
+    fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<Waiting>)> {
+        let (mut at, mut batch) = (None, Vec::<Waiting>::new());
+        while let Some(next) = self.waiting.first_entry() {
+            let due = Timestamp::from_millisecond(next.key().0);
+            let fits = match (batch.first(), at) {
+                (Some(first), Some(at)) => {
+                    batch.len() < BATCH
+                        && first.queue != JOB_EVENTS
+                        && first.queue == next.get().queue
+                        && due.since(at) < WINDOW
+                }
+                _ => true,
+            };
+            if !fits || due > end {
+                break;
+            }
+            at = Some(due);
+            batch.push(next.remove());
+        }
+        at.map(|at| (at, batch))
+    }
+
+    async fn handle(&mut self, at: Timestamp, batch: Vec<Waiting>) -> Result<()> {
+        let records: Vec<_> = batch.iter().enumerate().map(|(index, waiting)| record(index, waiting, at)).collect();
+        let answer = self.deliver.invoke(json!({ "Records": records })).await?;
+        let answer: SqsBatchResponse = serde_json::from_value(answer).context("not a batch response")?;
+        let now = Timestamp::now();
+        for sent in self.caught.take() {
+            self.send(now.after(sent.delay), &sent.queue, sent.body);
+        }
+        for (index, waiting) in batch.into_iter().enumerate() {
+            let is_undone = |id: &String| *id == index.to_string();
+            if answer.batch_item_failures.iter().any(|failure| is_undone(&failure.item_identifier)) {
+                ensure!(waiting.receives < MAX_RECEIVES, "a message of {} cannot be handled", waiting.queue);
+                self.put(now.after(BACK_AFTER), Waiting { receives: waiting.receives + 1, ..waiting });
+            } else if waiting.queue != JOB_EVENTS {
+                self.wake(waiting).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes a delivery that waits for longer than a message can be delayed, as `deliveries-wake` does. To sweep over each
+    /// minute of days would take minutes.
+    async fn wake(&mut self, waiting: Waiting) -> Result<()> {
+        let Ok(Message::Attempt(DueAttempt { tenant, id, .. })) = Message::parse(&waiting.body) else { return Ok(()) };
+        let known = self.log.known(&tenant, &[id]).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        let Some(delivery) = known.get(&id) else { return Ok(()) };
+        if let Some(at) = delivery.next_attempt_at.filter(|at| at.since(Timestamp::now()) > MAX_DELAY) {
+            let next = json!({"tenant_id": tenant.as_str(), "delivery_id": id, "attempt": delivery.attempts + 1});
+            self.send(at, &waiting.queue, next.to_string());
+        }
+        Ok(())
+    }
+}
+
+/// A record as Lambda hands it over.
+fn record(index: usize, waiting: &Waiting, at: Timestamp) -> Value {
+    json!({
+        "messageId": index.to_string(),
+        "body": waiting.body,
+        "attributes": {
+            "SentTimestamp": at.as_millisecond().to_string(),
+            "ApproximateReceiveCount": waiting.receives.to_string(),
+        },
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": format!("arn:aws:sqs:eu-central-1:123456789012:{}", waiting.queue),
+        "awsRegion": "eu-central-1",
+    })
+}

@@ -1,0 +1,51 @@
+//! The link that signs a browser in to the demo tenant. No deployment has it.
+
+use anyhow::Result;
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderValue, Response, StatusCode, header},
+    response::IntoResponse,
+    routing::{MethodRouter, get},
+};
+
+use super::{api::Api, people};
+
+/// Where it leads: always here.
+const CONSOLE: &str = "/console";
+
+/// `GET`: signs in as the owner of the demo tenant, by the API's own route, and goes on to the console.
+pub(crate) fn sign_in(api: Api) -> MethodRouter {
+    get(async move |headers: HeaderMap| {
+        if !is_asked_for(&api, &headers) {
+            return (StatusCode::FORBIDDEN, "Open this link yourself.").into_response();
+        }
+        answer(&api).await.unwrap_or_else(|error| {
+            tracing::error!(error = format!("{error:#}"), "cannot sign in to the demo tenant");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        })
+    })
+}
+
+/// Whether a person opened the link, at an address of this machine. No other site may sign a browser in, or out of another
+/// account. Only browsers say where a request is from.
+fn is_asked_for(api: &Api, headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let own = api.origin().trim_start_matches("http://");
+    let is_here =
+        text(header::HOST.as_str()).is_some_and(|host| host == own || host == own.replace("127.0.0.1", "localhost"));
+    is_here && matches!(text("sec-fetch-site"), None | Some("none" | "same-origin"))
+}
+
+async fn answer(api: &Api) -> Result<Response<Body>> {
+    let mut answer = api.sign_in(people::OWNER, people::PASSWORD).await?;
+    // Too many sign-ins, or another password by now: the answer says so.
+    if answer.status() == StatusCode::OK {
+        *answer.status_mut() = StatusCode::SEE_OTHER;
+        *answer.body_mut() = Body::empty();
+        let headers = answer.headers_mut();
+        headers.remove(header::CONTENT_TYPE);
+        headers.remove(header::CONTENT_LENGTH);
+        headers.insert(header::LOCATION, HeaderValue::from_static(CONSOLE));
+    }
+    Ok(answer)
+}

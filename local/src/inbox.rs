@@ -1,0 +1,188 @@
+//! The inbox: a receiver for webhooks on this machine. It takes every `POST`, shows what has come, and answers each path as
+//! a developer says.
+
+mod json;
+mod kept;
+mod page;
+mod verify;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
+    response::{IntoResponse, Redirect, Response},
+    routing::{get, post},
+};
+use common::webhooks::target::SigningSecret;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::kept::Manner;
+use self::kept::{Kept, Shelf};
+
+/// The largest body that is taken: more than any event has.
+const MAX_BODY: usize = 512 * 1024;
+/// How long a path takes that answers slowly: longer than others wait for it, and not as long as an attempt may take.
+const SLOWLY: Duration = Duration::from_secs(8);
+
+/// The inbox. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Inbox {
+    /// Its address, under both names of this machine. Only its own pages may change anything.
+    origins: [String; 2],
+    shelf: Arc<Mutex<Shelf>>,
+    /// Ends what is never answered.
+    stop: CancellationToken,
+}
+
+impl Inbox {
+    /// The inbox at `address`, until `stop`.
+    pub(crate) fn new(address: &str, stop: CancellationToken) -> Self {
+        let origins = [address.to_owned(), address.replace("127.0.0.1", "localhost")];
+        Self { origins, shelf: Arc::default(), stop }
+    }
+
+    /// The page at `/`, its forms, and a receiver at every other path.
+    pub(crate) fn router(&self) -> Router {
+        Router::new()
+            .route("/", get(show))
+            .route("/-/answer", post(set_answer))
+            .route("/-/secret", post(set_secret))
+            .fallback(receive)
+            .layer(DefaultBodyLimit::max(MAX_BODY))
+            .with_state(self.clone())
+    }
+
+    /// The URL of a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        let [address, _] = &self.origins;
+        format!("{address}{path}")
+    }
+
+    /// Lets `path` answer in this manner from now on.
+    pub(crate) fn answer(&self, path: &str, manner: Manner) {
+        self.shelf().path(path).manner = manner;
+    }
+
+    /// Verifies what comes to `path`, and what has come, with this secret.
+    pub(crate) fn verify(&self, path: &str, secret: SigningSecret) {
+        self.shelf().path(path).secret = Some(secret);
+    }
+
+    /// Whether to show what comes from now on. It is answered all the same.
+    pub(crate) fn keep(&self, is_keeping: bool) {
+        self.shelf().is_keeping = is_keeping;
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request comes from a page of the inbox.
+    fn is_own(&self, headers: &HeaderMap) -> bool {
+        let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+        origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
+    }
+
+    /// Whether a request names this machine as its host. Another name that leads here may be that of a site that wants to
+    /// read what has come.
+    fn is_asked_for(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
+    }
+
+    /// The fields of a form, if a page of the inbox sent it.
+    fn form(&self, headers: &HeaderMap, body: &Bytes) -> Option<HashMap<String, String>> {
+        self.is_own(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
+    }
+
+    /// Does what a form asks for. Then the browser gets the page again, so that reloading it repeats nothing.
+    fn change(&self, path: Option<&String>, change: impl FnOnce(&mut kept::Settings)) -> Response {
+        let mut shelf = self.shelf();
+        match path.filter(|path| path.starts_with('/') && shelf.has_room_for(path)) {
+            Some(path) => change(shelf.path(path)),
+            None => return refused("A path begins with a slash, and there are a hundred at most."),
+        }
+        Redirect::to("/").into_response()
+    }
+}
+
+fn foreign() -> Response {
+    (StatusCode::FORBIDDEN, "This form is on the inbox's own page.").into_response()
+}
+
+fn refused(why: &'static str) -> Response {
+    (StatusCode::BAD_REQUEST, why).into_response()
+}
+
+async fn show(State(inbox): State<Inbox>, headers: HeaderMap) -> Response {
+    if !inbox.is_asked_for(&headers) {
+        return (StatusCode::MISDIRECTED_REQUEST, "The inbox has another address.").into_response();
+    }
+    let page = page::page(&inbox.shelf());
+    (page::HEADERS, page.into_string()).into_response()
+}
+
+async fn set_answer(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
+    let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
+    match fields.get("answer").and_then(|name| Manner::parse(name)) {
+        Some(manner) => inbox.change(fields.get("path"), |settings| settings.manner = manner),
+        None => refused("There is no such answer."),
+    }
+}
+
+/// An empty secret is none.
+async fn set_secret(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
+    let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
+    let secret = match fields.get("secret").map(String::as_str) {
+        None | Some("") => None,
+        Some(text) => match SigningSecret::parse(text) {
+            Ok(secret) => Some(secret),
+            Err(_problems) => return refused("This is no signing secret: it has 1 to 256 characters."),
+        },
+    };
+    inbox.change(fields.get("path"), |settings| settings.secret = secret)
+}
+
+async fn receive(
+    State(inbox): State<Inbox>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    if method != Method::POST || uri.path() == "/" {
+        return (StatusCode::NOT_FOUND, "The inbox takes a POST to any path, and shows what came at /.")
+            .into_response();
+    }
+    // A webhook comes from a server. What a page sends has the page's origin.
+    if headers.contains_key(header::ORIGIN) && !inbox.is_own(&headers) {
+        return (StatusCode::FORBIDDEN, "A webhook has no origin.").into_response();
+    }
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let path = uri.path().to_owned();
+    let manner = inbox.shelf().manner(&path);
+    inbox.shelf().add(Kept { at: SystemTime::now(), path, headers, body, manner });
+    match manner {
+        Manner::Take => StatusCode::NO_CONTENT.into_response(),
+        Manner::Fail => (StatusCode::INTERNAL_SERVER_ERROR, "This path answers 500.").into_response(),
+        Manner::Gone => (StatusCode::GONE, "This path answers 410.").into_response(),
+        Manner::Slowly => {
+            tokio::time::sleep(SLOWLY).await;
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Manner::Hang => {
+            inbox.stop.cancelled().await;
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
+    }
+}

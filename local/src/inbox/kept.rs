@@ -1,0 +1,177 @@
+//! What has come to the inbox, and how each path answers. All of it is in memory, and bounded.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::SystemTime,
+};
+
+use axum::{body::Bytes, http::HeaderMap};
+use common::webhooks::target::SigningSecret;
+
+/// How many requests are kept.
+const MAX_KEPT: usize = 200;
+/// How many bytes their bodies have together.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// How many paths may have settings.
+const MAX_PATHS: usize = 100;
+
+/// How a path answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// With 204.
+    #[default]
+    Take,
+    /// With 500.
+    Fail,
+    /// With 410.
+    Gone,
+    /// With 204, after a while.
+    Slowly,
+    /// Not at all.
+    Hang,
+}
+
+impl Manner {
+    pub(crate) const ALL: [Self; 5] = [Self::Take, Self::Fail, Self::Gone, Self::Slowly, Self::Hang];
+
+    /// Its name in forms.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Take => "204",
+            Self::Fail => "500",
+            Self::Gone => "410",
+            Self::Slowly => "slowly",
+            Self::Hang => "hang",
+        }
+    }
+
+    /// What people read.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Take => "204",
+            Self::Fail => "500",
+            Self::Gone => "410",
+            Self::Slowly => "204 after 8 seconds",
+            Self::Hang => "not at all",
+        }
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|manner| manner.name() == name)
+    }
+}
+
+/// A request.
+pub(crate) struct Kept {
+    pub(crate) at: SystemTime,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// How it is answered.
+    pub(crate) manner: Manner,
+}
+
+impl Kept {
+    /// The header `name`, empty if it is missing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// What a developer has said about a path.
+#[derive(Default)]
+pub(crate) struct Settings {
+    pub(crate) manner: Manner,
+    pub(crate) secret: Option<SigningSecret>,
+}
+
+/// The requests, newest first, and the paths.
+pub(crate) struct Shelf {
+    requests: VecDeque<Kept>,
+    bytes: usize,
+    paths: BTreeMap<String, Settings>,
+    pub(crate) is_keeping: bool,
+}
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Self { requests: VecDeque::new(), bytes: 0, paths: BTreeMap::new(), is_keeping: true }
+    }
+}
+
+impl Shelf {
+    /// Keeps a request. The oldest go.
+    pub(crate) fn add(&mut self, kept: Kept) {
+        if !self.is_keeping {
+            return;
+        }
+        self.bytes += kept.body.len();
+        self.requests.push_front(kept);
+        while self.requests.len() > MAX_KEPT || self.bytes > MAX_BYTES {
+            let Some(oldest) = self.requests.pop_back() else { break };
+            self.bytes -= oldest.body.len();
+        }
+    }
+
+    /// The requests, newest first.
+    pub(crate) fn requests(&self) -> impl ExactSizeIterator<Item = &Kept> {
+        self.requests.iter()
+    }
+
+    /// The paths that have settings, and those that something has come to.
+    pub(crate) fn paths(&self) -> BTreeSet<&str> {
+        let seen = self.requests.iter().map(|kept| kept.path.as_str());
+        self.paths.keys().map(String::as_str).chain(seen).collect()
+    }
+
+    pub(crate) fn manner(&self, path: &str) -> Manner {
+        self.paths.get(path).map(|settings| settings.manner).unwrap_or_default()
+    }
+
+    pub(crate) fn secret(&self, path: &str) -> Option<&SigningSecret> {
+        self.paths.get(path)?.secret.as_ref()
+    }
+
+    /// Whether `path` may have settings.
+    pub(crate) fn has_room_for(&self, path: &str) -> bool {
+        self.paths.len() < MAX_PATHS || self.paths.contains_key(path)
+    }
+
+    /// The settings of a path, to be changed.
+    pub(crate) fn path(&mut self, path: &str) -> &mut Settings {
+        self.paths.entry(path.to_owned()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(path: String, bytes: usize) -> Kept {
+        let body = Bytes::from(vec![b' '; bytes]);
+        Kept { at: SystemTime::now(), path, headers: HeaderMap::new(), body, manner: Manner::Take }
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        let mut shelf = Shelf::default();
+        (0..250).for_each(|number| shelf.add(kept(format!("/{number}"), 1)));
+        let paths: Vec<_> = shelf.requests().map(|kept| kept.path.as_str()).collect();
+        assert_eq!((paths.len(), paths[0], paths[199]), (200, "/249", "/50"));
+    }
+
+    #[test]
+    fn large_bodies_push_out_others_sooner() {
+        let mut shelf = Shelf::default();
+        (0..250).for_each(|number| shelf.add(kept(format!("/{number}"), MAX_BYTES / 10)));
+        assert_eq!(shelf.requests().len(), 10);
+    }
+
+    #[test]
+    fn a_manner_is_found_by_its_name() {
+        for manner in Manner::ALL {
+            assert_eq!(Manner::parse(manner.name()), Some(manner));
+        }
+        assert_eq!(Manner::parse("200"), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! The inbox's page. It has no script, and loads nothing. Whatever came is untrusted content: `maud` escapes it.
+
+use std::borrow::Cow;
+
+use axum::http::{HeaderName, header};
+use chrono::{DateTime, SecondsFormat, Utc};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{
+    json::laid_out,
+    kept::{Kept, Manner, Shelf},
+    verify::verdicts,
+};
+
+/// How much of a body is shown.
+const SHOWN: usize = 64 * 1024;
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
+    pre{white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
+    th,td{text-align:left;padding:.25rem 1rem .25rem 0;vertical-align:top;overflow-wrap:anywhere}\
+    form{display:inline}article{border-top:1px solid #ccc}";
+
+/// Those of the pages for people, but for the style, which has no hash here. Nothing is kept in a browser's cache.
+pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
+    (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+    (header::CACHE_CONTROL, "no-store"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
+    ),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    // With "no-referrer", a browser would send no origin with the forms.
+    (header::REFERRER_POLICY, "same-origin"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
+
+/// The page.
+pub(crate) fn page(shelf: &Shelf) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Inbox" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { "Inbox" }
+                p { "A receiver for webhooks. Let an endpoint point to any path here, such as " code { "/hook" } "." }
+                (paths(shelf))
+                h2 { "Received" }
+                @if shelf.requests().len() == 0 { p { "Nothing yet." } }
+                @for kept in shelf.requests() { (request(kept, shelf)) }
+            }
+        }
+    }
+}
+
+/// How each path answers, and a row for a path to come.
+fn paths(shelf: &Shelf) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Path" } th { "Answer" } th { "Signing secret" } } }
+            tbody {
+                @for path in shelf.paths() {
+                    tr {
+                        td { code { (path) } }
+                        td {
+                            form method="post" action="/-/answer" {
+                                input type="hidden" name="path" value=(path);
+                                (manners(shelf.manner(path), &format!("Answer of {path}")))
+                            }
+                        }
+                        td {
+                            form method="post" action="/-/secret" {
+                                input type="hidden" name="path" value=(path);
+                                (secret(&format!("Signing secret of {path}")))
+                            }
+                            @if shelf.secret(path).is_some() { " known" }
+                        }
+                    }
+                }
+                tr {
+                    td { "another" }
+                    td {
+                        form method="post" action="/-/answer" {
+                            (another())
+                            (manners(Manner::Take, "Answer"))
+                        }
+                    }
+                    td {
+                        form method="post" action="/-/secret" {
+                            (another())
+                            (secret("Signing secret"))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn another() -> Markup {
+    html! { input name="path" placeholder="/hook" pattern="/.+" size="8" required aria-label="Path"; " " }
+}
+
+fn manners(chosen: Manner, label: &str) -> Markup {
+    html! {
+        select name="answer" aria-label=(label) {
+            @for manner in Manner::ALL {
+                option value=(manner.name()) selected[manner == chosen] { (manner.label()) }
+            }
+        }
+        " "
+        button { "Set" }
+    }
+}
+
+fn secret(label: &str) -> Markup {
+    html! { input type="password" name="secret" autocomplete="off" aria-label=(label); " " button { "Verify" } }
+}
+
+fn request(kept: &Kept, shelf: &Shelf) -> Markup {
+    let at = DateTime::<Utc>::from(kept.at).to_rfc3339_opts(SecondsFormat::Millis, true);
+    html! {
+        article {
+            h3 { (at) " " code { (kept.path) } " " (kept.header("x-event-type")) }
+            p {
+                "webhook-id " code { (kept.header("webhook-id")) } "; answer: " (kept.manner.label()) "; "
+                (verified(kept, shelf))
+            }
+            details {
+                summary { "Headers" }
+                pre {
+                    @for (name, value) in &kept.headers {
+                        (name) ": " (String::from_utf8_lossy(value.as_bytes())) "\n"
+                    }
+                }
+            }
+            pre { (body(&kept.body)) }
+        }
+    }
+}
+
+fn verified(kept: &Kept, shelf: &Shelf) -> Markup {
+    let Some(secret) = shelf.secret(&kept.path) else { return html! { "the signing secret is not known" } };
+    let verdicts = verdicts(secret.reveal(), &kept.headers, &kept.body, kept.at);
+    html! {
+        @if verdicts.are_right() {
+            strong { "verified" }
+        } @else {
+            strong { "not verified" }
+            ": webhook-signature is " (verdicts.standard.label())
+            ", x-webhook-signature is " (verdicts.simple.label())
+        }
+    }
+}
+
+/// A body as people read it.
+fn body(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    laid_out(&text, SHOWN).unwrap_or_else(|| cut(text))
+}
+
+fn cut(text: Cow<'_, str>) -> String {
+    match text.char_indices().find(|(at, _)| *at >= SHOWN).and_then(|(at, _)| text.get(..at)) {
+        Some(shown) => format!("{shown}…"),
+        None => text.into_owned(),
+    }
+}

@@ -1,0 +1,159 @@
+//! Verifies both signatures of a webhook from their specification, without using the service's own code.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::http::HeaderMap;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// How far a `webhook-timestamp` may be off.
+const TOLERANCE: Duration = Duration::from_secs(5 * 60);
+
+/// What a signature shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is right.
+    Right,
+    /// It is of something else, or made with another secret.
+    Wrong,
+    /// It is right, but its time is not now.
+    Stale,
+    /// There is none.
+    Missing,
+}
+
+impl Verdict {
+    /// What people read.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::Wrong => "wrong",
+            Self::Stale => "right, but its time is more than five minutes off",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// What the signatures of a request show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdicts {
+    /// Of `webhook-signature`.
+    pub(crate) standard: Verdict,
+    /// Of `x-webhook-signature`.
+    pub(crate) simple: Verdict,
+}
+
+impl Verdicts {
+    pub(crate) fn are_right(self) -> bool {
+        self.standard == Verdict::Right && self.simple == Verdict::Right
+    }
+}
+
+/// Verifies a request that came `at` this time.
+pub(crate) fn verdicts(secret: &str, headers: &HeaderMap, body: &[u8], at: SystemTime) -> Verdicts {
+    Verdicts { standard: standard(secret, headers, body, at), simple: simple(secret, headers, body) }
+}
+
+fn simple(secret: &str, headers: &HeaderMap, body: &[u8]) -> Verdict {
+    let Some(given) = header(headers, "x-webhook-signature") else { return Verdict::Missing };
+    let is_right = hex::decode(given).is_ok_and(|given| is_signature(secret.as_bytes(), &[body], &given));
+    if is_right { Verdict::Right } else { Verdict::Wrong }
+}
+
+fn standard(secret: &str, headers: &HeaderMap, body: &[u8], at: SystemTime) -> Verdict {
+    let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+    let [Some(id), Some(timestamp), Some(given)] = names.map(|name| header(headers, name)) else {
+        return Verdict::Missing;
+    };
+    let encoded = secret.strip_prefix("whsec_").unwrap_or(secret);
+    let keys = [Some(secret.as_bytes().to_vec()), BASE64_STANDARD.decode(encoded).ok()];
+    let signed: [&[u8]; 5] = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
+    let is_right = given.split(' ').filter_map(|entry| BASE64_STANDARD.decode(entry.strip_prefix("v1,")?).ok());
+    let mut is_right = is_right.filter(|entry| keys.iter().flatten().any(|key| is_signature(key, &signed, entry)));
+    match is_right.next() {
+        None => Verdict::Wrong,
+        Some(_) if is_now(timestamp, at) => Verdict::Right,
+        Some(_) => Verdict::Stale,
+    }
+}
+
+fn is_now(timestamp: &str, at: SystemTime) -> bool {
+    let Ok(seconds) = timestamp.parse::<u64>() else { return false };
+    let now = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    now.abs_diff(seconds) <= TOLERANCE.as_secs()
+}
+
+/// Compares in constant time.
+fn is_signature(key: &[u8], signed: &[&[u8]], given: &[u8]) -> bool {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return false };
+    signed.iter().for_each(|part| mac.update(part));
+    mac.verify_slice(given).is_ok()
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = b"{}";
+
+    /// The headers of a webhook at the time 1000, signed with the bytes of `key`.
+    fn signed(key: &[u8]) -> HeaderMap {
+        let tag = |parts: &[&[u8]]| {
+            let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key");
+            parts.iter().for_each(|part| mac.update(part));
+            mac.finalize().into_bytes().to_vec()
+        };
+        let standard = format!("v1,AAAA v1,{}", BASE64_STANDARD.encode(tag(&[b"msg_1.1000.", BODY])));
+        let values = [
+            ("webhook-id", "msg_1".to_owned()),
+            ("webhook-timestamp", "1000".to_owned()),
+            ("webhook-signature", standard),
+            ("x-webhook-signature", hex::encode(tag(&[BODY]))),
+        ];
+        values
+            .into_iter()
+            .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
+            .collect()
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_secret_of_the_sender_verifies_both() {
+        let headers = signed(b"a secret");
+        assert!(verdicts("a secret", &headers, BODY, at(1000)).are_right());
+        let wrong = Verdicts { standard: Verdict::Wrong, simple: Verdict::Wrong };
+        assert_eq!(verdicts("another", &headers, BODY, at(1000)), wrong);
+        assert_eq!(verdicts("a secret", &headers, b"{ }", at(1000)), wrong);
+    }
+
+    #[test]
+    fn a_secret_may_be_the_base64_of_the_key() {
+        let secret = format!("whsec_{}", BASE64_STANDARD.encode("a secret"));
+        let verdicts = verdicts(&secret, &signed(b"a secret"), BODY, at(1000));
+        assert_eq!(verdicts, Verdicts { standard: Verdict::Right, simple: Verdict::Wrong });
+    }
+
+    #[test]
+    fn what_was_signed_long_ago_is_stale() {
+        let headers = signed(b"a secret");
+        for (now, standard) in
+            [(700, Verdict::Right), (1300, Verdict::Right), (699, Verdict::Stale), (1301, Verdict::Stale)]
+        {
+            assert_eq!(verdicts("a secret", &headers, BODY, at(now)).standard, standard, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_signatures_is_not_verified() {
+        let missing = Verdicts { standard: Verdict::Missing, simple: Verdict::Missing };
+        assert_eq!(verdicts("a secret", &HeaderMap::new(), BODY, at(1000)), missing);
+    }
+}

@@ -1,0 +1,28 @@
+//! The console's pages about webhooks, as a browser without scripts sees them.
+
+mod access;
+mod deliveries;
+mod endpoint;
+mod new_endpoint;
+mod overview;
+
+use tests::{Answer, browser::readable};
+
+/// What a person can read of a page that runs no markup of a stranger.
+fn text(page: &Answer) -> String {
+    for active in ["<script", "<img", " style=", " onclick=", "href=\"javascript:"] {
+        assert!(!page.page().contains(active), "{active} in {}", page.page());
+    }
+    readable(page.page())
+}
+
+/// Fails the test unless all of these can be read, in this order.
+fn says(page: &Answer, words: &[&str]) {
+    let text = text(page);
+    let mut rest = text.as_str();
+    for word in words {
+        let found = rest.split_once(word);
+        assert!(found.is_some(), "{word:?} is not in its place in {text}");
+        rest = found.map_or("", |(_, behind)| behind);
+    }
+}

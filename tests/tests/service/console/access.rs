@@ -1,0 +1,114 @@
+//! Who sees which pages.
+
+use serde_json::json;
+use tests::{Browser, World, event, world::cookie};
+
+use super::{says, text};
+
+/// The pages that name nothing.
+const PAGES: [&str; 3] = ["/console", "/console/endpoints/new", "/console/deliveries"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let nobody = Browser::new(&world, "");
+    for path in ["/console", "/console/deliveries?status=failed&job_id=a%26b+c%C3%A9", "/console/endpoints/x?did=saved"]
+    {
+        let led = nobody.open(path).await;
+        assert_eq!(led.status, 303, "{path}");
+        let to = led.headers["location"].to_str().expect("a path").to_owned();
+        assert!(to.starts_with("/signin?next=%2Fconsole"), "{to}");
+        let form = nobody.open(&to).await;
+        let typed = [("email", tenant.email.as_str()), ("password", tests::world::people::PASSWORD)];
+        let back = nobody.submit(&to, &form, "Sign in", &typed).await;
+        assert_eq!((back.status, back.headers["location"].to_str().expect("a path")), (303, path));
+    }
+    // A form that is sent after the session ended leads to its page.
+    let sent = world.http.post(world.url("/console/endpoints/new")).header("accept", "text/html");
+    let led = world.send(sent.header("origin", world.stack.api()).form(&[("url", "x")])).await;
+    assert_eq!(led.headers["location"], "/signin?next=%2Fconsole%2Fendpoints%2Fnew");
+    // Programs get what they understand, and a key is no session.
+    let key = world.http.get(world.url("/console")).header("x-api-key", &tenant.key);
+    assert_eq!(world.send(key).await.refused(), (401, "UNAUTHORIZED"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_not_verified_their_email_is_told_so() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let browser = Browser::new(&world, &cookie(&account));
+    for path in PAGES {
+        let page = browser.open(path).await;
+        assert_eq!(page.status, 403, "{path}");
+        says(&page, &["Confirm your email address first", "Your account"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_tenant_has_is_not_found() {
+    let world = World::start().await;
+    let (owner, stranger) = (world.tenant("acme").await, world.tenant("evil").await);
+    let endpoint = world.endpoint(&owner, "http://127.0.0.1:9/hook", "s").await;
+    world.deliver(event(&owner.id, "job-1")).await;
+    let delivery = world.only_logged(&owner.id).await.id;
+    let browser = Browser::new(&world, &stranger.cookie);
+    for path in [
+        format!("/console/endpoints/{endpoint}"),
+        format!("/console/deliveries/{delivery}"),
+        "/console/endpoints/x".to_owned(),
+        "/console/deliveries/%3Cscript%3E".to_owned(),
+    ] {
+        let page = browser.open(&path).await;
+        assert_eq!(page.status, 404, "{path}");
+        says(&page, &["Not found"]);
+        for action in ["test", "activate", "deactivate", "recover", "rotate", "delete", "edit", "resend"] {
+            let form = [
+                ("action", action),
+                ("sure", "yes"),
+                ("since", "2026-01-01T00:00:00Z"),
+                ("url", "http://127.0.0.1:9/other"),
+                ("completed", "yes"),
+                ("secret", "another secret"),
+            ];
+            let request = world.http.post(world.url(&path)).header("accept", "text/html").form(&form);
+            let request = request.header("origin", world.stack.api()).header("cookie", &stranger.cookie);
+            assert_eq!(world.send(request).await.status, 404, "{path} {action}");
+        }
+    }
+    let filtered = browser.open(&format!("/console/deliveries?endpoint={endpoint}")).await;
+    assert_eq!(filtered.status, 404);
+    for path in PAGES {
+        assert!(!text(&browser.open(path).await).contains("127.0.0.1:9"), "{path}");
+    }
+    let untouched = world.only_endpoint(&owner).await;
+    assert_eq!((&untouched["active"], &untouched["url"]), (&json!(true), &json!("http://127.0.0.1:9/hook")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_of_another_site_does_nothing() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "http://127.0.0.1:9/hook", "s").await;
+    for origin in [Some("https://evil.example.com"), Some("null"), None] {
+        let form = [("action", "delete"), ("sure", "yes")];
+        let request = world.http.post(world.url(&format!("/console/endpoints/{endpoint}"))).form(&form);
+        let request = request.header("accept", "text/html").header("cookie", &tenant.cookie);
+        let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
+        assert_eq!(world.send(request).await.status, 403, "{origin:?}");
+    }
+    assert_eq!(world.endpoints(&tenant).await.len(), 1);
+}
+
+/// Members may do with webhooks what owners may, as by the API.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_sees_and_changes_the_endpoints() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "kim@example.com", "member").await;
+    let endpoint = world.endpoint(&owner, "http://127.0.0.1:9/hook", "s").await;
+    let (browser, path) = (Browser::new(&world, &member.cookie), format!("/console/endpoints/{endpoint}"));
+    let page = browser.open(&path).await;
+    says(&browser.press(&path, &page, "Make it inactive", &[]).await, &["The endpoint is inactive", "Inactive"]);
+    assert_eq!(world.only_endpoint(&owner).await["active"], json!(false));
+}

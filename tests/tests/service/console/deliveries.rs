@@ -1,0 +1,121 @@
+//! The pages of deliveries.
+
+use serde_json::json;
+use tests::{Browser, Receiver, World, callback, event};
+
+use super::{says, text};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_delivery_tells_why_and_is_sent_again() {
+    let world = World::live(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let mut sent = event(&tenant.id, "job-1");
+    sent["result"] = json!({"note": "<script>alert(1)</script>\u{202e}", "list": [1, {}]});
+    world.enqueue("job-events", sent).await;
+    receiver.wait_for(1).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = loop {
+        let page = browser.open("/console/deliveries?status=failed").await;
+        if text(&page).contains("job-1") {
+            break page;
+        }
+    };
+    says(&page, &["▲ Failed", "job.completed", "job-1", "1, status_5xx"]);
+    let (_, link) = page.page().split_once("<td><a href=\"").expect("a link");
+    let path = link.split('"').next().unwrap_or_default().to_owned();
+    let page = browser.open(&path).await;
+    says(
+        &page,
+        &[
+            "job.completed of",
+            "▲ Failed No attempt follows.",
+            "Send it again",
+            "Goes to",
+            "/hook",
+            "Attempts",
+            "▲ status_5xx",
+            "Status 500",
+            "the first attempt: the receiver answered with a 5xx status",
+            "Payload",
+            "\"note\": \"<script>alert(1)</script>⟨U+202E⟩\"",
+            "Headers",
+            "x-event-type: job.completed",
+        ],
+    );
+    let page = browser.press(&path, &page, "Send it again", &[]).await;
+    says(&page, &["● Delivered", "● Delivered", "sent again", "▲ status_5xx"]);
+    assert_eq!(receiver.count().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_filters_are_the_address_and_pages_go_on_with_them() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    for job in 100..130 {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    world.deliver(callback(&tenant.id, "called", receiver.url("/callback"))).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let first = browser.open("/console/deliveries").await;
+    says(&first, &["called", "the job's callback", "129", "127.0.0.1"]);
+    let path = format!("/console/deliveries?endpoint={endpoint}&status=delivered&since=2026-01-31T12%3A00");
+    let (mut seen, mut next) = (Vec::new(), path);
+    let mut pages = 0;
+    loop {
+        let page = browser.open(&next).await;
+        let text = text(&page);
+        seen.extend((100..130).filter(|job| text.contains(&format!(" {job} "))));
+        pages += 1;
+        let Some((before, _)) = page.page().split_once("\">Older</a>") else { break };
+        next = before.rsplit('"').next().unwrap_or_default().replace("&amp;", "&");
+        assert!(next.contains("endpoint=") && next.contains("status=delivered") && next.contains("since="), "{next}");
+    }
+    seen.sort_unstable();
+    assert_eq!((pages, seen), (2, (100..130).collect::<Vec<_>>()));
+    says(&browser.open("/console/deliveries?job_id=called").await, &["called"]);
+    says(&browser.open("/console/deliveries?status=failed").await, &["There are no such deliveries"]);
+    let form = browser.open(&format!("/console/deliveries?endpoint={endpoint}&status=held&job_id=%22%3E")).await;
+    assert!(form.page().contains("<option value=\"held\" selected>") && form.page().contains("value=\"&quot;&gt;\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_cannot_be_read_is_marked() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    for (query, message) in [
+        ("status=lost", "Must be pending, delivered, failed, held or ended"),
+        ("since=yesterday", "Must be a time of RFC 3339"),
+        ("event=%3Cb%3E", "Must be the name of an event"),
+        ("endpoint=x", "Must be a UUID"),
+    ] {
+        let page = browser.open(&format!("/console/deliveries?{query}")).await;
+        assert_eq!(page.status, 400, "{query}");
+        says(&page, &[message]);
+    }
+    // Whoever changes a link by hand.
+    assert_eq!(browser.open("/console/deliveries?cursor=x").await.status, 400);
+    assert_eq!(browser.open("/console/deliveries?status=&since=&cursor=").await.status, 200);
+}
+
+/// 200 KB, most of it brackets: a page of a bounded size.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_payload_makes_no_endless_page() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    let mut sent = event(&tenant.id, "x".repeat(4000));
+    sent["result"] = json!(vec![deep; 1000]);
+    world.deliver(&sent).await;
+    let delivery = world.only_logged(&tenant.id).await.id;
+    let page = Browser::new(&world, &tenant.cookie).open(&format!("/console/deliveries/{delivery}")).await;
+    assert_eq!(page.status, 200);
+    assert!(page.page().len() < 2_000_000, "{}", page.page().len());
+    says(&page, &["The first 65536 of", "deliveries/get has all of them"]);
+}

@@ -1,0 +1,149 @@
+//! The page of an endpoint.
+
+use serde_json::{Value, json};
+use tests::{Answer, Browser, Receiver, Tenant, World, event};
+
+use super::says;
+
+/// An endpoint of a tenant, with its page.
+async fn begin(world: &World, url: &str) -> (Tenant, String) {
+    let tenant = world.tenant("acme").await;
+    let id = world.endpoint(&tenant, url, "the first secret").await;
+    (tenant, format!("/console/endpoints/{id}"))
+}
+
+async fn edit(browser: &Browser<'_>, path: &str, typed: &[(&str, &str)]) -> Answer {
+    let page = browser.open(path).await;
+    browser.press(path, &page, "Save", typed).await
+}
+
+const HOOK: &str = "http://127.0.0.1:9/hook";
+const BOTH: [(&str, &str); 2] = [("completed", "yes"), ("failed", "yes")];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn saving_changes_what_was_changed_and_nothing_else() {
+    let world = World::start().await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let before = world.only_endpoint(&tenant).await;
+    let same =
+        edit(&browser, &path, &[&[("url", HOOK), ("description", ""), ("headers", "")], &BOTH[..]].concat()).await;
+    says(&same, &["The changes have been saved"]);
+    assert_eq!(world.only_endpoint(&tenant).await, before, "not even the time of the change");
+
+    let typed = [("url", HOOK), ("description", "Orders"), ("completed", "yes"), ("headers", "x-key: 0123456789")];
+    says(&edit(&browser, &path, &typed).await, &["Orders", "Events job.completed", "Headers x-key"]);
+    let after = world.only_endpoint(&tenant).await;
+    assert_eq!((&after["description"], &after["events"]), (&json!("Orders"), &json!(["job.completed"])));
+
+    // Another URL would get the headers, which are secrets.
+    let moved = [&[("url", "http://127.0.0.1:9/new"), ("description", "Orders")], &BOTH[..]].concat();
+    let refused = edit(&browser, &path, &moved).await;
+    assert_eq!(refused.status, 409);
+    says(&refused, &["Another url would get the headers"]);
+    assert!(refused.page().contains("value=\"http://127.0.0.1:9/new\""), "what was typed stays");
+    let bare = [&moved[..], &[("no_headers", "yes"), ("description", "")]].concat();
+    edit(&browser, &path, &bare).await;
+    let after = world.only_endpoint(&tenant).await;
+    assert_eq!(after["url"], json!("http://127.0.0.1:9/new"));
+    let gone = ["description", "events", "header_names"].map(|name| after.get(name));
+    assert_eq!(gone, [Some(&json!("Orders")), None, None], "of two fields of the same name, the first counts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open(&path).await;
+    let changed = browser.press(&path, &page, "Change the secret", &[]).await;
+    says(&changed, &["The secret has been changed", "Copy the signing secret now", "whsec_"]);
+    let again = browser.press(&path, &page, "Change the secret", &[]).await;
+    let secret = |page: &Answer| {
+        let (_, secret) = page.page().split_once("<pre id=\"secret\">").expect("a secret");
+        secret.split('<').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(secret(&again), secret(&changed), "a reload rotates nothing");
+    world.deliver(event(&tenant.id, "job")).await;
+    let received = receiver.wait_for(1).await.remove(0);
+    received.verify(&secret(&changed));
+    assert_eq!(received.header("webhook-signature").split(' ').count(), 4, "two keys of each secret");
+    says(&browser.open("/console").await, &["two secrets"]);
+    says(&browser.open(&path).await, &["Its secret has been changed. Until", "the old secret signs, too"]);
+    let short = browser.press(&path, &browser.open(&path).await, "Change the secret", &[("own", "  ")]).await;
+    assert_eq!(short.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inactive_endpoint_holds_what_comes_and_one_button_brings_it_back() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open(&path).await;
+    let page = browser.press(&path, &page, "Make it inactive", &[]).await;
+    says(&page, &["The endpoint is inactive", "○ Inactive", "Make it active"]);
+    world.deliver(event(&tenant.id, "job")).await;
+    let page = browser.open(&path).await;
+    says(&page, &["1 held since", "Make it active, and send them again", "‖ Held"]);
+    assert_eq!(receiver.count().await, 0);
+    let page = browser.press(&path, &page, "Make it active, and send them again", &[]).await;
+    says(&page, &["What it missed is being sent again"]);
+    world.sweep(common::timestamp::Timestamp::now()).await;
+    world.handle_all().await;
+    assert_eq!((receiver.count().await, &world.only_endpoint(&tenant).await["active"]), (1, &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_missed_since_a_time_is_sent_again() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    world.deliver(event(&tenant.id, "job")).await;
+    world.handle_all().await;
+    let page = browser.open(&path).await;
+    says(&page, &["▲ Failing", "Failing since", "Last failure: status_5xx", "1 failed since"]);
+    let form = [("action", "recover"), ("status", "failed")];
+    let send = async |since: &str| {
+        let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
+        let fields = [&form[..], &[("since", since)]].concat();
+        world.send(request.header("origin", world.stack.api()).form(&fields)).await
+    };
+    let refused = send("soon").await;
+    assert_eq!(refused.status, 400);
+    says(&refused, &["Must be a time of RFC 3339"]);
+    assert_eq!(send("2026-01-31T12:00").await.status, 303);
+    world.sweep(common::timestamp::Timestamp::now()).await;
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_is_deleted_with_a_tick_only() {
+    let world = World::start().await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open(&path).await;
+    browser.press(&path, &page, "Delete the endpoint", &[]).await;
+    assert_eq!(world.endpoints(&tenant).await.len(), 1);
+    let after = browser.press(&path, &page, "Delete the endpoint", &[("sure", "yes")]).await;
+    says(&after, &["The endpoint has been deleted", "There is no endpoint yet"]);
+    assert_eq!(browser.open(&path).await.status, 404);
+    assert_eq!(world.endpoints(&tenant).await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_is_tested_too_often_says_so() {
+    let world = World::start().await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    for _ in 0..10 {
+        world.rpc(&tenant.key, "webhooks/test", json!({"id": path.rsplit('/').next()})).await.ok();
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open(&path).await;
+    let refused = browser.press(&path, &page, "Send a test", &[]).await;
+    assert_eq!(refused.status, 429);
+    says(&refused, &["Too many attempts"]);
+}

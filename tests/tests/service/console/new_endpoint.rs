@@ -1,0 +1,84 @@
+//! The page that adds an endpoint.
+
+use serde_json::json;
+use tests::{Browser, Receiver, World};
+
+use super::{says, text};
+
+const PATH: &str = "/console/endpoints/new";
+
+/// The secret that a page shows.
+fn secret(page: &tests::Answer) -> String {
+    let (_, secret) = page.page().split_once("<pre id=\"secret\">").expect("a secret");
+    secret.split('<').next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
+    let world = World::live(&[]).await;
+    let tenant = world.tenant("acme").await;
+    let (browser, receiver) = (Browser::new(&world, &tenant.cookie), Receiver::start().await);
+    let form = browser.open(PATH).await;
+    let typed = [
+        ("url", receiver.url("/hook")),
+        ("description", "Orders".to_owned()),
+        ("failed", "yes".to_owned()),
+        ("headers", "authorization: Bearer a-secret-token\nX-Team:  blue ".to_owned()),
+    ];
+    let typed: Vec<_> = typed.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let added = browser.press(PATH, &form, "Add the endpoint", &typed).await;
+    says(
+        &added,
+        &["✓ The endpoint has been added", "Copy the signing secret now", "whsec_", "Node.js", "Python", "Rust"],
+    );
+    let stored = world.only_endpoint(&tenant).await;
+    assert_eq!(stored["description"], json!("Orders"));
+    assert_eq!(stored["events"], json!(["job.failed"]));
+    assert_eq!(stored["header_names"], json!(["authorization", "x-team"]));
+
+    // A reload sends the same form again.
+    let again = browser.press(PATH, &form, "Add the endpoint", &typed).await;
+    assert_eq!(secret(&again), secret(&added));
+    assert_eq!(world.endpoints(&tenant).await.len(), 1);
+
+    let tested = browser.press(PATH, &added, "Send a test", &[]).await;
+    says(&tested, &["webhook.test of", "● Delivered", "Status 200", "a test", "authorization: (secret)"]);
+    let received = receiver.wait_for(1).await.remove(0);
+    received.verify(&secret(&added));
+    assert_eq!((received.header("authorization"), received.header("x-team")), ("Bearer a-secret-token", "blue"));
+    let endpoint = format!("/console/endpoints/{}", tests::text(&stored["webhook_endpoint_id"]));
+    for path in ["/console", "/console/deliveries", &endpoint] {
+        let page = browser.open(path).await;
+        assert!(!page.page().contains(&secret(&added)) && !page.page().contains("a-secret-token"), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_said_beside_its_field_and_what_was_typed_stays() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let form = browser.open(PATH).await;
+    let typed = [("url", "ftp://example.com/\"><script>"), ("description", "mine"), ("headers", "host: x")];
+    let refused = browser.press(PATH, &form, "Add the endpoint", &typed).await;
+    assert_eq!(refused.status, 400);
+    text(&refused);
+    let page = refused.page();
+    assert!(page.contains("value=\"ftp://example.com/&quot;&gt;&lt;script&gt;\"") && page.contains("value=\"mine\""));
+    assert!(page.contains("aria-describedby=\"new-url-hint new-url-error\" aria-invalid=\"true\""));
+    says(&refused, &["Choose one event at least", "host: Is reserved"]);
+    assert_eq!(world.endpoints(&tenant).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_with_all_endpoints_it_may_have_is_told_so() {
+    let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "1")]).await;
+    let tenant = world.tenant("acme").await;
+    world.endpoint(&tenant, "http://127.0.0.1:9/hook", "s").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let form = browser.open(PATH).await;
+    let typed = [("url", "http://127.0.0.1:9/other"), ("completed", "yes"), ("failed", "yes")];
+    let refused = browser.press(PATH, &form, "Add the endpoint", &typed).await;
+    assert_eq!(refused.status, 409);
+    says(&refused, &["at most 1 webhook endpoints"]);
+}

@@ -1,0 +1,226 @@
+//! The page `/console/keys`.
+
+use serde_json::{Value, json};
+use tests::{
+    Answer, Tenant, World,
+    world::{cookie, hidden_fields},
+};
+
+use super::{SCRIPT, filled, follow, harmless, location, open, set, submit};
+
+const PAGE: &str = "/console/keys";
+
+/// Fills in the form that issues a key, as it is on a page that was just opened.
+async fn form(world: &World, who: &Tenant, name: &str, expires: &str) -> Vec<(String, String)> {
+    let page = open(world, &who.cookie, PAGE).await;
+    filled(&page, "Issue key", &[("name", name), ("expires", expires)])
+}
+
+/// The key that a page shows.
+fn shown(page: &Answer) -> String {
+    assert_eq!(page.status, 200, "{page:?}");
+    let key = page.page().split("<code id=\"key\">").nth(1).expect("a key");
+    key.split('<').next().unwrap_or_default().to_owned()
+}
+
+/// The keys that somebody manages, as the API lists them.
+async fn keys(world: &World, who: &Tenant) -> Vec<Value> {
+    world.cli_get(&who.cookie, "api-key/list").await.body.as_array().expect("a list").clone()
+}
+
+fn names(keys: &[Value]) -> Vec<&str> {
+    keys.iter().map(|key| key["name"].as_str().expect("a text")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_issued_shown_once_and_works() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let issued = submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", "30").await).await;
+    let key = shown(&issued);
+    assert!(world.key_works(&key).await);
+    // As a browser shows it.
+    let line =
+        issued.page().split("<pre id=\"try\">").nth(1).and_then(|rest| rest.split("</pre>").next()).expect("a line");
+    let expected = format!("curl {}/v1/webhooks/list -H 'x-api-key: {key}' -d '{{}}'", world.stack.api());
+    assert_eq!(line.replace("&#39;", "'"), expected);
+    let ran = tokio::process::Command::new("sh").args(["-c", &expected]).output().await.expect("it runs");
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("webhook_endpoints"), "{ran:?}");
+
+    let listed = keys(&world, &tenant).await;
+    assert_eq!(names(&listed), ["test", "ci"]);
+    let page = open(&world, &tenant.cookie, PAGE).await;
+    let says = harmless(&page);
+    assert!(!says.contains(&key) && says.contains(&format!("<code>{}…</code>", &key[..9])), "{says}");
+    assert!(says.contains("Jo Doe") && !says.contains("There are no keys yet"));
+    let expires = listed[1]["expiresAt"].as_str().and_then(|at| at.split('T').next()).expect("a time");
+    assert!(says.contains(&format!("<time datetime=\"{expires}\">{expires}</time>")), "{says}");
+    assert_eq!(listed[0]["expiresAt"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_of_the_page_with_the_key_issues_no_other_key() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let sent = form(&world, &tenant, "ci", "never").await;
+    shown(&submit(&world, &tenant.cookie, PAGE, &sent).await);
+    for _ in 0..2 {
+        let again = submit(&world, &tenant.cookie, PAGE, &sent).await;
+        assert_eq!(location(&again), "/console/keys?did=known");
+        assert!(follow(&world, &tenant.cookie, &again).await.page().contains("no other key has been issued"));
+    }
+    assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
+    // Neither does it after the key is deleted.
+    let page = open(&world, &tenant.cookie, PAGE).await;
+    let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: ci", &[])).await;
+    assert_eq!(location(&deleted), "/console/keys?did=deleted");
+    assert_eq!(location(&submit(&world, &tenant.cookie, PAGE, &sent).await), "/console/keys?did=known");
+    // The form of a page that is opened again is another one.
+    shown(&submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", "never").await).await);
+    assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_deleted_stops_working() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let page = open(&world, &tenant.cookie, PAGE).await;
+    let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: test", &[])).await;
+    let page = follow(&world, &tenant.cookie, &deleted).await;
+    assert!(
+        page.page().contains("role=\"status\"><p>The key is deleted.")
+            && page.page().contains("There are no keys yet.")
+    );
+    assert!(!world.key_works(&tenant.key).await);
+    // A word that no form leads to says nothing.
+    assert!(!open(&world, &tenant.cookie, "/console/keys?did=x").await.page().contains("role=\"status\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_see_and_delete_their_own_keys_and_owners_all() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    let seen = open(&world, &owner.cookie, PAGE).await;
+    assert!(seen.page().contains("aria-label=\"Delete key: a member's\"") && seen.page().contains("\">Al</td>"));
+    let page = open(&world, &member.cookie, PAGE).await;
+    assert!(page.page().contains("Delete key: a member's") && !page.page().contains("Delete key: test"));
+    let of_owner = filled(&seen, "Delete key: test", &[]);
+    let refused = submit(&world, &member.cookie, PAGE, &of_owner).await;
+    assert_eq!(refused.status, 404);
+    assert!(refused.page().contains("Not found") && refused.page().contains("API key not found."));
+    // Of another organization, a key is not there either.
+    let other = world.tenant("other").await;
+    assert_eq!(submit(&world, &other.cookie, PAGE, &of_owner).await.status, 404);
+    assert!(world.key_works(&owner.key).await);
+    assert_eq!(submit(&world, &owner.cookie, PAGE, &filled(&seen, "Delete key: a member's", &[])).await.status, 303);
+    assert!(!world.key_works(&member.key).await && world.key_works(&owner.key).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_get_the_form_again_with_what_was_typed() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let bad = form(&world, &tenant, &format!("{SCRIPT}\u{7}"), "90").await;
+    let again = submit(&world, &tenant.cookie, PAGE, &bad).await;
+    assert_eq!(again.status, 400);
+    let says = harmless(&again);
+    assert!(says.contains("value=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\u{7}\""), "{says}");
+    assert!(
+        says.contains("id=\"issue-name-error\">Must not contain control characters.")
+            && says.contains("<title>Error: ")
+    );
+    assert!(says.contains("<option value=\"90\" selected>"), "{says}");
+    // The form was not used up.
+    let corrected = filled(&again, "Issue key", &[("name", SCRIPT), ("expires", "365")]);
+    assert!(harmless(&submit(&world, &tenant.cookie, PAGE, &corrected).await).contains("<code id=\"key\">"));
+    assert!(harmless(&open(&world, &tenant.cookie, PAGE).await).contains("&lt;script&gt;"));
+    for expires in ["", "0", "31", "-1", "60000", "x"] {
+        let refused = submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", expires).await).await;
+        assert_eq!(refused.status, 400, "{expires}");
+        assert!(refused.page().contains("id=\"issue-expires-error\">Choose one of these."), "{expires}");
+    }
+    // What no browser sends.
+    for (fields, status) in
+        [(vec![], 404), (vec![("action", "x")], 404), (vec![("action", "delete"), ("keyId", "x")], 400)]
+    {
+        let fields: Vec<_> = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        assert_eq!(submit(&world, &tenant.cookie, PAGE, &fields).await.status, status, "{fields:?}");
+    }
+    // A link fills in no form.
+    let page = open(&world, &tenant.cookie, "/console/keys?action=issue&name=evil&expires=365").await;
+    assert!(!page.page().contains("evil") && !page.page().contains("selected"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_of_keys_is_said() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    world.set("api-keys", ("key_hash", &format!("count#{}", tenant.id)), json!({"keys": 100})).await;
+    let refused = submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", "never").await).await;
+    assert_eq!(refused.status, 409);
+    assert!(
+        refused.page().contains("An organization may have at most 100 API keys.")
+            && refused.page().contains("value=\"ci\"")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_who_is_not_verified_is_told_so_and_issues_no_key() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let page = open(&world, &cookie, PAGE).await;
+    assert_eq!(page.status, 200);
+    assert!(
+        page.page().contains("Confirm your email address first") && page.page().contains("href=\"/console/account\"")
+    );
+    assert!(!page.page().contains("Issue key"));
+    let fields =
+        ["action=issue", "form=x", "name=ci", "expires=never"].map(|field| field.split_once('=').expect("a field"));
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let refused = submit(&world, &cookie, PAGE, &fields).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.page().contains("Verify your email address first."));
+    assert!(world.items("api-keys").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_of_another_site_does_nothing() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let page = open(&world, &tenant.cookie, PAGE).await;
+    for form in
+        [filled(&page, "Delete key: test", &[]), filled(&page, "Issue key", &[("name", "x"), ("expires", "never")])]
+    {
+        for origin in [Some("https://evil.example.com"), Some("null"), None] {
+            let request = world.http.post(world.url(PAGE)).header("cookie", &tenant.cookie).form(&form);
+            let request = match origin {
+                Some(origin) => request.header("origin", origin),
+                None => request,
+            };
+            assert_eq!(world.send(request).await.refused(), (403, "INVALID_ORIGIN"), "{origin:?}");
+        }
+        // A key signs nobody in to a page.
+        let by_key = world.http.post(world.url(PAGE)).header("x-api-key", &tenant.key).form(&form);
+        assert_eq!(world.send(by_key).await.status, 401);
+    }
+    assert_eq!(names(&keys(&world, &tenant).await), ["test"]);
+}
+
+/// The header of each page of the console has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_frame_names_the_organization_and_signs_out() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let page = open(&world, &tenant.cookie, PAGE).await;
+    assert!(page.page().contains("<span class=\"org\">Doe &amp; Co</span>"), "{}", page.page());
+    assert!(page.page().contains("<a href=\"/console/keys\" aria-current=\"page\">API keys</a>"));
+    assert_eq!(page.page().matches(" aria-current=").count(), 1);
+    let form = page.page().split("<form ").find(|form| form.contains("Sign out")).expect("a form");
+    assert!(form.starts_with("method=\"post\" action=\"/signin\""));
+    let out =
+        submit(&world, &tenant.cookie, "/signin", &hidden_fields(form.split("</form>").next().unwrap_or_default()))
+            .await;
+    assert_eq!((location(&out), set(&out).as_str()), ("?", "session_token="));
+    assert!(!world.is_signed_in(&tenant.cookie).await);
+}

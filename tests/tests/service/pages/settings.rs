@@ -1,0 +1,109 @@
+//! The page `/console/settings`.
+
+use tests::{
+    Answer, Tenant, World,
+    world::{BROWSER, cookie},
+};
+
+use super::{SCRIPT, filled, follow, harmless, location, open, submit};
+
+const PAGE: &str = "/console/settings";
+
+async fn save(world: &World, who: &Tenant, address: &str, mails: &str) -> Answer {
+    let page = open(world, &who.cookie, PAGE).await;
+    let typed = [("debugNotificationEmail", address), ("jobFailureMails", mails)];
+    submit(world, &who.cookie, PAGE, &filled(&page, "Save", &typed)).await
+}
+
+/// The address, and whether mails about jobs are off, as the API answers them.
+async fn settings(world: &World, who: &Tenant) -> (String, bool) {
+    let settings = world.rpc(&who.key, "tenant/settings", serde_json::json!({})).await.ok().clone();
+    let address = settings["debug_notification_email"].as_str().expect("an address").to_owned();
+    (address, settings["disable_job_failure_notifications"] == true)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_changes_the_settings_and_both_addresses_get_a_mail() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let page = open(&world, &owner.cookie, PAGE).await;
+    assert!(
+        page.page().contains("value=\"ops@example.com\"") && page.page().contains("<option value=\"on\" selected>")
+    );
+    let before = world.mails().await.len();
+    let saved = save(&world, &owner, "alerts@example.com", "off").await;
+    assert_eq!(location(&saved), "/console/settings?did=saved");
+    let page = follow(&world, &owner.cookie, &saved).await;
+    assert!(page.page().contains("The settings are saved.") && page.page().contains("value=\"alerts@example.com\""));
+    assert!(page.page().contains("<option value=\"off\" selected>"));
+    assert_eq!(settings(&world, &owner).await, ("alerts@example.com".to_owned(), true));
+    let mut told: Vec<_> = world.mails().await[before..].iter().map(|mail| mail["to"][0].to_string()).collect();
+    told.sort();
+    assert_eq!(told, ["\"alerts@example.com\"", "\"ops@example.com\""]);
+    // Nothing changes, and nobody is told.
+    assert_eq!(save(&world, &owner, "alerts@example.com", "off").await.status, 303);
+    assert_eq!(save(&world, &owner, "alerts@example.com", "on").await.status, 303);
+    assert_eq!(world.mails().await.len(), before + 2);
+    assert_eq!(settings(&world, &owner).await, ("alerts@example.com".to_owned(), false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_read_the_settings_and_do_not_change_them() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    let page = open(&world, &member.cookie, PAGE).await;
+    assert!(page.page().contains("<dd>ops@example.com</dd>") && page.page().contains("<dd>On</dd>"), "{page:?}");
+    assert!(!page.page().contains("Save") && page.page().contains("Only owners"));
+    let of_owner = open(&world, &owner.cookie, PAGE).await;
+    let form = filled(&of_owner, "Save", &[("debugNotificationEmail", "evil@example.com"), ("jobFailureMails", "off")]);
+    let refused = submit(&world, &member.cookie, PAGE, &form).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.page().contains("role=\"alert\"><p>Only an owner of the organization may do this."));
+    let foreign =
+        world.http.post(world.url(PAGE)).header("cookie", &owner.cookie).header("origin", "https://evil.example.com");
+    assert_eq!(world.send(foreign.form(&form)).await.refused(), (403, "INVALID_ORIGIN"));
+    assert_eq!(settings(&world, &owner).await, ("ops@example.com".to_owned(), false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_get_the_form_again_and_changes_are_limited_as_by_the_api() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    for (address, mails, field) in
+        [(SCRIPT, "off", "debugNotificationEmail"), ("a@example.com", "x", "jobFailureMails")]
+    {
+        let refused = save(&world, &owner, address, mails).await;
+        assert_eq!(refused.status, 400);
+        assert!(harmless(&refused).contains(&format!("id=\"settings-{field}-error\"")), "{refused:?}");
+        let kept = address.replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
+        assert!(refused.page().contains(&format!("value=\"{kept}\"")));
+    }
+    for number in 0..10 {
+        let address = format!("a{number}@example.com");
+        if number % 2 == 0 {
+            assert_eq!(save(&world, &owner, &address, "on").await.status, 303);
+        } else {
+            let fields = serde_json::json!({"debug_notification_email": address});
+            world.rpc(&owner.key, "tenant/settings", fields).await.ok();
+        }
+    }
+    let refused = save(&world, &owner, "one-more@example.com", "on").await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.page().contains("Too many attempts") && refused.page().contains("value=\"one-more@example.com\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_who_is_not_verified_is_led_to_their_account() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let page = open(&world, &cookie, PAGE).await;
+    assert_eq!(page.status, 403);
+    assert!(
+        page.page().contains("Confirm your email address first") && page.page().contains("href=\"/console/account\"")
+    );
+    let form = [("action", "save"), ("debugNotificationEmail", "a@example.com"), ("jobFailureMails", "on")];
+    let request = world.http.post(world.url(PAGE)).header("accept", BROWSER).header("origin", world.stack.api());
+    assert_eq!(world.send(request.header("cookie", &cookie).form(&form)).await.status, 403);
+    assert_eq!(world.mails().await.len(), 1, "that of the sign-up");
+}

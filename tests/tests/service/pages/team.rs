@@ -1,0 +1,227 @@
+//! The page `/console/team`.
+
+use serde_json::json;
+use tests::{
+    Answer, Tenant, World,
+    world::{cookie, link},
+};
+
+use super::{SCRIPT, filled, follow, harmless, location, open, submit};
+
+const PAGE: &str = "/console/team";
+
+/// Presses a button of the page, and returns the answer.
+async fn press(world: &World, who: &Tenant, button: &str, typed: &[(&str, &str)]) -> Answer {
+    let page = open(world, &who.cookie, PAGE).await;
+    submit(world, &who.cookie, PAGE, &filled(&page, button, typed)).await
+}
+
+/// Who is a member, with which role.
+async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
+    let listed = world.cli_get(&who.cookie, "organization/list-members").await.body;
+    let member = |member: &serde_json::Value| {
+        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+        (text(&member["user"]["email"]), text(&member["role"]))
+    };
+    listed["members"].as_array().expect("members").iter().map(member).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_change_roles_and_remove_members() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let al = world.member(&owner, "al@example.com", "member").await;
+    let page = open(&world, &owner.cookie, PAGE).await;
+    let says = harmless(&page);
+    assert!(says.contains("al@example.com") && says.contains("★ Owner") && says.contains("○ Member"), "{says}");
+    assert!(!says.contains("Remove member: jo@acme.example.com"), "leaving is elsewhere");
+
+    let changed = press(&world, &owner, "Change role: al@example.com", &[]).await;
+    assert_eq!(location(&changed), "/console/team?did=role");
+    assert!(follow(&world, &owner.cookie, &changed).await.page().contains("The role is changed."));
+    let both = [("jo@acme.example.com", "owner"), ("al@example.com", "owner")];
+    assert_eq!(members(&world, &owner).await, both.map(|(email, role)| (email.to_owned(), role.to_owned())));
+    // The other owner may change it back, and remove.
+    assert_eq!(press(&world, &al, "Change role: jo@acme.example.com", &[]).await.status, 303);
+    let removed = press(&world, &al, "Remove member: jo@acme.example.com", &[]).await;
+    assert_eq!(location(&removed), "/console/team?did=removed");
+    world.is_shut_out(&owner).await;
+    assert_eq!(members(&world, &al).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_keeps_an_owner() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let refused = press(&world, &owner, "Change role: jo@acme.example.com", &[]).await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.page().contains("role=\"alert\"><p>An organization must have an owner"), "{refused:?}");
+    assert_eq!(members(&world, &owner).await[0].1, "owner");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_see_the_team_and_change_nothing() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    let invited = world.invitation(&owner.id, "bo@example.com", 4_000_000_000).await;
+    let seen = open(&world, &owner.cookie, PAGE).await;
+    let page = open(&world, &member.cookie, PAGE).await;
+    assert!(page.page().contains("jo@acme.example.com") && page.page().contains("Owners of the organization invite"));
+    for hidden in ["<details", "bo@example.com", &invited, "Invite somebody"] {
+        assert!(!page.page().contains(hidden), "{hidden}");
+    }
+    for (button, typed) in [
+        ("Change role: al@example.com", &[][..]),
+        ("Remove member: al@example.com", &[]),
+        ("Cancel invitation: bo@example.com", &[]),
+        ("Send invitation", &[("email", "cy@example.com"), ("role", "owner")]),
+    ] {
+        let refused = submit(&world, &member.cookie, PAGE, &filled(&seen, button, typed)).await;
+        assert_eq!(refused.status, 403, "{button}");
+        assert!(refused.page().contains("Only an owner of the organization may do this."), "{button}");
+    }
+    assert_eq!(members(&world, &owner).await.len(), 2);
+    assert!(open(&world, &owner.cookie, PAGE).await.page().contains("bo@example.com"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_is_invited_and_the_invitation_can_be_cancelled() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    assert!(open(&world, &owner.cookie, PAGE).await.page().contains("There are none. Invite somebody below"));
+    let sent = press(&world, &owner, "Send invitation", &[("email", " Al@example.com"), ("role", "owner")]).await;
+    assert_eq!(location(&sent), "/console/team?did=invited");
+    let page = follow(&world, &owner.cookie, &sent).await;
+    assert!(page.page().contains("The invitation is on its way."));
+    assert!(page.page().contains("<td data-label=\"Email\">al@example.com</td>"), "{page:?}");
+    let mail = world.mails().await.pop().expect("a mail");
+    assert_eq!(world.open(&link(&mail)).await.status, 200);
+
+    let cancelled = press(&world, &owner, "Cancel invitation: al@example.com", &[]).await;
+    assert_eq!(location(&cancelled), "/console/team?did=cancelled");
+    assert!(!follow(&world, &owner.cookie, &cancelled).await.page().contains("al@example.com"));
+    assert_eq!(world.open(&link(&mail)).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invitation_that_has_expired_says_so_and_one_that_was_accepted_is_gone() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    world.member(&owner, "al@example.com", "member").await;
+    world.invitation(&owner.id, "bo@example.com", 1).await;
+    let page = open(&world, &owner.cookie, PAGE).await;
+    assert!(
+        page.page().contains("✕ Expired") && !page.page().contains("Cancel invitation: al@example.com"),
+        "{page:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_invitations_get_the_form_again() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let invite = async |email: &str, role: &str| {
+        press(&world, &owner, "Send invitation", &[("email", email), ("role", role)]).await
+    };
+    for (email, role, status, says) in [
+        ("no address", "owner", 400, "id=\"invite-email-error\">Must be an email address."),
+        ("al@example.com", "admin", 400, "There is no role admin. Must be owner or member."),
+        ("jo@acme.example.com", "owner", 409, "An account with this email already exists."),
+        (SCRIPT, "owner", 400, "value=\"&quot;&gt;&lt;script&gt;"),
+    ] {
+        let refused = invite(email, role).await;
+        assert_eq!(refused.status, status, "{email}");
+        assert!(harmless(&refused).contains(says), "{says} in {refused:?}");
+        assert_eq!(refused.page().contains("<option value=\"owner\" selected>"), role == "owner");
+    }
+    // Three to an address, wherever they are sent from.
+    for round in 0..4 {
+        let api = json!({"email": "al@example.com", "role": "member"});
+        let status = match round % 2 {
+            0 => invite("al@example.com", "member").await.status,
+            _ => world.cli(&owner.cookie, "organization/invite-member", api).await.status,
+        };
+        assert_eq!(status, [303, 200, 303, 429][round]);
+    }
+    let refused = invite("al@example.com", "member").await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.page().contains("Too many attempts") && refused.headers.contains_key("retry-after"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_and_invitations_of_others_are_not_there() {
+    let world = World::start().await;
+    let (owner, other) = (world.tenant("acme").await, world.tenant("other").await);
+    world.member(&owner, "al@example.com", "member").await;
+    world.invitation(&owner.id, "bo@example.com", 4_000_000_000).await;
+    let seen = open(&world, &owner.cookie, PAGE).await;
+    for button in ["Change role: al@example.com", "Remove member: al@example.com", "Cancel invitation: bo@example.com"]
+    {
+        let refused = submit(&world, &other.cookie, PAGE, &filled(&seen, button, &[])).await;
+        assert_eq!(refused.status, 404, "{button}");
+        assert!(refused.page().contains("<h1><span aria-hidden=\"true\">! </span>Not found</h1>"));
+    }
+    assert_eq!(members(&world, &owner).await.len(), 2);
+    assert!(!open(&world, &other.cookie, PAGE).await.page().contains("al@example.com"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_who_is_not_verified_sees_the_team_and_is_told_what_to_do() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let page = open(&world, &cookie, PAGE).await;
+    assert_eq!(page.status, 200);
+    assert!(page.page().contains("jo@acme.example.com") && page.page().contains("Confirm your email address first"));
+    let fields = [("action", "invite"), ("email", "al@example.com"), ("role", "member")];
+    let refused = submit(&world, &cookie, PAGE, &fields.map(|(name, value)| (name.to_owned(), value.to_owned()))).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.page().contains("Verify your email address first."));
+    assert_eq!(world.mails().await.len(), 1, "that of the sign-up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_stay_text_and_forms_of_other_sites_do_nothing() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    world.set("users", ("user_id", &member.user), json!({"name": SCRIPT})).await;
+    let page = open(&world, &owner.cookie, PAGE).await;
+    assert!(harmless(&page).contains("&quot;&gt;&lt;script&gt;"), "{page:?}");
+    let request =
+        world.http.post(world.url(PAGE)).header("cookie", &owner.cookie).header("origin", "https://evil.example.com");
+    let refused = world.send(request.form(&filled(&page, "Remove member: al@example.com", &[]))).await;
+    assert_eq!(refused.refused(), (403, "INVALID_ORIGIN"));
+    assert!(world.is_signed_in(&member.cookie).await);
+}
+
+/// As many as the API lists at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_team_is_shown_in_parts() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let founder =
+        world.items("users").await.into_iter().find(|item| item.contains_key("user_id") && item.contains_key("name"));
+    let founder = founder.expect("a user");
+    for number in 0..100 {
+        let (mut member, id) = (founder.clone(), uuid::Uuid::now_v7().to_string());
+        for (name, value) in
+            [("pk", format!("user#{id}")), ("user_id", id), ("email", format!("m{number}@example.com"))]
+        {
+            member.insert(name.to_owned(), aws_sdk_dynamodb::types::AttributeValue::S(value));
+        }
+        world.put("users", member).await;
+    }
+    let first = open(&world, &owner.cookie, PAGE).await;
+    assert!(
+        first.page().contains("There are 101 members.") && first.page().contains("<a href=\"?part=1\">"),
+        "{first:?}"
+    );
+    assert!(!first.page().contains("m99@example.com"));
+    let second = open(&world, &owner.cookie, "/console/team?part=1").await;
+    assert!(second.page().contains("m99@example.com") && second.page().contains("<a href=\"?part=0\">"));
+    assert!(!second.page().contains("?part=2"));
+    for part in ["x", "-1", "70000", "65535"] {
+        assert_eq!(open(&world, &owner.cookie, &format!("/console/team?part={part}")).await.status, 200);
+    }
+}
