@@ -65,7 +65,7 @@ export async function until(what, ask, patience = PATIENCE) {
 
 // `cargo local`, which builds what has changed. Cargo becomes the service, so that its id is the service's.
 export async function service({ env = {}, flags = [] } = {}) {
-  const ports = ["--api", "0", "--mail", "0", "--sqs", "0", "--dynamodb", "0"];
+  const ports = ["--api", "0", "--mail", "0", "--sqs", "0", "--dynamodb", "0", "--inbox", "0"];
   const child = spawn("cargo", ["local", "--memory", ...ports, "--json", ...flags], {
     cwd: ROOT,
     env: { ...process.env, RUST_LOG: "error", ...env },
