@@ -44,8 +44,7 @@ test("every link of the navigation", { skip: here.skip }, async (t) => {
   assert.ok(links.length >= 2);
   for (const link of links) {
     await person.opens(link);
-    if (person.response.status() === 404) t.diagnostic(`${link} is not there yet`);
-    else await person.looks(link);
+    await person.looks(link);
   }
   await person.opens("/console");
   await person.presses("button", "Sign out");

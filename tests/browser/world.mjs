@@ -65,7 +65,7 @@ export async function until(what, ask, patience = PATIENCE) {
 
 // `cargo local`, which builds what has changed. Cargo becomes the service, so that its id is the service's.
 export async function service({ env = {}, flags = [] } = {}) {
-  const ports = ["--api", "0", "--mail", "0", "--sqs", "0", "--dynamodb", "0"];
+  const ports = ["--api", "0", "--mail", "0", "--sqs", "0", "--dynamodb", "0", "--inbox", "0"];
   const child = spawn("cargo", ["local", "--memory", ...ports, "--json", ...flags], {
     cwd: ROOT,
     env: { ...process.env, RUST_LOG: "error", ...env },
@@ -122,10 +122,11 @@ export async function receiver() {
   const server = createServer(async (request, response) => {
     const parts = [];
     for await (const part of request) parts.push(part);
-    got.push({ path: request.url, headers: request.headers, body: Buffer.concat(parts).toString() });
-    if (state.answer === "hang") return hanging.add(response);
-    response.writeHead(state.answer);
-    response.end(state.answer === 204 ? undefined : state.body);
+    const { answer } = state;
+    got.push({ path: request.url, headers: request.headers, body: Buffer.concat(parts).toString(), answer });
+    if (answer === "hang") return hanging.add(response);
+    response.writeHead(answer);
+    response.end(answer === 204 ? undefined : state.body);
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address();
