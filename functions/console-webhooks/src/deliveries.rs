@@ -211,7 +211,7 @@ fn attempts(delivery: &Delivery, now: Timestamp) -> Markup {
 }
 
 /// The beginning of a URL without its scheme, for lists.
-fn short(url: &str) -> String {
+pub(crate) fn short(url: &str) -> String {
     const MOST: usize = 60;
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let shown: Cow<'_, str> = visible(rest);

@@ -24,6 +24,7 @@ use common::accounts::users::User;
 use crate::{
     app::App,
     chart,
+    deliveries::short,
     states::{self, State},
     times,
 };
@@ -181,7 +182,7 @@ fn line(row: &Row, now: Timestamp) -> Markup {
     html! {
         tr {
             td {
-                a href={ "/console/endpoints/" (endpoint.id) } { bdi .clip { (visible(&endpoint.url)) } }
+                a href={ "/console/endpoints/" (endpoint.id) } { bdi .clip { (short(&endpoint.url)) } }
                 @if let Some(description) = &endpoint.description {
                     bdi .soft.clip { (visible(description.as_str())) }
                 }
