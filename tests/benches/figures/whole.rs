@@ -9,6 +9,7 @@ use std::{
 use aws_sdk_sqs::types::QueueAttributeName;
 use axum::http::StatusCode;
 use futures::{StreamExt, stream};
+use serde_json::json;
 
 use crate::{
     Effort, artifacts,
@@ -26,13 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let (runs, events) = if effort.quick { (1, 2_000) } else { (3, 20_000) };
     let local = artifacts::local();
-    let (mut rates, mut costs, mut failing) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rates, mut costs, mut failing, mut of_failures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
-        let (rate, cpu) = run(&local, events, StatusCode::OK).await;
+        let (rate, cpu) = run(&local, "job.completed", events, StatusCode::OK).await;
         rates.push(rate);
         costs.push(cpu);
-        failing.push(run(&local, events, StatusCode::INTERNAL_SERVER_ERROR).await.1);
+        of_failures.push(run(&local, "job.failed", events, StatusCode::OK).await.0);
+        failing.push(run(&local, "job.completed", events, StatusCode::INTERNAL_SERVER_ERROR).await.1);
     }
+    let what = "deliveries of job.failed, of one workflow, against those of job.completed";
+    table.push(Row::ratio(what, "per s", median(of_failures), median(rates.clone())).at_least(0.8, 0.95));
     let what = "whole local process, deliveries of 1 KB to one endpoint";
     let rate = Row::alone(what, "per s", median(rates));
     let cost = Row::alone("the same, CPU of 1,000", "s", median(costs));
@@ -47,16 +51,21 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     rows.into_iter().for_each(|row| table.push(row));
 }
 
-/// Sends `events` to a new process. Returns how many of them the receiver got in a second, from the first send on, and
+/// Sends `events` with this name to a new process. Returns how many of them the receiver got in a second, from the first send on, and
 /// the process's CPU time for a thousand of them, until its queue is empty.
-async fn run(local: &Path, events: usize, answer: StatusCode) -> (f64, f64) {
+async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f64, f64) {
     let receiver = Counter::answering(answer).await;
     // What failed waits for five minutes, so that no second attempt is among the first ones.
     let retries = [("RETRY_SCHEDULE", "300,300,1800,7200,18000,36000,50400,72000,72000")];
     let (service, _output) = Service::start(local, &retries).await;
     let tenant = service.tenant("whole").await;
     service.endpoint(&tenant, &receiver.url).await;
-    let messages: Vec<_> = (0..events + 100).map(|job| job_event(&tenant.id, job).to_string()).collect();
+    let message = |job| {
+        let mut message = job_event(&tenant.id, job);
+        message["event"] = json!(event);
+        message.to_string()
+    };
+    let messages: Vec<_> = (0..events + 100).map(message).collect();
     let (warm, messages) = messages.split_at(100);
     deliver(&service, warm, &receiver).await;
     let (started, cpu) = (Instant::now(), service.cpu());
