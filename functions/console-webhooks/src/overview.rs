@@ -32,7 +32,7 @@ use crate::{
 /// How many endpoints are shown on a page. Of each, the log is read.
 const SHOWN: usize = 10;
 /// How many of the newest deliveries to an endpoint are read for this page.
-const READ: usize = 100;
+const READ: usize = 50;
 
 /// An endpoint, and what the log says of it.
 struct Row {
