@@ -191,7 +191,7 @@ fn line(row: &Row, now: Timestamp) -> Markup {
                 (State::of(endpoint, glance).badge())
                 @if is_rotating(endpoint, now) { " " span .soft { "two secrets" } }
             }
-            td .short data-label="Events" { (events(endpoint)) }
+            td .whole data-label="Events" { (events(endpoint)) }
             td data-label="Last 24 hours" { (chart::day(&glance.counted, now)) }
             td data-label="Last failure" {
                 @if let Some((at, reason)) = &glance.last_failure { (reason) br; (times::when(*at, now)) } @else { "none" }

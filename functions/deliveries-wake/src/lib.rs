@@ -27,7 +27,7 @@ use common::{
         log::{
             Log,
             due::{CHECK_AFTER, DueRow, Minute, PARTITIONS, Sweep},
-            recovery::{PAGE, Recovery},
+            recovery::Recovery,
         },
         queue::Queues,
     },
@@ -46,10 +46,11 @@ mod notices;
 /// How long after its time an attempt is overdue. An attempt takes half a minute, and one that was put off comes back
 /// within seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
-/// How many deliveries of a recovery are sent again in a minute: a hundred a second.
-const RECOVERED_A_MINUTE: usize = 6000;
-/// The time over which the recovered deliveries are spread.
-const SPREAD: Duration = Duration::from_secs(60);
+/// How many pages of a recovery are sent again in a minute: with a hundred deliveries each, a hundred a second.
+const PAGES: u32 = 60;
+/// The time over which a page of recovered deliveries is spread. Each page of a minute has a time of its own, so that a few
+/// deliveries do not wait for a minute because there might be many.
+const SPREAD: Duration = Duration::from_secs(1);
 /// The time kept free at the end of an invocation for calls under way.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
@@ -227,12 +228,12 @@ impl App {
     /// next sweep, and does not hold up the others.
     async fn recover(&self, now: Timestamp, end: Instant) -> Result<()> {
         let (mut open, mut failed) = (self.log.open_recoveries().await?, Ok(()));
-        for _ in 0..RECOVERED_A_MINUTE / PAGE {
+        for page in 0..PAGES {
             for (tenant, mut recovery) in std::mem::take(&mut open) {
                 if Instant::now() >= end {
                     return failed;
                 }
-                match self.recover_page(&tenant, &mut recovery, now).await {
+                match self.recover_page(&tenant, &mut recovery, now.after(SPREAD * page), now).await {
                     Ok(()) if recovery.done => {}
                     Ok(()) => open.push((tenant, recovery)),
                     Err(error) => {
@@ -245,8 +246,15 @@ impl App {
         failed
     }
 
-    async fn recover_page(&self, tenant: &TenantId, recovery: &mut Recovery, now: Timestamp) -> Result<()> {
-        let due = || now.after(SPREAD.mul_f64(random::fraction()));
+    /// Sends the next page of a recovery again, from `start` on.
+    async fn recover_page(
+        &self,
+        tenant: &TenantId,
+        recovery: &mut Recovery,
+        start: Timestamp,
+        now: Timestamp,
+    ) -> Result<()> {
+        let due = || start.after(SPREAD.mul_f64(random::fraction()));
         let resent = self.log.recover_page(tenant, recovery, due, now).await?;
         let due =
             resent.iter().map(|delivery| (DueAttempt::next(tenant, delivery), delivery.next_attempt_at.unwrap_or(now)));
