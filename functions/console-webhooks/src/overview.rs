@@ -31,8 +31,8 @@ use crate::{
 
 /// How many endpoints are shown on a page. Of each, the log is read.
 const SHOWN: usize = 10;
-/// How many of the newest deliveries to an endpoint are read for this page.
-const READ: usize = 50;
+/// How many of the newest deliveries are read for a page, to all its endpoints together.
+const READ: usize = 600;
 
 /// An endpoint, and what the log says of it.
 struct Row {
@@ -59,8 +59,9 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);
     let is_troubled = endpoints.iter().filter(|endpoint| urgency(endpoint) < 2).count();
     let all = endpoints.len();
-    let shown = endpoints.into_iter().skip((page - 1) * SHOWN).take(SHOWN);
-    let rows = stream::iter(shown).map(|endpoint| row(&app, tenant, endpoint, now));
+    let shown: Vec<_> = endpoints.into_iter().skip((page - 1) * SHOWN).take(SHOWN).collect();
+    let share = READ / shown.len().max(1);
+    let rows = stream::iter(shown).map(|endpoint| row(&app, tenant, endpoint, share, now));
     let rows: Vec<Row> = rows.buffered(SHOWN).try_collect().await?;
     let content = html! {
         @if link.get("did") == "deleted" { div .notice.good role="status" { p { "The endpoint has been deleted." } } }
@@ -93,9 +94,10 @@ fn urgency(endpoint: &EndpointView) -> u8 {
     }
 }
 
-async fn row(app: &App, tenant: &TenantId, endpoint: EndpointView, now: Timestamp) -> Result<Row> {
+/// What the log says of an endpoint: of its newest deliveries, up to `most`.
+async fn row(app: &App, tenant: &TenantId, endpoint: EndpointView, most: usize, now: Timestamp) -> Result<Row> {
     let shards = endpoint.shards();
-    let glance = app.log.glance(tenant, &shards, chart::since(now), READ, now);
+    let glance = app.log.glance(tenant, &shards, chart::since(now), most, now);
     // The log of an endpoint that is well need not be searched: what failed is among the newest, or was long ago.
     let backlog = async |status, is_wanted: bool| match is_wanted {
         true => app.log.backlog(tenant, &shards, status, now).await,
