@@ -24,6 +24,8 @@ const PATH: &str = "/console/deliveries/{id}";
 const NOT_FOUND: Error = Error::NotFound("There is no such delivery, or it is no longer kept");
 /// How much of a payload is shown. A response of Lambda has at most 6 MB, and line breaks and escapes multiply a payload.
 const SHOWN_BYTES: usize = 64 * 1024;
+/// The same, with line breaks and indentation.
+const PRETTY_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id"])), open)
@@ -191,10 +193,11 @@ fn trigger(trigger: Trigger) -> &'static str {
 fn body(payload: Option<&str>) -> Markup {
     let Some(payload) = payload else { return html! { p { "It is not kept." } } };
     let shown = payload.get(..payload.floor_char_boundary(SHOWN_BYTES)).unwrap_or(payload);
+    let (text, is_whole) = pretty(shown, PRETTY_BYTES);
     html! {
-        (scrolling("Payload", &pretty(shown)))
-        @if shown.len() < payload.len() {
-            p { "The first " (shown.len()) " of " (payload.len()) " bytes. deliveries/get has all of them." }
+        (scrolling("Payload", &text))
+        @if shown.len() < payload.len() || !is_whole {
+            p { "This is the beginning of " (payload.len()) " bytes. The API has all of them." }
         }
     }
 }

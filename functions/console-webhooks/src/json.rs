@@ -4,13 +4,16 @@
 /// Deeper levels are indented no further: with brackets alone, a text could grow without bounds.
 const DEEPEST: usize = 24;
 
-/// `text` with its members and elements on lines of their own. What is not JSON comes out with odd line breaks, and nothing is
-/// lost of it.
-pub(crate) fn pretty(text: &str) -> String {
+/// `text` with its members and elements on lines of their own, up to about `most` bytes, and whether that is all of it. What is
+/// not JSON comes out with odd line breaks, and nothing is lost of it.
+pub(crate) fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);
     let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
+        if pretty.len() >= most {
+            return (pretty, false);
+        }
         if in_string {
             in_string = is_escaped || character != '"';
             is_escaped = !is_escaped && character == '\\';
@@ -44,7 +47,7 @@ pub(crate) fn pretty(text: &str) -> String {
             other => pretty.push(other),
         }
     }
-    pretty
+    (pretty, true)
 }
 
 fn new_line(text: &mut String, depth: usize) {
@@ -61,12 +64,13 @@ mod tests {
         let text = r#"{"a":[1.10,"x, \"y\" {","\\"],"b":{},"c":[],"d":12345678901234567890}"#;
         let expected = "{\n  \"a\": [\n    1.10,\n    \"x, \\\"y\\\" {\",\n    \"\\\\\"\n  ],\n  \"b\": {},\n  \"c\": [],\n  \
                         \"d\": 12345678901234567890\n}";
-        assert_eq!(pretty(text), expected);
+        assert_eq!(pretty(text, 1000), (expected.to_owned(), true));
     }
 
     #[test]
     fn deep_brackets_do_not_blow_it_up() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(pretty(&deep).len() < 100 * deep.len());
+        let (text, is_whole) = pretty(&deep, 10_000);
+        assert!(!is_whole && text.len() < 11_000, "{}", text.len());
     }
 }

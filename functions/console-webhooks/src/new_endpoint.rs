@@ -28,6 +28,9 @@ const PATH: &str = "/console/endpoints/new";
 const HEADERS: &str = "One on a line, such as “authorization: Bearer …”. Your server gets them with each delivery. They are \
                        not shown again";
 
+const AGAIN: &str = "Type them again: they are secrets, so they are not shown here. One on a line, such as “authorization: \
+                     Bearer …”";
+
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, _| Ok(()), open)
         .summary("The form for a new endpoint. It changes nothing.")
@@ -63,7 +66,8 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
         Err(error) => {
             let events = Shown::ticked(&form);
             let url = form.get("url");
-            let shown = Shown { url, description: form.get("description"), events, headers_hint: HEADERS };
+            let headers_hint = if form.get("headers").is_empty() { HEADERS } else { AGAIN };
+            let shown = Shown { url, description: form.get("description"), events, headers_hint };
             Ok(self::form(&app, tenant, &shown, form.get("once"), Some(error)).await?.into())
         }
     }
@@ -81,8 +85,9 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
         events,
         created_at: Timestamp::now(),
     };
-    // A form that is sent twice, by a double click or a reload, makes one endpoint.
-    let key = IdempotencyKey::parse(form.get("once").as_bytes(), Hash::of(form.get("url").as_bytes())).ok();
+    // A form that is sent twice as it is, by a double click or a reload, makes one endpoint.
+    let content = Hash::of(FIELDS.map(|name| form.get(name)).join("\0").as_bytes());
+    let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
     let create = async {
         let created = Created { id: endpoint.id.to_string(), secret: endpoint.signing_secret.reveal().to_owned() };

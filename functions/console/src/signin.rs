@@ -183,7 +183,11 @@ fn on(form: &Typed, cookie: String) -> Reply {
 fn next(form: &Typed) -> Option<&str> {
     let next = form.get("next");
     let rest = next.strip_prefix("/console")?;
-    let is_path = rest.is_empty() || rest.starts_with(['/', '?']);
+    let path = rest.split('?').next().unwrap_or_default();
+    // A browser leaves the console by `..`, however that is written.
+    let is_path = (path.is_empty() || path.starts_with('/'))
+        && !path.contains("/.")
+        && !path.to_ascii_lowercase().contains("%2e");
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     (is_path && is_plain && next.len() <= 2048).then_some(next)
 }

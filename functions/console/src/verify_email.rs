@@ -79,7 +79,10 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
     if !verified {
         return Ok(bad_link().into());
     }
-    let done = html! { p { "You can close this page and go back to where you signed up." } };
+    let done = html! {
+        p { "You can close this page and go back to where you signed up, or open the console." }
+        p { a .button href="/console" { "Open the console" } }
+    };
     Ok(match callback(&call, &link) {
         Some(url) => Reply::Redirect { to: url.into(), cookies: Vec::new() },
         None => Page::new("Your email address is confirmed", done).done().into(),

@@ -10,6 +10,7 @@ use common::{
         page::{Page, TICKED},
     },
     id::{EndpointId, TenantId},
+    issue::Problem,
     patch::Patch,
     timestamp::Timestamp,
     webhooks::{delivery::Delivery, endpoints::Change, log::recovery::Missed, target::SigningSecret},
@@ -23,7 +24,7 @@ use super::{
 use crate::{app::App, deliveries::moment, settings::Settings, verify};
 
 /// The fields of all forms of the page.
-pub(super) const FIELDS: [&str; 15] = [
+pub(super) const FIELDS: [&str; 16] = [
     "id",
     "action",
     "sure",
@@ -31,6 +32,7 @@ pub(super) const FIELDS: [&str; 15] = [
     "status",
     "activate",
     "secret",
+    "updated_at",
     "own",
     "url",
     "description",
@@ -128,7 +130,15 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let field = if form.get("own").is_empty() { "secret" } else { "own" };
     let secret = form.read(|fields| fields.text(field, SigningSecret::parse_chosen))?;
     let shown = secret.reveal().to_owned();
-    change(app, tenant, id, Change { signing_secret: Some(secret), ..Change::default() }).await?;
+    let (endpoint, receiver) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
+    let is_done = receiver.is_some_and(|receiver| receiver.signing_secret.reveal() == shown);
+    if !is_done && form.get("updated_at") != endpoint.updated_at.to_string() {
+        let message = "The endpoint has been changed since this form was opened. Look at it, and try again";
+        return form.read(|fields| Err(fields.reject("own", Problem::format(message))));
+    }
+    if !is_done {
+        change(app, tenant, id, Change { signing_secret: Some(secret), ..Change::default() }).await?;
+    }
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         (verify::secret(&shown))

@@ -25,7 +25,7 @@ pub(super) fn all(endpoint: &EndpointView, refused: Option<&Refused<'_>>, now: T
     html! {
         h2 { "Change it" }
         (edit(endpoint, refusal("edit")))
-        (rotate(refusal("rotate").map(|refused| &refused.error)))
+        (rotate(endpoint, refusal("rotate").map(|refused| &refused.error)))
         (since(refusal("recover").map(|refused| &refused.error), now))
         (delete(refusal("delete").map(|refused| &refused.error)))
     }
@@ -66,8 +66,9 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     }
 }
 
-/// The new secret is made with the form, so that sending the form twice rotates once.
-fn rotate(error: Option<&Error>) -> Markup {
+/// The new secret is made with the form, so that sending the form twice rotates once. The form is for the endpoint as it is: an
+/// old form must not bring back a secret that has been rotated away.
+fn rotate(endpoint: &EndpointView, error: Option<&Error>) -> Markup {
     html! {
         details open[error.is_some()] {
             summary { "Change the secret" }
@@ -78,7 +79,11 @@ fn rotate(error: Option<&Error>) -> Markup {
             (Form {
                 id: "rotate",
                 button: "Change the secret",
-                hidden: &[("action", "rotate"), ("secret", SigningSecret::generate().reveal())],
+                hidden: &[
+                    ("action", "rotate"),
+                    ("secret", SigningSecret::generate().reveal()),
+                    ("updated_at", &endpoint.updated_at.to_string()),
+                ],
                 fields: &[Field::text("own", "A secret of your own", "off", "").optional()
                     .hint("Leave it empty for a random secret")],
                 error,

@@ -65,6 +65,12 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
         secret.split('<').next().unwrap_or_default().to_owned()
     };
     assert_eq!(secret(&again), secret(&changed), "a reload rotates nothing");
+    let later = browser.open(&path).await;
+    let newest = browser.press(&path, &later, "Change the secret", &[]).await;
+    let old = browser.press(&path, &page, "Change the secret", &[]).await;
+    assert_eq!(old.status, 400, "an old form brings back nothing");
+    says(&old, &["The endpoint has been changed since this form was opened"]);
+    let changed = newest;
     world.deliver(event(&tenant.id, "job")).await;
     let received = receiver.wait_for(1).await.remove(0);
     received.verify(&secret(&changed));
