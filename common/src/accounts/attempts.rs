@@ -59,6 +59,9 @@ pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, 
 /// Checks of the password of somebody who is signed in. A session that was stolen must not serve to find it out.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
 
+/// Mails that welcome whoever signs up with an address: it is free again once the account is deleted.
+pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
+
 /// Sending one form that issues a key, by one user: a page that is loaded again must not issue another. It outlasts the session
 /// in which the form was filled in.
 pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600 };

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::{Client, types::Put};
 
 use crate::{
     accounts::{
-        attempts::known_client_item,
+        attempts::{Attempts, WELCOME_MAIL, known_client_item},
         email::Email,
         mail::Mailer,
         organizations::{Organization, slug_key},
@@ -167,10 +167,20 @@ impl Accounts {
 }
 
 impl NewUser {
-    /// Sends the mail with which they verify their email. If that fails, they can ask for another.
-    pub async fn welcome(&self, mailer: &Mailer, base: &BaseUrl) {
-        mailer.send(&self.user.email, verification_mail(base, &self.verification_token), self.user.id).await;
+    /// Sends the mail with which they verify their email. If that fails, they can ask for another. An address that has had many
+    /// gets none: accounts may be made and deleted to have us write to a stranger.
+    pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
+        let User { id, email, .. } = &self.user;
+        match attempts.count(WELCOME_MAIL, email.as_str(), now).await {
+            Err(Error::TooMany { .. }) => {
+                tracing::warn!(user = %id, "no mail welcomes an address that signs up again and again");
+                return;
+            }
+            Err(error) => tracing::error!(user = %id, ?error, "a mail of a sign-up was not counted"),
+            Ok(()) => {}
+        }
+        mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
     /// Adds the writes that every sign-up needs.

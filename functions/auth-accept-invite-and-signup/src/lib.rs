@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{invitations::Invitations, mail::Mailer, password::Hasher, signup::Invitee},
+    accounts::{attempts::Attempts, invitations::Invitations, mail::Mailer, password::Hasher, signup::Invitee},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -11,10 +11,12 @@ use common::{
         Call, Fault, Function, NoCallers, Public, Route, Wire, WithCookies,
         sign_up::{self, SignedUp},
     },
+    timestamp::Timestamp,
 };
 
 /// The dependencies of the route.
 pub struct App {
+    attempts: Attempts,
     invitations: Invitations,
     hasher: Hasher,
     mailer: Mailer,
@@ -24,6 +26,7 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
+        attempts: Attempts::from_env(env, &aws)?,
         invitations: Invitations::from_env(env, &aws)?,
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
@@ -45,6 +48,6 @@ fn route() -> Route<App, NoCallers> {
 async fn handle(app: Arc<App>, call: Call<()>, invitee: Invitee) -> Result<WithCookies<SignedUp>> {
     let slug = invitee.slug.clone();
     let new = app.invitations.join(invitee, call.device(), &app.hasher).await?;
-    new.welcome(&app.mailer, &call.base).await;
+    new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
     Ok(SignedUp::of(new, slug, &call.base))
 }

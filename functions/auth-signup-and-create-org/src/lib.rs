@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
+        attempts::Attempts,
         mail::Mailer,
         password::Hasher,
         signup::{Accounts, Founder},
@@ -15,10 +16,12 @@ use common::{
         Call, Fault, Function, NoCallers, Public, Route, Wire, WithCookies,
         sign_up::{self, SignedUp},
     },
+    timestamp::Timestamp,
 };
 
 /// The dependencies of the route.
 pub struct App {
+    attempts: Attempts,
     accounts: Accounts,
     hasher: Hasher,
     mailer: Mailer,
@@ -28,6 +31,7 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
+        attempts: Attempts::from_env(env, &aws)?,
         accounts: Accounts::from_env(env, &aws)?,
         hasher: Hasher::from_env(env)?,
         mailer: Mailer::from_env(env, &aws)?,
@@ -44,6 +48,6 @@ fn route() -> Route<App, NoCallers> {
 async fn handle(app: Arc<App>, call: Call<()>, founder: Founder) -> Result<WithCookies<SignedUp>> {
     let slug = founder.organization_slug.clone();
     let new = app.accounts.found(founder, call.device(), &app.hasher).await?;
-    new.welcome(&app.mailer, &call.base).await;
+    new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
     Ok(SignedUp::of(new, slug, &call.base))
 }

@@ -45,7 +45,7 @@ async fn accept(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Reply> {
     };
     match joined.await {
         Ok(new) => {
-            new.welcome(&app.mailer, &call.base).await;
+            new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
             Ok(Reply::Page { cookies: vec![session_cookie(&call.base, &new.session_token)], page: welcome(&new) })
         }
         Err(error) if error.is_ours() => Err(error),

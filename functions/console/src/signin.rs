@@ -113,7 +113,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     };
     match founded.await {
         Ok(new) => {
-            new.welcome(&app.mailer, &call.base).await;
+            new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
             Ok(on(form, session_cookie(&call.base, &new.session_token)))
         }
         Err(error) if error.is_ours() => Err(error),

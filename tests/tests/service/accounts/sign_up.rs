@@ -130,8 +130,9 @@ async fn of_16_at_once_with_one_slug_one_wins_and_the_others_leave_nothing() {
     for lost in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(lost.error(), (409, "CONFLICT", "slug_taken"));
     }
-    // The user and their guard; the organization and its guard; the session, the verification and the known client.
-    for (table, items) in [("users", 2), ("organizations", 2), ("tokens", 3)] {
+    // The user and their guard; the organization and its guard; the session, the verification, the
+    // known client and the count of mails.
+    for (table, items) in [("users", 2), ("organizations", 2), ("tokens", 4)] {
         assert_eq!(world.items(table).await.len(), items, "{table}");
     }
 }
@@ -149,7 +150,7 @@ async fn of_16_at_once_with_one_email_one_wins_and_the_others_leave_nothing() {
     for lost in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(lost.error(), (409, "CONFLICT", "email_taken"));
     }
-    for (table, items) in [("users", 2), ("organizations", 2), ("tokens", 3)] {
+    for (table, items) in [("users", 2), ("organizations", 2), ("tokens", 4)] {
         assert_eq!(world.items(table).await.len(), items, "{table}");
     }
 }
@@ -194,4 +195,19 @@ async fn a_foreign_page_signs_nobody_up() {
     }
     assert_eq!(sign_up("ours", world.stack.api()).await.status, 200);
     assert_eq!(sign_up("theirs", "https://app.example.com").await.status, 200);
+}
+
+/// Somebody makes accounts with a stranger's address and deletes them, to have us write to the stranger.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_signs_up_again_and_again_gets_few_mails() {
+    let world = World::start().await;
+    for round in 0..8 {
+        let mut fields = World::sign_up_fields(&format!("acme-{round}"));
+        fields["email"] = json!("victim@example.com");
+        let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
+        let password = json!({"password": tests::world::people::PASSWORD});
+        assert_eq!(world.cli(&cookie(&account), "delete-user", password).await.status, 200);
+    }
+    let to_victim = world.mails().await.into_iter().filter(|mail| mail["to"] == json!(["victim@example.com"]));
+    assert_eq!(to_victim.count(), 5);
 }

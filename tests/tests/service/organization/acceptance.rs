@@ -84,7 +84,8 @@ async fn of_16_at_once_one_accepts() {
     for lost in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(lost.error(), (409, "CONFLICT", "invitation_used"));
     }
-    // Two users with their guards; two sessions, two verifications, and two clients that are known.
+    // Two users with their guards; two sessions, two verifications, two clients that are known, and
+    // two counts of mails.
     assert_eq!(world.items("users").await.len(), 4);
-    assert_eq!(world.items("tokens").await.len(), 6);
+    assert_eq!(world.items("tokens").await.len(), 8);
 }
