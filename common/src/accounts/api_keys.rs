@@ -255,7 +255,7 @@ impl ApiKeys {
         query_all(query, "listing API keys").await?.iter().map(KeyRecord::from_item).collect()
     }
 
-    /// Lists the keys that `user` manages, as [`list`](Self::list) does.
+    /// Lists the keys that `user` manages, as `list` does.
     pub async fn managed(&self, user: &User) -> Result<Vec<KeyRecord>> {
         let mut keys = self.list(&user.organization).await?;
         keys.retain(|key| key.is_managed_by(user));
