@@ -1,7 +1,6 @@
 //! The inbox: a receiver for webhooks on this machine. It takes every `POST`, shows what has come, and answers each path as
 //! a developer says.
 
-mod json;
 mod kept;
 mod page;
 mod verify;

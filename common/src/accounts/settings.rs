@@ -35,8 +35,8 @@ impl Settings {
     }
 
     /// Makes this change of the settings of the organization of `user`, and returns it as it is then. `base` is where its mails
-    /// link to. A change of the address
-    /// sends mail, so whoever makes one has to be verified: otherwise anybody could make us send mail to anybody.
+    /// link to. A change of the address sends mail, so whoever makes one has to be verified: otherwise anybody could make us
+    /// send mail to anybody.
     ///
     /// # Errors
     /// Something would change, and `user` is no owner; the address was changed too often; or a call fails.

@@ -7,7 +7,10 @@ use lambda_http::http::{HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-pub use self::form::{Field, Form, TICKED};
+pub use self::{
+    form::{Field, Form, TICKED},
+    json::pretty,
+};
 use super::{
     event::Response,
     status::{HttpError, error_message},
@@ -18,6 +21,7 @@ use crate::{
 };
 
 mod form;
+mod json;
 
 /// A page. Its status is 200, unless it says that something was refused.
 pub struct Page {

@@ -7,7 +7,7 @@ use common::{
     error::{Conflict, Error, Result},
     http::{
         Call, Fault, People, Reply, Route, Typed, VerifiedPerson,
-        page::{Form, Page, alert, visible},
+        page::{Form, Page, alert, pretty, visible},
     },
     id::TenantId,
     timestamp::Timestamp,
@@ -18,7 +18,7 @@ use common::{
 };
 use maud::{Markup, html};
 
-use crate::{app::App, json::pretty, states, times};
+use crate::{app::App, states, times};
 
 const PATH: &str = "/console/deliveries/{id}";
 const NOT_FOUND: Error = Error::NotFound("There is no such delivery, or it is no longer kept");

@@ -14,7 +14,6 @@ mod chart;
 mod deliveries;
 mod delivery;
 mod endpoint;
-mod json;
 mod new_endpoint;
 mod overview;
 mod settings;

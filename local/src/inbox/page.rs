@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use axum::http::{HeaderName, header};
 use chrono::{DateTime, SecondsFormat, Utc};
+use common::http::page::pretty;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
-    json::laid_out,
     kept::{Kept, Manner, Shelf},
     verify::verdicts,
 };
@@ -160,7 +160,11 @@ fn verified(kept: &Kept, shelf: &Shelf) -> Markup {
 /// A body as people read it.
 fn body(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
-    laid_out(&text, SHOWN).unwrap_or_else(|| cut(text))
+    if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {
+        return cut(text);
+    }
+    let (text, is_whole) = pretty(&text, SHOWN);
+    if is_whole { text } else { format!("{text}…") }
 }
 
 fn cut(text: Cow<'_, str>) -> String {

@@ -1,6 +1,6 @@
 //! The pages of deliveries.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::{Browser, Receiver, World, callback, event};
 
 use super::{says, text};
@@ -110,6 +110,7 @@ async fn a_large_payload_makes_no_endless_page() {
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
     let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    let deep: Value = serde_json::from_str(&deep).expect("JSON");
     let mut sent = event(&tenant.id, "x".repeat(4000));
     sent["result"] = json!(vec![deep; 1000]);
     world.deliver(&sent).await;

@@ -5,8 +5,9 @@
 const DEEPEST: usize = 24;
 
 /// `text` with its members and elements on lines of their own, up to about `most` bytes, and whether that is all of it. What is
-/// not JSON comes out with odd line breaks, and nothing is lost of it.
-pub(crate) fn pretty(text: &str, most: usize) -> (String, bool) {
+/// not JSON comes out with odd line breaks, and loses only white space.
+#[must_use]
+pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);
     let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
     let mut characters = text.chars().peekable();
@@ -26,6 +27,7 @@ pub(crate) fn pretty(text: &str, most: usize) -> (String, bool) {
                 pretty.push(character);
             }
             '{' | '[' => {
+                while characters.next_if(char::is_ascii_whitespace).is_some() {}
                 pretty.push(character);
                 if let Some(end) = characters.next_if(|next| matches!(next, '}' | ']')) {
                     pretty.push(end);
@@ -44,6 +46,7 @@ pub(crate) fn pretty(text: &str, most: usize) -> (String, bool) {
                 new_line(&mut pretty, depth);
             }
             ':' => pretty.push_str(": "),
+            space if space.is_ascii_whitespace() => {}
             other => pretty.push(other),
         }
     }
@@ -61,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_text_is_the_same_but_for_white_space() {
-        let text = r#"{"a":[1.10,"x, \"y\" {","\\"],"b":{},"c":[],"d":12345678901234567890}"#;
+        let text = "{\"a\":[1.10 ,\"x, \\\"y\\\" {\",\n\"\\\\\"],\"b\":{ },\"c\":[],\"d\": 12345678901234567890}";
         let expected = "{\n  \"a\": [\n    1.10,\n    \"x, \\\"y\\\" {\",\n    \"\\\\\"\n  ],\n  \"b\": {},\n  \"c\": [],\n  \
                         \"d\": 12345678901234567890\n}";
         assert_eq!(pretty(text, 1000), (expected.to_owned(), true));
