@@ -72,10 +72,12 @@ export class Person {
     return this.page.goto(new URL(path, this.service.api).href);
   }
 
-  // What a person does with a mouse or a finger, counted.
+  // What a person does with a mouse or a finger, counted. Links and buttons alike lead to a page, which is waited for: a
+  // reload that meets a navigation under way fails.
   async presses(role, name, within = this.page) {
     this.clicks += 1;
-    await within.getByRole(role, { name, exact: typeof name === "string" }).first().click();
+    const target = within.getByRole(role, { name, exact: typeof name === "string" }).first();
+    await Promise.all([this.page.waitForEvent("load"), target.click()]);
   }
 
   async fills(label, text) {
