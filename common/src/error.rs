@@ -67,6 +67,12 @@ pub enum Conflict {
     KeyLimit(u32),
     /// The payload of the delivery was not kept, so it cannot be sent again.
     PayloadNotKept,
+    /// The endpoint is inactive: what comes for it is held.
+    EndpointInactive,
+    /// Deliveries are posted to the endpoint, and nobody can take them.
+    NotAPullEndpoint,
+    /// The endpoint is a pull endpoint, and has no URL.
+    PullEndpoint,
     /// The endpoint has headers of its own, which would be sent to a new URL.
     HeadersNeeded,
     /// The tenant has the maximum number of unfinished recoveries.

@@ -66,6 +66,8 @@ uuid_id! {
     EndpointId
     /// Identifies a recovery of failed deliveries.
     RecoveryId
+    /// Identifies a lease of a delivery.
+    LeaseId
 }
 
 /// The text is not an identifier.

@@ -53,6 +53,12 @@ impl Problem {
         Self { code: IssueCode::InvalidFormat, message: message.into() }
     }
 
+    /// A field that has to be there, and is not.
+    #[must_use]
+    pub fn missing() -> Self {
+        Self { code: IssueCode::InvalidType, message: "Required".to_owned() }
+    }
+
     /// The problem with a text of `length` characters, if it must have `min` to `max`.
     #[must_use]
     pub fn length(length: usize, min: usize, max: usize) -> Option<Self> {

@@ -202,6 +202,51 @@ impl Fields {
         })
     }
 
+    /// Reads an array of 1 to 100 objects, each with `read`.
+    ///
+    /// # Errors
+    /// It is missing, not an array, empty or too long, or `read` rejects a field of an element.
+    pub fn objects<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&mut Self) -> Result<T, Rejected>,
+    ) -> Result<Vec<T>, Rejected> {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            let element = Self::describe(&mut description.generator, &read);
+            description.note_objects(name, &element, MAX_ELEMENTS);
+        }
+        let elements = match self.values.remove(name) {
+            None => return Err(self.wrong_type(name, "Required")),
+            Some(Json::List(elements)) => elements,
+            Some(_) => return Err(self.wrong_type(name, "Must be an array")),
+        };
+        if let Some(problem) = Problem::count(elements.len(), 1, MAX_ELEMENTS) {
+            return Err(self.reject(name, problem));
+        }
+        let (before, mut all) = (self.issues.len(), Vec::with_capacity(elements.len()));
+        for (index, element) in elements.into_iter().enumerate() {
+            let index = index.to_string();
+            let read = match element {
+                Json::Members(members) => Self::read(members.into_iter().collect(), &read),
+                _ => Err(Error::Invalid(vec![Issue {
+                    code: IssueCode::InvalidType,
+                    path: Vec::new(),
+                    message: "Must be an object".to_owned(),
+                }])),
+            };
+            match read {
+                Ok(element) => all.push(element),
+                Err(Error::Invalid(issues)) => self.issues.extend(issues.into_iter().map(|issue| Issue {
+                    path: [name.to_owned(), index.clone()].into_iter().chain(issue.path).collect(),
+                    ..issue
+                })),
+                Err(_) => return Err(Rejected),
+            }
+        }
+        if self.issues.len() == before { Ok(all) } else { Err(Rejected) }
+    }
+
     /// Takes what somebody typed into the fields of a form, or what a link for people has, whatever it is: a mistake gets
     /// them a page that says so.
     pub fn typed(&mut self, names: &[&'static str]) -> Typed {

@@ -19,12 +19,12 @@ pub(super) enum Json {
     Text(String),
     /// A whole number, also as `2.0` or `2e0`; one that is too large for this type is the largest or the smallest of it.
     Number(i64),
-    /// An array. Those in it are not looked into, and of very many elements only so many are kept that it shows.
+    /// An array. Objects in it are looked into, and arrays are not. Of very many elements only so many are kept that it shows.
     List(Vec<Json>),
-    /// An object: its members, as often as they are there, sorted by name. Like those of an array, arrays and objects in it are
-    /// not looked into, and of very many members only so many are kept that it shows.
+    /// An object: its members, as often as they are there, sorted by name. Arrays and objects in it are not looked into, and of
+    /// very many members only so many are kept that it shows.
     Members(Vec<(String, Json)>),
-    /// Another number, or an array or an object inside of another.
+    /// Another number, or an array or an object that is not looked into.
     Other,
 }
 
@@ -48,13 +48,20 @@ pub(super) struct Envelope(pub(super) Document);
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor { is_element: false })
+        deserializer.deserialize_any(JsonVisitor { inside: Inside::Nothing })
     }
 }
 
 struct JsonVisitor {
-    /// Whether this is in an array or an object already. So these take no stack, however deep they are nested.
-    is_element: bool,
+    inside: Inside,
+}
+
+/// What a value is in already. So arrays and objects take no stack, however deep they are nested.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    Nothing,
+    Array,
+    Object,
 }
 
 impl<'de> DeserializeSeed<'de> for JsonVisitor {
@@ -98,26 +105,26 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
-        let mut list = Vec::new();
-        while !self.is_element && list.len() <= MAX_ELEMENTS {
-            let Some(element) = items.next_element_seed(Self { is_element: true })? else {
+        let (mut list, is_read) = (Vec::new(), self.inside == Inside::Nothing);
+        while is_read && list.len() <= MAX_ELEMENTS {
+            let Some(element) = items.next_element_seed(Self { inside: Inside::Array })? else {
                 return Ok(Json::List(list));
             };
             list.push(element);
         }
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(if self.is_element { Json::Other } else { Json::List(list) })
+        Ok(if is_read { Json::List(list) } else { Json::Other })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
-        let mut kept = Vec::new();
-        while !self.is_element && kept.len() <= MAX_ELEMENTS {
+        let (mut kept, is_read) = (Vec::new(), self.inside != Inside::Object);
+        while is_read && kept.len() <= MAX_ELEMENTS {
             let Some(name) = members.next_key::<String>()? else { break };
-            kept.push((name, members.next_value_seed(Self { is_element: true })?));
+            kept.push((name, members.next_value_seed(Self { inside: Inside::Object })?));
         }
         while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         kept.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(if self.is_element { Json::Other } else { Json::Members(kept) })
+        Ok(if is_read { Json::Members(kept) } else { Json::Other })
     }
 }
 
@@ -161,7 +168,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Document, A::Error> {
-        JsonVisitor { is_element: true }.visit_seq(items).map(|_| Document::Other)
+        JsonVisitor { inside: Inside::Object }.visit_seq(items).map(|_| Document::Other)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Document, A::Error> {
@@ -221,7 +228,7 @@ mod tests {
         assert_eq!(object["b"], Json::Bool(true));
         assert_eq!(object["c"], Json::Text("last".to_owned()));
         assert_eq!(object["i"], Json::Number(-7));
-        assert_eq!(object["e"], Json::List(vec![Json::Other]));
+        assert_eq!(object["e"], Json::List(vec![Json::Members(vec![("f".to_owned(), Json::Other)])]));
         assert_eq!(object["d"], Json::Other);
         assert_eq!(object["g"], Json::Members(vec![("h".to_owned(), Json::Number(-7))]));
     }
@@ -246,10 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn of_an_array_the_elements_are_read_and_not_what_is_in_them() {
-        let text = r#"{"a":["x",null,[["y"]],{"z":["x"]},7],"b":[]}"#;
+    fn of_an_array_the_elements_are_read_and_the_members_of_objects() {
+        let text = r#"{"a":["x",null,[["y"]],{"z":["x"],"u":{"v":1},"w":true},7],"b":[]}"#;
         let (x, seven) = (Json::Text("x".to_owned()), Json::Number(7));
-        assert_eq!(object(text)["a"], Json::List(vec![x, Json::Null, Json::Other, Json::Other, seven]));
+        let members = [("u", Json::Other), ("w", Json::Bool(true)), ("z", Json::Other)];
+        let members = Json::Members(members.map(|(name, value)| (name.to_owned(), value)).into());
+        assert_eq!(object(text)["a"], Json::List(vec![x, Json::Null, Json::Other, members, seven]));
         assert_eq!(object(text)["b"], Json::List(vec![]));
         let many = format!(r#"{{"a":[{}1],"b":true}}"#, "1,".repeat(5_000));
         let Json::List(kept) = &object(&many)["a"] else { unreachable!("an array") };

@@ -15,7 +15,7 @@ use crate::{
         token::Token,
         users::Role,
     },
-    id::{CliLoginId, EndpointId, InvitationId, KeyId, RecoveryId, SessionId, TenantId, UserId},
+    id::{CliLoginId, EndpointId, InvitationId, KeyId, LeaseId, RecoveryId, SessionId, TenantId, UserId},
     name::{Description, Name, Slug},
     timestamp::Timestamp,
     webhooks::{
@@ -149,6 +149,7 @@ schemas! {
     }
     InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     KeyId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
+    LeaseId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     MemberIdOrEmail {
         "pattern": "^(.+@.+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$",
         "examples": ["bo@example.com"],

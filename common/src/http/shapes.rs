@@ -77,6 +77,12 @@ impl FieldDescriptions {
         self.fields.push((name, false, schema));
     }
 
+    pub(super) fn note_objects(&mut self, name: &'static str, element: &Self, most: usize) {
+        let element = element.schema(false);
+        let schema = json_schema!({ "type": "array", "minItems": 1, "maxItems": most, "items": element });
+        self.fields.push((name, true, schema));
+    }
+
     pub(super) fn required(&self) -> Vec<&'static str> {
         self.fields.iter().filter(|(_, is_required, _)| *is_required).map(|(name, ..)| *name).collect()
     }

@@ -163,6 +163,11 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),
+        Conflict::EndpointInactive => {
+            "The endpoint is inactive: what comes for it is held, and nobody can take it".to_owned()
+        }
+        Conflict::NotAPullEndpoint => "Deliveries are posted to this endpoint, and cannot be taken".to_owned(),
+        Conflict::PullEndpoint => "A pull endpoint has no url".to_owned(),
         Conflict::HeadersNeeded => {
             let whom = "Another url would get the headers of this endpoint, which are secrets";
             format!("{whom}: give `headers` with it, the same, others or null")
@@ -184,6 +189,9 @@ fn reason(conflict: &Conflict) -> &'static str {
         Conflict::EndpointLimit(_) => "endpoint_limit",
         Conflict::KeyLimit(_) => "key_limit",
         Conflict::PayloadNotKept => "payload_not_kept",
+        Conflict::EndpointInactive => "endpoint_inactive",
+        Conflict::NotAPullEndpoint => "not_a_pull_endpoint",
+        Conflict::PullEndpoint => "pull_endpoint",
         Conflict::HeadersNeeded => "headers_needed",
         Conflict::RecoveryLimit(_) => "recovery_limit",
         Conflict::IdempotencyKeyReused => "idempotency_key_reused",

@@ -8,6 +8,7 @@ mod due;
 mod id;
 mod outcome;
 mod payload;
+mod pull;
 mod state;
 mod status;
 
@@ -16,8 +17,9 @@ pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
     due::{DueAttempt, DueEvent, MAX_DELAY, ParkedId},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
-    outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step},
+    outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step, retry_schedule},
     payload::{Destination, Payload},
+    pull::{Claim, Lease, Pull},
     state::{AttemptResult, Delivery},
     status::{Status, Trigger},
 };

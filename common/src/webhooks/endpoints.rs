@@ -8,6 +8,7 @@ mod headers;
 mod health;
 mod logged;
 pub mod notice;
+mod pulled;
 mod records;
 mod table;
 mod tested;
@@ -15,6 +16,7 @@ mod view;
 
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
+    pulled::{Address, Kind, Pulled},
     records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, Receiver},
     table::Endpoints,
     view::EndpointView,

@@ -9,6 +9,7 @@
 //! - The payload and the earlier attempts of any other delivery: a partition `<destination>/<delivery>` of its own. An
 //!   update pays for the whole item, so the state is kept small.
 //! - [Parked events](parked): `<tenant>/parked/<id>`, or else the payload of the only delivery that an event is parked for.
+//! - What waits for a pull endpoint, in a sparse index of its own: [`pull`].
 //! - [Due rows](due): which attempt is due in which minute, and how far the sweep is.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
@@ -21,6 +22,7 @@ pub mod glance;
 mod items;
 pub mod parked;
 mod payload;
+pub mod pull;
 pub mod recovery;
 mod resend;
 pub mod search;
@@ -28,6 +30,6 @@ mod states;
 mod table;
 
 pub use self::{
-    states::{First, HELD_WITH_STATE},
+    states::{First, HELD_WITH_STATE, TAKEN_WITH_STATE},
     table::{Log, Retention, Row, Unwritten},
 };

@@ -28,7 +28,7 @@ use self::{
 use super::{
     delivery::{Failure, Outcome, RESPONSE_BYTES, WebhookId, retry_after},
     event::EventName,
-    target::{DestinationPolicy, Headers, Target, body_signature, standard_signatures},
+    target::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
 };
 use crate::timestamp::Timestamp;
 
@@ -62,6 +62,23 @@ pub struct NoDescriptor;
 pub struct Post<'a> {
     /// Where to post, what to sign with, and what to send along.
     pub target: Target<'a>,
+    /// The id of the delivery for its receiver.
+    pub id: WebhookId,
+    /// The name of the event.
+    pub event: EventName,
+    /// When the event entered its queue.
+    pub event_at: Timestamp,
+    /// The JSON, byte for byte.
+    pub body: &'a Bytes,
+}
+
+/// What an attempt carries, wherever it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Content<'a> {
+    /// What to sign with.
+    pub keys: SigningKeys<'a>,
+    /// What to send along.
+    pub headers: Option<&'a Headers>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
     /// The name of the event.
@@ -208,29 +225,43 @@ fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
 }
 
 fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let Post { target, event, event_at, body, .. } = post;
-    let (id, url) = (post.id.to_string(), target.url.url());
+    let Post { target: Target { url, keys, headers }, id, event, event_at, body } = post;
+    let url = url.url();
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = url[Position::BeforePath..].parse()?;
-    *request.headers_mut() = HeaderMap::from_iter([
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
-        (EVENT_TYPE, HeaderValue::from_static(event.as_str())),
-        (EVENT_TIME, event_at.to_string().try_into()?),
-        (BODY_SIGNATURE, body_signature(target.keys.current, body).try_into()?),
-        (ID, HeaderValue::try_from(&id)?),
-        (TIMESTAMP, now.as_second().into()),
-        (STANDARD_SIGNATURE, standard_signatures(target.keys, &id, now, body).try_into()?),
-        (header::HOST, url[Position::BeforeHost..Position::AfterPort].try_into()?),
-    ]);
-    for (name, value) in target.headers.into_iter().flat_map(Headers::reveal) {
-        let (name, mut value) = (HeaderName::from_lowercase(name.as_bytes())?, HeaderValue::from_str(value)?);
-        value.set_sensitive(true);
-        // Ours stay as they are, whatever has been stored.
-        request.headers_mut().entry(name).or_insert(value);
-    }
+    *request.headers_mut() = Content { keys, headers, id, event, event_at, body }.headers(now)?;
+    let host = url[Position::BeforeHost..Position::AfterPort].try_into()?;
+    request.headers_mut().insert(header::HOST, host);
     Ok(request)
+}
+
+impl Content<'_> {
+    /// The headers of an attempt that is made `now`, signed.
+    ///
+    /// # Errors
+    /// A stored header is none.
+    pub fn headers(self, now: Timestamp) -> Result<HeaderMap, hyper::http::Error> {
+        let Self { keys, headers, id, event, event_at, body } = self;
+        let id = id.to_string();
+        let mut all = HeaderMap::from_iter([
+            (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
+            (EVENT_TYPE, HeaderValue::from_static(event.as_str())),
+            (EVENT_TIME, event_at.to_string().try_into()?),
+            (BODY_SIGNATURE, body_signature(keys.current, body).try_into()?),
+            (ID, HeaderValue::try_from(&id)?),
+            (TIMESTAMP, now.as_second().into()),
+            (STANDARD_SIGNATURE, standard_signatures(keys, &id, now, body).try_into()?),
+        ]);
+        for (name, value) in headers.into_iter().flat_map(Headers::reveal) {
+            let (name, mut value) = (HeaderName::from_lowercase(name.as_bytes())?, HeaderValue::from_str(value)?);
+            value.set_sensitive(true);
+            // Ours stay as they are, whatever has been stored.
+            all.entry(name).or_insert(value);
+        }
+        Ok(all)
+    }
 }
 
 /// A 2xx counts once its body is complete, or longer than we read. Of other responses, the beginning is kept, without what it

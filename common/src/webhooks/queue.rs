@@ -141,9 +141,9 @@ impl Queue {
     /// Says that the next attempt of a delivery is due now. Its due row has been written: if the message cannot be sent, the
     /// sweep wakes the delivery.
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
-        for error in
-            self.send(&[(DueAttempt::next(tenant, delivery), now)], now).await.into_iter().filter_map(Result::err)
-        {
+        // What somebody has to take needs no message.
+        let due = DueAttempt::soon(tenant, delivery, now);
+        for error in self.send(due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             tracing::warn!(?error, delivery = %delivery.id, "an attempt has to wait for the sweep");
         }
     }

@@ -95,7 +95,7 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
 }
 
 fn filters(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
-    let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), short(&endpoint.url))).collect();
+    let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), short(endpoint.name()))).collect();
     let mut all: Vec<(&str, &str)> = vec![("", "All")];
     all.extend(ids.iter().map(|(id, url)| (id.as_str(), url.as_str())));
     let chosen = link.get("endpoint");
@@ -156,7 +156,7 @@ fn address(link: &Typed, cursor: Option<&Cursor>) -> String {
 
 /// Deliveries as rows. Those of a page about one endpoint need no `endpoints`.
 pub(crate) fn table(deliveries: &[Delivery], endpoints: &[EndpointView], now: Timestamp) -> Markup {
-    let names: BTreeMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, short(&endpoint.url))).collect();
+    let names: BTreeMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, short(endpoint.name()))).collect();
     let is_all = !endpoints.is_empty();
     html! {
         @if deliveries.is_empty() { p { "There are no such deliveries." } } @else {

@@ -135,7 +135,7 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
             dt { "Goes to" }
             dd {
                 @match (endpoint, delivery.webhook_endpoint_id) {
-                    (Some(endpoint), _) => a href={ "/console/endpoints/" (endpoint.id) } { bdi { (visible(&endpoint.url)) } },
+                    (Some(endpoint), _) => a href={ "/console/endpoints/" (endpoint.id) } { bdi { (visible(endpoint.name())) } },
                     (None, Some(_)) => "an endpoint that has been deleted",
                     (None, None) => "the job's own callback",
                 }

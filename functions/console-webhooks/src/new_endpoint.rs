@@ -12,7 +12,10 @@ use common::{
     },
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoint, target::SigningSecret},
+    webhooks::{
+        endpoints::{Address, Endpoint, Kind},
+        target::SigningSecret,
+    },
 };
 use maud::html;
 use schemars::JsonSchema;
@@ -32,7 +35,7 @@ const AGAIN: &str = "Type them again: they are secrets, so they are not shown he
                      Bearer …”";
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, _| Ok(()), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["kind"])), open)
         .summary("The form for a new endpoint. It changes nothing.")
         .faults(&[Fault::EmailNotVerified])
 }
@@ -44,7 +47,7 @@ pub(crate) fn submit() -> Route<App, People> {
 }
 
 /// The fields of the form. `once` is the same if the form is sent twice.
-const FIELDS: [&str; 6] = ["once", "url", "description", "completed", "failed", "headers"];
+const FIELDS: [&str; 7] = ["once", "kind", "url", "description", "completed", "failed", "headers"];
 
 /// What a second copy of the form is answered with, too.
 #[derive(Deserialize, JsonSchema, Serialize)]
@@ -53,8 +56,14 @@ struct Created {
     secret: String,
 }
 
-async fn open(app: Arc<App>, call: Call<User>, (): ()) -> Result<Page> {
-    let empty = Shown { url: "", description: "", events: [true; 2], headers_hint: HEADERS };
+/// Which form it is. Anything but `pull` is for an endpoint with a URL.
+fn kind(form: &Typed) -> Kind {
+    Kind::parse(form.get("kind")).unwrap_or(Kind::Push)
+}
+
+async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+    let url = (kind(&link) == Kind::Push).then_some("");
+    let empty = Shown { url, description: "", events: [true; 2], headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 
@@ -65,7 +74,7 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
         Err(error) if error.is_ours() => Err(error),
         Err(error) => {
             let events = Shown::ticked(&form);
-            let url = form.get("url");
+            let url = (kind(&form) == Kind::Push).then(|| form.get("url"));
             let headers_hint = if form.get("headers").is_empty() { HEADERS } else { AGAIN };
             let shown = Shown { url, description: form.get("description"), events, headers_hint };
             Ok(self::form(&app, tenant, &shown, form.get("once"), Some(error)).await?.into())
@@ -74,10 +83,10 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
 }
 
 async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
-    let Settings { url, description, events, headers } = Settings::read(form, &app.destinations)?;
+    let Settings { url, description, events, headers } = Settings::read(form, kind(form), &app.destinations)?;
     let endpoint = Endpoint {
         id: EndpointId::generate(),
-        url,
+        address: url.map_or(Address::Pull, Address::Push),
         signing_secret: SigningSecret::generate(),
         headers: headers.unwrap_or_default(),
         description,
@@ -111,8 +120,15 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
         }
         form .fill method="post" action="?" {
             input type="hidden" name="once" value=(once);
+            @if shown.url.is_none() {
+                input type="hidden" name="kind" value="pull";
+                p { "A pull endpoint has no URL: a program of yours takes its deliveries, such as fanfare listen on a laptop." }
+            }
             (shown.fields("new", error.as_ref()))
             button { "Add the endpoint" }
+        }
+        @if shown.url.is_some() {
+            p { a href="?kind=pull" { "Add a pull endpoint instead" } ": no server of yours needs to be reached." }
         }
         p { a href="/console" { "Back to the endpoints" } }
     };

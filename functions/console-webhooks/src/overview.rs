@@ -12,7 +12,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::Status,
-        endpoints::EndpointView,
+        endpoints::{EndpointView, Kind},
         log::glance::{Backlog, Glance},
     },
 };
@@ -108,7 +108,8 @@ async fn row(app: &App, tenant: &TenantId, endpoint: EndpointView, most: usize, 
     let needs = urgency(&endpoint) < 2;
     let (failed, held, pending) = tokio::try_join!(
         backlog(Status::Failed, needs || total.failed > 0),
-        backlog(Status::Held, !endpoint.active || total.held > 0),
+        // What a pull endpoint holds is not missed: it waits to be taken.
+        backlog(Status::Held, !endpoint.active || total.held > 0 && endpoint.kind == Kind::Push),
         backlog(Status::Pending, needs || total.pending > 0),
     )?;
     Ok(Row { endpoint, glance, failed, held, pending })
@@ -117,7 +118,7 @@ async fn row(app: &App, tenant: &TenantId, endpoint: EndpointView, most: usize, 
 /// What waits for a person, with the button that does it.
 fn banner(row: &Row) -> Markup {
     let Row { endpoint, glance, failed, held, .. } = row;
-    let (id, name) = (endpoint.id, visible(&endpoint.url));
+    let (id, name) = (endpoint.id, visible(endpoint.name()));
     let is_off = endpoint.disabled.is_some() && !endpoint.active;
     if endpoint.failing_since.is_none() && !is_off && (failed.count == 0 && (held.count == 0 || !endpoint.active)) {
         return html! {};
@@ -184,7 +185,7 @@ fn line(row: &Row, now: Timestamp) -> Markup {
     html! {
         tr {
             td {
-                a href={ "/console/endpoints/" (endpoint.id) } { bdi .clip { (short(&endpoint.url)) } }
+                a href={ "/console/endpoints/" (endpoint.id) } { bdi .clip { (short(endpoint.name())) } }
                 @if let Some(description) = &endpoint.description {
                     bdi .soft.clip { (visible(description.as_str())) }
                 }
@@ -192,6 +193,7 @@ fn line(row: &Row, now: Timestamp) -> Markup {
             td data-label="State" {
                 (State::of(endpoint, glance).badge())
                 @if is_rotating(endpoint, now) { " " span .soft { "two secrets" } }
+                @if endpoint.kind == Kind::Pull { " " span .soft { "pull" } }
             }
             td .whole data-label="Events" { (events(endpoint)) }
             td data-label="Last 24 hours" { (chart::day(&glance.counted, now)) }

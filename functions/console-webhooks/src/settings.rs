@@ -9,6 +9,7 @@ use common::{
     issue::Problem,
     name::Description,
     webhooks::{
+        endpoints::Kind,
         event::{EventFilter, EventName},
         target::{DestinationPolicy, EndpointUrl, Headers},
     },
@@ -20,7 +21,8 @@ const EVENTS: [(&str, EventName); 2] = [("completed", EventName::Completed), ("f
 
 /// What somebody chose.
 pub(crate) struct Settings {
-    pub(crate) url: EndpointUrl,
+    /// `None` for a pull endpoint.
+    pub(crate) url: Option<EndpointUrl>,
     /// `None` if it was left empty.
     pub(crate) description: Option<Description>,
     /// `None` for all events.
@@ -31,9 +33,12 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Reads the fields of a form.
-    pub(crate) fn read(form: &Typed, policy: &DestinationPolicy) -> Result<Self, Error> {
+    pub(crate) fn read(form: &Typed, kind: Kind, policy: &DestinationPolicy) -> Result<Self, Error> {
         form.read(|fields| {
-            let url = fields.text("url", |text| EndpointUrl::parse_permitted(text.trim(), policy));
+            let url = match kind {
+                Kind::Push => fields.text("url", |text| EndpointUrl::parse_permitted(text.trim(), policy)).map(Some),
+                Kind::Pull => Ok(None),
+            };
             let description = fields.optional_text("description", Description::parse);
             let headers = fields.optional_text("headers", headers);
             let events = events(form, fields);
@@ -83,7 +88,8 @@ fn headers(text: &str) -> Result<Headers, Vec<Problem>> {
 
 /// The fields, with what is there already.
 pub(crate) struct Shown<'a> {
-    pub(crate) url: &'a str,
+    /// `None` for a pull endpoint.
+    pub(crate) url: Option<&'a str>,
     pub(crate) description: &'a str,
     /// Whether each of the events is wanted.
     pub(crate) events: [bool; 2],
@@ -105,7 +111,9 @@ impl Shown<'_> {
     /// The fields of the form with this id, and what is wrong with them.
     pub(crate) fn fields(&self, form: &str, error: Option<&Error>) -> Markup {
         html! {
-            (Field::url("url", "URL", self.url).hint("Where deliveries are posted to").html(form, error))
+            @if let Some(url) = self.url {
+                (Field::url("url", "URL", url).hint("Where deliveries are posted to").html(form, error))
+            }
             (Field::text("description", "Description", "off", self.description).optional().html(form, error))
             fieldset {
                 legend { "Events" }

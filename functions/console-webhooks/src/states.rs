@@ -99,6 +99,7 @@ pub(crate) fn reason(outcome: &str) -> &'static str {
         "tls" => "TLS failed: most often the certificate is not trusted",
         "protocol" => "the connection broke, or the answer was not HTTP",
         "unanswered" => "the receiver did not answer for days, so that this was not even tried",
+        "untaken" => "nobody took it in time",
         _ => "the attempt failed",
     }
 }

@@ -21,7 +21,7 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DueAttempt, Status},
+        delivery::{Delivery, DeliveryId, DueAttempt},
         endpoints::{Endpoints, HoldFor, disable_after},
         failures::JobFailures,
         log::{
@@ -256,15 +256,14 @@ impl App {
     ) -> Result<()> {
         let due = || start.after(SPREAD.mul_f64(random::fraction()));
         let resent = self.log.recover_page(tenant, recovery, due, now).await?;
-        let due =
-            resent.iter().map(|delivery| (DueAttempt::next(tenant, delivery), delivery.next_attempt_at.unwrap_or(now)));
+        let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
         self.send(&due.collect::<Vec<_>>(), false, now).await?;
         self.log.save_recovery(tenant, recovery).await
     }
 }
 
 fn is_overdue(delivery: &Delivery, now: Timestamp) -> bool {
-    delivery.status == Status::Pending && delivery.next_attempt_at.is_some_and(|at| now.since(at) > OVERDUE)
+    delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)
 }
 
 /// Deliveries that are due, and whether the receiver of each was slow when that was last decided.

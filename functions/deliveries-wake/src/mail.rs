@@ -123,7 +123,10 @@ fn effect(held: &Held) -> String {
 fn facts(notice: &Notice, failures: &Failures) -> String {
     let mut facts = vec![
         format!("Endpoint: {}", notice.endpoint),
-        format!("Address: {}", notice.url.url().origin().ascii_serialization()),
+        match notice.address.url() {
+            Some(url) => format!("Address: {}", url.url().origin().ascii_serialization()),
+            None => "Address: none, since it is a pull endpoint".to_owned(),
+        },
     ];
     let description = notice.description.as_ref().map(|text| text.as_str().replace(char::is_control, " "));
     facts.extend(description.map(|text| format!("Description: {text}")));

@@ -11,10 +11,11 @@ use common::{
         once::{Answer, Calls, IdempotencyKey},
     },
     id::{EndpointId, TenantId},
+    issue::Problem,
     name::Description,
     timestamp::Timestamp,
     webhooks::{
-        endpoints::{Endpoint, Endpoints, MAX_ENDPOINTS},
+        endpoints::{Address, Endpoint, Endpoints, Kind, MAX_ENDPOINTS},
         event::EventFilter,
         target::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
     },
@@ -54,7 +55,7 @@ fn route() -> Route<App> {
 
 /// The endpoint to store.
 pub struct Input {
-    url: EndpointUrl,
+    address: Address,
     /// `None` to generate one.
     signing_secret: Option<SigningSecret>,
     headers: Headers,
@@ -66,7 +67,17 @@ pub struct Input {
 
 impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let url = fields.text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
+        let kind = fields.optional_text("kind", Kind::parse);
+        let url = fields.optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
+        let address = match (kind, url) {
+            (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
+            (Ok(None | Some(Kind::Push)), Ok(Some(url))) => Ok(Address::Push(url)),
+            (Ok(None | Some(Kind::Push)), Ok(None)) => Err(fields.reject("url", Problem::missing())),
+            (Ok(Some(Kind::Pull)), Ok(None)) => Ok(Address::Pull),
+            (Ok(Some(Kind::Pull)), Ok(Some(_))) => {
+                Err(fields.reject("url", Problem::format("Must be absent: a pull endpoint has no url")))
+            }
+        };
         let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse_chosen);
         let headers = fields.nullable_object("headers", Headers::parse);
         let description = fields.nullable_text("description", Description::parse);
@@ -74,7 +85,7 @@ impl Input {
         let events = fields.nullable_list("events", EventFilter::parse_name);
         let key = fields.idempotency_key();
         Ok(Self {
-            url: url?,
+            address: address?,
             signing_secret: signing_secret?,
             headers: headers?.into_option().unwrap_or_default(),
             description: description?.into_option(),
@@ -107,7 +118,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     };
     let endpoint = Endpoint {
         id: EndpointId::generate(),
-        url: input.url,
+        address: input.address,
         signing_secret,
         headers: input.headers,
         description: input.description,

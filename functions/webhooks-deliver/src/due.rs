@@ -6,7 +6,7 @@ use common::{
     error::Error,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Destination, DueAttempt, DueEvent, ParkedId, Status, Trigger},
+        delivery::{AttemptResult, Destination, DueAttempt, DueEvent, ParkedId, Trigger},
         endpoints::Receiver,
         event::JobEvent,
         log::{Log, parked::Parked},
@@ -57,15 +57,13 @@ pub(crate) async fn attempt(
         let health = receiver.filter(Receiver::is_active).map(|receiver| receiver.health);
         return Ok(ledger.note_failed(&due.tenant, &delivery, health, now).await?);
     }
-    if delivery.status != Status::Pending {
-        return Ok(());
-    }
+    let Some(wakes_at) = delivery.wakes_at() else { return Ok(()) };
     let is_stale = DueAttempt::next(&due.tenant, &delivery) != due;
     if is_stale && !(record.is_repeated && due.attempt == delivery.attempts) {
         // The delivery has got past this attempt: there was another message for it.
         return Ok(());
     }
-    if is_stale || delivery.next_attempt_at.is_some_and(|at| at.since(now) > EARLY) {
+    if is_stale || wakes_at.since(now) > EARLY {
         // Either this record made the attempt and came back before the next message was sent, or it is early, since
         // the attempt was put off. A longer wait than a message can have is woken from the log.
         let message = DueAttempt::soon(&due.tenant, &delivery, now);

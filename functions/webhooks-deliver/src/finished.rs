@@ -8,7 +8,7 @@ use common::{
     webhooks::{
         delivery::{AttemptResult, Delivery, Outcome, Payload},
         endpoints::Health,
-        log::{HELD_WITH_STATE, Row},
+        log::{HELD_WITH_STATE, Row, TAKEN_WITH_STATE},
         queue::Message,
     },
 };
@@ -79,10 +79,15 @@ impl Ended {
         !self.is_stored && matches!(self.result, AttemptResult::Made(_, Outcome::Delivered(_)))
     }
 
-    /// Whether the delivery is held at once, and its payload is small: then the log gets a single row.
+    /// Whether the delivery is held at once, and its payload is small: then the log gets a single row. What is to be taken
+    /// changes soon, and each change pays for the whole row.
     pub(crate) fn is_held_in_one_row(&self) -> bool {
-        let is_small = self.payload.body.len() <= HELD_WITH_STATE;
-        !self.is_stored && is_small && matches!(self.result, AttemptResult::Inactive)
+        let most = match self.result {
+            AttemptResult::Inactive => HELD_WITH_STATE,
+            AttemptResult::ToBeTaken => TAKEN_WITH_STATE,
+            _ => return false,
+        };
+        !self.is_stored && self.payload.body.len() <= most
     }
 
     /// Whether the attempt is put off for so short a time that the log need not know: a message is enough.
@@ -90,9 +95,11 @@ impl Ended {
         let was_due = self.delivery.next_attempt_at;
         match self.result {
             AttemptResult::Postponed(until) => self.is_stored && was_due.is_some_and(|due| until.since(due) < UNNOTED),
-            AttemptResult::Made(..) | AttemptResult::Inactive | AttemptResult::NoEndpoint | AttemptResult::Expired => {
-                false
-            }
+            AttemptResult::Made(..)
+            | AttemptResult::Inactive
+            | AttemptResult::ToBeTaken
+            | AttemptResult::NoEndpoint
+            | AttemptResult::Expired => false,
         }
     }
 }

@@ -200,7 +200,7 @@ impl Ledger {
     fn rows(&self, booking: &Booking, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let (Booking { ended, after, .. }, log) = (booking, &self.stores.log);
         let Ended { tenant, delivery: before, payload, .. } = ended;
-        let is_due = after.status == Status::Pending && !ended.is_message_enough();
+        let is_due = after.wakes_at().is_some() && !ended.is_message_enough();
         let due = is_due.then(|| log.due(tenant, after, ended.is_slow, now));
         let other = match (&ended.result, ended.is_stored) {
             _ if ended.is_done_at_once() => Some(log.delivered(tenant, after, payload, now)),

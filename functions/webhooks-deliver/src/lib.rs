@@ -24,6 +24,7 @@ use common::{
     config::{ConfigError, Env},
     timestamp::Timestamp,
     webhooks::{
+        delivery::retry_schedule,
         endpoints::disable_after,
         failures::JobFailures,
         post::{Client, Network},
@@ -97,7 +98,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
     let stores = Stores::from_env(env, &aws)?;
-    let schedule = env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?.into_iter().map(Duration::from_secs).collect();
+    let schedule = retry_schedule(env)?;
     let endpoints = stores.endpoints.clone();
     let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
     let ledger = Ledger { stores, schedule, disable_after: disable_after(env)? };

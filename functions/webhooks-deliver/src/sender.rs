@@ -98,15 +98,18 @@ impl<'a> Outgoing<'a> {
     /// The URL, secrets and headers for the attempt. `None` if the endpoint has been deleted or made inactive.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
         match &self.payload.destination {
-            Destination::Endpoint(_) => self.receiver().map(Receiver::target),
+            Destination::Endpoint(_) => self.receiver().and_then(Receiver::target),
             Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
         }
     }
 
-    /// What becomes of the delivery if its endpoint has been deleted or made inactive.
+    /// What becomes of the delivery if it cannot be posted: its endpoint has been deleted or made inactive, or its tenant has
+    /// to take it, and has not done so in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
         match (self.target(), self.endpoint) {
             (Some(_), _) => None,
+            (None, Some(_)) if self.delivery.pull.is_some() => Some(AttemptResult::Expired),
+            (None, Some(endpoint)) if endpoint.address.url().is_none() => Some(AttemptResult::ToBeTaken),
             (None, Some(_)) => Some(AttemptResult::Inactive),
             (None, None) => Some(AttemptResult::NoEndpoint),
         }

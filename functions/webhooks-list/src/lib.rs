@@ -11,7 +11,7 @@ use common::{
     name::Description,
     timestamp::Timestamp,
     webhooks::{
-        endpoints::{DisabledReason, EndpointView, Endpoints},
+        endpoints::{DisabledReason, EndpointView, Endpoints, Kind},
         event::EventFilter,
     },
 };
@@ -42,7 +42,11 @@ pub struct Output {
 #[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
 struct Endpoint {
     webhook_endpoint_id: EndpointId,
-    url: String,
+    kind: Kind,
+    /// Absent for a pull endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Description")]
     description: Option<Description>,
@@ -68,6 +72,14 @@ struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DisabledReason")]
     disabled_reason: Option<DisabledReason>,
+    /// When somebody last asked for what waits for a pull endpoint, to ten minutes; absent if nobody has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    last_asked_at: Option<Timestamp>,
+    /// When something was last taken, to a minute; absent if nothing has been.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    last_taken_at: Option<Timestamp>,
 }
 
 impl Endpoint {
@@ -76,7 +88,9 @@ impl Endpoint {
         let previous_secret_expires_at = view.previous_secret_expires_at.filter(|at| now < *at);
         let EndpointView {
             id,
+            kind,
             url,
+            pulled,
             description,
             active,
             events,
@@ -90,6 +104,7 @@ impl Endpoint {
         let (disabled_at, disabled_reason) = disabled.unzip();
         Self {
             webhook_endpoint_id: id,
+            kind,
             url,
             description,
             active,
@@ -101,6 +116,8 @@ impl Endpoint {
             failing_since,
             disabled_at,
             disabled_reason,
+            last_asked_at: pulled.asked_at,
+            last_taken_at: pulled.taken_at,
         }
     }
 }

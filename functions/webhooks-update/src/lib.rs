@@ -38,7 +38,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/webhooks/update", Tenant, Input::read, handle)
         .summary("Changes the given fields of a webhook endpoint.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("headers_needed")])
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotFound,
+            Fault::Conflict("headers_needed"),
+            Fault::Conflict("pull_endpoint"),
+        ])
 }
 
 /// The endpoint to change, and the changes.

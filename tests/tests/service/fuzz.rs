@@ -276,6 +276,20 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("deliveries-get", "POST", "/v1/deliveries/get", DELIVERY),
     ("deliveries-resend", "POST", "/v1/deliveries/resend", DELIVERY),
     (
+        "deliveries-receive",
+        "POST",
+        "/v1/deliveries/receive",
+        r#"{"json": {"webhook_endpoint_id": "01890f3e-7b5a-7cc0-8000-000000000000", "limit": 10}}"#,
+    ),
+    (
+        "deliveries-settle",
+        "POST",
+        "/v1/deliveries/settle",
+        r#"{"json": {"settlements": [{"delivery_id":
+            "019c1422-7c00-7b4c-8e6f-3a5b7d9f1c24.0.1769860800000.1854d20f452c5b4c1e350d7c7a00518b",
+            "lease": "01890f3e-7b5a-7cc0-8000-000000000000", "status_code": 500, "duration_ms": 12, "response": "no"}]}}"#,
+    ),
+    (
         "deliveries-recover",
         "POST",
         "/v1/deliveries/recover",

@@ -21,7 +21,8 @@ pub struct DueAttempt {
     pub tenant: TenantId,
     /// The delivery.
     pub id: DeliveryId,
-    /// The number of the attempt, which is no longer due once the delivery has got past it.
+    /// The number of the attempt, which is no longer due once the delivery has got past it. 0 is no attempt: the time for
+    /// somebody to take the delivery is over.
     pub attempt: u32,
 }
 
@@ -64,13 +65,14 @@ impl DueAttempt {
     /// The attempt that a pending delivery waits for.
     #[must_use]
     pub fn next(tenant: &TenantId, delivery: &Delivery) -> Self {
-        Self { tenant: tenant.clone(), id: delivery.id, attempt: delivery.attempts.saturating_add(1) }
+        let attempt = if delivery.pull.is_some() { 0 } else { delivery.attempts.saturating_add(1) };
+        Self { tenant: tenant.clone(), id: delivery.id, attempt }
     }
 
     /// The [next](Self::next) attempt and its time, if a message can wait for that long.
     #[must_use]
     pub fn soon(tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<(Self, Timestamp)> {
-        let at = delivery.next_attempt_at.filter(|at| at.since(now) <= MAX_DELAY)?;
+        let at = delivery.wakes_at().filter(|at| at.since(now) <= MAX_DELAY)?;
         Some((Self::next(tenant, delivery), at))
     }
 }

@@ -44,7 +44,7 @@ pub enum DestinationId {
 pub struct WebhookId(u128);
 
 /// A part of a tenant's log that is read by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
     /// Where its deliveries go.
     pub destination: DestinationId,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::timestamp::Timestamp;
+use crate::{
+    config::{ConfigError, Env},
+    timestamp::Timestamp,
+};
 
 /// How an attempt ended. A receiver's failure is data, not our error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,15 @@ pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
 /// Delays are extended by up to this share, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
+
+/// The delays between attempts, as `env` sets them.
+///
+/// # Errors
+/// The variable is missing, does not parse or is out of range.
+pub fn retry_schedule(env: &Env) -> Result<Vec<Duration>, ConfigError> {
+    let seconds = env.numbers("RETRY_SCHEDULE", &(0..=86_400), 20)?;
+    Ok(seconds.into_iter().map(Duration::from_secs).collect())
+}
 
 /// Decides what follows attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
 /// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`. An attempt

@@ -10,6 +10,7 @@ use super::{
     id::{DeliveryId, DestinationId, Millis, WebhookId},
     outcome::{MAX_AGE, Outcome, Step, next_step},
     payload::Destination,
+    pull::Pull,
     status::{Status, Trigger},
 };
 use crate::{
@@ -58,6 +59,9 @@ pub struct Delivery {
     /// An attempt that fails after this time is the last.
     #[serde(skip)]
     pub fails_at: Millis,
+    /// What it has besides if it goes to a pull endpoint.
+    #[serde(skip)]
+    pub pull: Option<Pull>,
 }
 
 /// What became of an attempt that was due.
@@ -69,6 +73,8 @@ pub enum AttemptResult {
     Postponed(Timestamp),
     /// The endpoint is inactive, and collects what it misses.
     Inactive,
+    /// It cannot be made, since it goes to a pull endpoint: somebody has to take the delivery.
+    ToBeTaken,
     /// The endpoint has been deleted, or has been inactive for too long.
     NoEndpoint,
     /// It could not be made for so long that the delivery has failed.
@@ -93,6 +99,7 @@ impl Delivery {
             tries: 0,
             trigger: Trigger::Event,
             fails_at: fails_at(id.at),
+            pull: None,
         }
     }
 
@@ -138,7 +145,13 @@ impl Delivery {
             }
             AttemptResult::Postponed(due) => Self { next_attempt_at: Some(*due), ..self.clone() },
             AttemptResult::Inactive => Self { status: Status::Held, next_attempt_at: None, ..self.clone() },
-            AttemptResult::NoEndpoint => Self { status: Status::Ended, next_attempt_at: None, ..self.clone() },
+            AttemptResult::ToBeTaken => {
+                let pull = Some(Pull { due: Some(self.created_at), lease: None });
+                Self { status: Status::Held, next_attempt_at: None, pull, ..self.clone() }
+            }
+            AttemptResult::NoEndpoint => {
+                Self { status: Status::Ended, next_attempt_at: None, pull: self.no_longer_taken(), ..self.clone() }
+            }
             AttemptResult::Expired => self.expired(now),
         }
     }
@@ -156,22 +169,34 @@ impl Delivery {
             tries: self.tries.saturating_add(1),
             trigger: Trigger::Schedule,
             last_attempt: Some(attempt),
+            pull: self.pull.as_ref().map(|pull| pull.settled(next_attempt_at)),
             ..self.clone()
         }
     }
 
-    /// The state after waiting too long for an attempt, because the receiver does not answer.
+    /// The state after waiting too long for an attempt, because the receiver does not answer, or nobody took it.
     fn expired(&self, now: Timestamp) -> Self {
         let unanswered = || Attempt {
             at: now,
-            outcome: "unanswered".into(),
+            outcome: if self.pull.is_some() { "untaken" } else { "unanswered" }.into(),
             status_code: None,
             duration_ms: 0,
             response: None,
             trigger: self.trigger,
         };
         let last_attempt = Some(self.last_attempt.clone().unwrap_or_else(unanswered));
-        Self { status: Status::Failed, next_attempt_at: None, last_attempt, ..self.clone() }
+        Self {
+            status: Status::Failed,
+            next_attempt_at: None,
+            last_attempt,
+            pull: self.no_longer_taken(),
+            ..self.clone()
+        }
+    }
+
+    /// Without a lease, and without a time from which it could be taken.
+    fn no_longer_taken(&self) -> Option<Pull> {
+        self.pull.as_ref().map(|_| Pull::default())
     }
 
     /// The same delivery, pending again, with the whole schedule ahead and the first attempt at `due`.
@@ -183,6 +208,8 @@ impl Delivery {
             tries: 0,
             trigger,
             fails_at: fails_at(Millis::new(now.as_millisecond())),
+            // A lease is over: whoever has it was to deliver what is now delivered anew.
+            pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),
             ..self
         }
     }
@@ -191,7 +218,8 @@ impl Delivery {
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
         // An expired delivery failed without the attempt.
-        self.status == Status::Failed && (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt)
+        let is_it = (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt);
+        self.status == Status::Failed && (is_it || self.pull.is_some())
     }
 }
 

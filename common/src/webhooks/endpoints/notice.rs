@@ -13,6 +13,7 @@ use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use super::{
     health::{DisabledReason, Health, PENDING, disabled, is_noted},
     logged::log_shards,
+    pulled::Address,
     table::{Endpoints, record},
 };
 use crate::{
@@ -24,10 +25,7 @@ use crate::{
     id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{DestinationId, Shard},
-        target::EndpointUrl,
-    },
+    webhooks::delivery::{DestinationId, Shard},
 };
 
 /// A pending notice, and its endpoint as it is now.
@@ -36,7 +34,7 @@ pub struct Notice {
     /// The endpoint.
     pub endpoint: EndpointId,
     /// The URL of the endpoint.
-    pub url: EndpointUrl,
+    pub address: Address,
     /// The tenant's own note.
     pub description: Option<Description>,
     /// Since when the endpoint has been failing, if it still is.
@@ -89,7 +87,7 @@ impl Notice {
         let endpoint = record.parsed("webhook_endpoint_id")?;
         Ok(Some(Self {
             endpoint,
-            url: record.checked("url", EndpointUrl::parse)?,
+            address: Address::read(&record)?,
             description: record.optional_checked("description", Description::parse)?,
             failing_since: Health::from_item(item).failing_since,
             disabled: disabled(&record)?,
@@ -137,7 +135,7 @@ impl Endpoints {
     /// # Errors
     /// The read fails, or the endpoint cannot be read.
     pub async fn notice(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Notice>> {
-        let projection = "webhook_endpoint_id, #url, description, failing_since, disabled_at, disabled_reason, log_shards, \
+        let projection = "webhook_endpoint_id, #url, description, failing_since, disabled_at, disabled_reason, log_shards, kind, \
                           notice, notice_at, notice_tries, mailed_at";
         let found = self.get(tenant, id, projection).await?;
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
@@ -188,7 +186,7 @@ mod tests {
     fn notice(tries: u32) -> Notice {
         Notice {
             endpoint: EndpointId::generate(),
-            url: EndpointUrl::parse("https://example.com").expect("a URL"),
+            address: Address::Pull,
             description: None,
             failing_since: Some(Timestamp::now()),
             disabled: None,

@@ -8,6 +8,7 @@ use super::{
     headers::{self, HEADER_NAMES, HEADERS},
     health::{self, Health},
     logged::{LOGGED, deleted, log_shards},
+    pulled::{self, Address, Kind, Pulled},
     table::{Endpoints, NOT_FOUND, key, record},
 };
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
+        delivery::{DestinationId, Shard},
         event::{EventFilter, EventName},
         target::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
     },
@@ -34,8 +36,8 @@ use crate::{
 pub struct Endpoint {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
-    /// Where to deliver.
-    pub url: EndpointUrl,
+    /// Where to deliver, or that its tenant takes what comes for it.
+    pub address: Address,
     /// The secret to sign deliveries with.
     pub signing_secret: SigningSecret,
     /// What the receiver gets with each attempt.
@@ -55,8 +57,8 @@ pub struct Endpoint {
 pub struct Receiver {
     /// The endpoint's id.
     pub id: EndpointId,
-    /// Where to deliver.
-    pub url: EndpointUrl,
+    /// Where to deliver, or that its tenant takes what comes for it.
+    pub address: Address,
     /// The secret to sign deliveries with.
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
@@ -71,6 +73,8 @@ pub struct Receiver {
     pub health: Health,
     /// Since when it is inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
+    /// When its tenant last took something, if it does.
+    pub pulled: Pulled,
 }
 
 /// How long after becoming inactive an endpoint still collects what it misses. Zero is not at all.
@@ -150,7 +154,7 @@ pub const MAX_ENDPOINTS: u32 = 480;
 const COUNTER: &str = "#count";
 /// The attributes of a [`Receiver`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
 const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
-                        headers, events, log_shards, healthy_at, inactive_since, updated_at";
+                        headers, events, log_shards, healthy_at, inactive_since, updated_at, kind, asked_at, taken_at";
 
 impl Endpoints {
     /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
@@ -220,7 +224,10 @@ impl Endpoints {
         if is_done {
             return Ok(());
         }
-        self.require(tenant, id).await?;
+        let endpoint = self.get(tenant, id, "kind, #url").await?.ok_or(NOT_FOUND)?;
+        if change.url.is_some() && pulled::kind(&record(&endpoint))? == Kind::Pull {
+            return Err(Error::Conflict(Conflict::PullEndpoint));
+        }
         // Without headers to lose, only another rotation between the two writes can be the reason.
         Err(if change.takes_headers_along() { Error::Conflict(Conflict::HeadersNeeded) } else { Error::Busy })
     }
@@ -239,7 +246,10 @@ impl Endpoints {
         let (mut set, mut copy, mut remove) = (vec![("updated_at", text(now))], Vec::new(), Vec::new());
         let mut set_once = Vec::new();
         let mut condition = "attribute_exists(webhook_endpoint_id)".to_owned();
-        set.extend(change.url.as_ref().map(|url| ("url", text(url.as_str()))));
+        if let Some(url) = &change.url {
+            set.push(("url", text(url.as_str())));
+            condition.push_str(" AND attribute_not_exists(kind)");
+        }
         set.extend(change.active.map(|active| ("active", boolean(active))));
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
@@ -338,7 +348,10 @@ impl Endpoint {
     fn to_item(&self, tenant: &TenantId) -> Item {
         let mut item = key(tenant, self.id);
         let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
-        set("url", text(self.url.as_str()));
+        match &self.address {
+            Address::Push(url) => set("url", text(url.as_str())),
+            Address::Pull => set("kind", text(Kind::Pull)),
+        };
         set("signing_secret", text(self.signing_secret.reveal()));
         set("active", boolean(self.active));
         if !self.active {
@@ -365,11 +378,21 @@ fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
 }
 
 impl Receiver {
-    /// Where to post, what to sign with, and what to send along.
+    /// Where to post, what to sign with, and what to send along. `None` if somebody has to take it.
     #[must_use]
-    pub fn target(&self) -> Target<'_> {
-        let keys = SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() };
-        Target { url: &self.url, keys, headers: Some(&self.headers) }
+    pub fn target(&self) -> Option<Target<'_>> {
+        self.address.url().map(|url| Target { url, keys: self.keys(), headers: Some(&self.headers) })
+    }
+
+    /// What to sign with.
+    #[must_use]
+    pub fn keys(&self) -> SigningKeys<'_> {
+        SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() }
+    }
+
+    /// The parts of the delivery log that have the deliveries to it.
+    pub fn shards(&self) -> Vec<Shard> {
+        Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }
 
     /// Whether the endpoint wants this event.
@@ -401,13 +424,14 @@ impl Receiver {
         Ok(Self {
             inactive_since: (!record.boolean("active")?).then(inactive_since).transpose()?,
             id: record.parsed("webhook_endpoint_id")?,
-            url: record.checked("url", EndpointUrl::parse)?,
+            address: Address::read(&record)?,
             signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
             previous_secret: previous_secret(&record)?,
             headers: headers::read(&record)?,
             events: record.optional_set("events", EventFilter::parse_name)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
+            pulled: Pulled::read(&record),
         })
     }
 }

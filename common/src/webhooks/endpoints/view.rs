@@ -4,6 +4,7 @@ use super::{
     headers,
     health::{self, DisabledReason, Health},
     logged::log_shards,
+    pulled::{self, Kind, Pulled},
     records::readable,
     table::{Endpoints, NOT_FOUND, record},
 };
@@ -24,8 +25,12 @@ use crate::{
 pub struct EndpointView {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
-    /// Where to deliver: the stored text, so that the owner can see even a broken URL.
-    pub url: String,
+    /// How it gets its deliveries.
+    pub kind: Kind,
+    /// Where they are posted: the stored text, so that the owner can see even a broken URL. A pull endpoint has none.
+    pub url: Option<String>,
+    /// When its tenant last took something, if it does.
+    pub pulled: Pulled,
     /// The tenant's own note.
     pub description: Option<Description>,
     /// Whether events are delivered to it.
@@ -50,7 +55,8 @@ pub struct EndpointView {
 
 /// The attributes of an [`EndpointView`].
 const VIEW: &str = "webhook_endpoint_id, #url, active, description, header_names, created_at, updated_at, log_shards, \
-                    previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason";
+                    previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason, kind, asked_at, \
+                    taken_at";
 
 impl Endpoints {
     /// All endpoints of `tenant`, oldest first, read consistently.
@@ -71,9 +77,15 @@ impl Endpoints {
 impl EndpointView {
     fn from_item(item: &Item) -> Result<Self> {
         let record = record(item);
+        let kind = pulled::kind(&record)?;
         Ok(Self {
             id: record.parsed("webhook_endpoint_id")?,
-            url: record.text("url")?.to_owned(),
+            kind,
+            url: match kind {
+                Kind::Push => Some(record.text("url")?.to_owned()),
+                Kind::Pull => None,
+            },
+            pulled: Pulled::read(&record),
             description: record.optional_checked("description", Description::parse)?,
             active: record.boolean("active")?,
             events: record.optional_set("events", EventFilter::parse_name)?,
@@ -87,6 +99,13 @@ impl EndpointView {
             disabled: health::disabled(&record)?,
             log_shards: log_shards(&record),
         })
+    }
+
+    /// What to call it: its URL or, if it has none, its description.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let described = || self.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
+        self.url.as_deref().or_else(described).unwrap_or("A pull endpoint")
     }
 
     /// The parts of the delivery log that have the deliveries to it.

@@ -101,17 +101,17 @@ const CHECK: &str = "check";
 const SLOW: &str = "-slow";
 
 impl Log {
-    /// The due row of a pending delivery. `is_slow` says whether its receiver is slow.
+    /// The due row of a delivery to which more is to come. `is_slow` says whether its receiver is slow.
     #[must_use]
     pub fn due(&self, tenant: &TenantId, delivery: &Delivery, is_slow: bool, now: Timestamp) -> Row {
-        let at = delivery.next_attempt_at.unwrap_or(now);
+        let at = delivery.wakes_at().unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
         let slow = if is_slow { SLOW } else { "" };
         // An overdue row goes into the present minute, since the past has been swept.
         let minute = Minute::of(at.max(now));
         let partition = partition(minute, delivery.webhook_id.shard(PARTITIONS));
-        let (attempt, ms) = (delivery.attempts.saturating_add(1), at.as_millisecond());
-        let mut item = key(partition, format!("{kind}{slow}/{ms}/{attempt}/{}/{tenant}", delivery.id));
+        let DueAttempt { attempt, id, .. } = DueAttempt::next(tenant, delivery);
+        let mut item = key(partition, format!("{kind}{slow}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
         let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(at.max(now).as_second());
         item.insert("expires_at".to_owned(), number(expires));
         Row(item)

@@ -6,7 +6,7 @@ use crate::{
     aws::dynamo::{Item, Record, item, number, text},
     error::Result,
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, DeliveryId, Millis, Trigger},
+    webhooks::delivery::{Attempt, Delivery, DeliveryId, Lease, Millis, Pull, Status, Trigger},
 };
 
 /// An attempt as a map, with short names: every delivery pays for each of its bytes.
@@ -38,17 +38,49 @@ pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
 pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     let record = Record::new("delivery", item);
     let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
+    let (status, pull) = (record.parsed("status")?, pull(&record)?);
+    let next_attempt_at = match &pull {
+        Some(pull) => pull.due.filter(|_| status == Status::Pending),
+        None => time("next_attempt_at"),
+    };
     Ok(Delivery {
-        status: record.parsed("status")?,
+        status,
         attempts: count("attempts"),
-        next_attempt_at: record.optional_number("next_attempt_at").map(Timestamp::from_millisecond),
+        next_attempt_at,
         last_attempt: item.get("last").map(read_attempt).transpose()?,
         tries: count("tries"),
         trigger: record.optional_text("trigger").and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
         fails_at: Millis::new(record.optional_number("fails_at").unwrap_or_default()),
+        pull,
         ..Delivery::new(id, record.parsed("event")?, record.text("job_id")?.to_owned())
     })
 }
+
+/// The attributes of a delivery to a pull endpoint. The index of what can be taken has those that are `due`.
+pub(super) fn pull_attributes(pull: &Pull) -> Vec<(&'static str, AttributeValue)> {
+    let mut set = vec![("kind", text(PULL))];
+    set.extend(pull.due.map(|due| ("due", number(due.as_millisecond()))));
+    set.extend(pull.lease.map(|lease| ("lease", text(lease.id))));
+    let ends = pull.lease.and_then(|lease| lease.ends);
+    set.extend(ends.map(|ends| ("lease_ends", number(ends.as_millisecond()))));
+    set
+}
+
+fn pull(record: &Record<'_>) -> Result<Option<Pull>> {
+    if record.optional_text("kind") != Some(PULL) {
+        return Ok(None);
+    }
+    let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
+    let lease = match record.optional_text("lease") {
+        Some(_) => Some(Lease { id: record.parsed("lease")?, ends: time("lease_ends") }),
+        None => None,
+    };
+    Ok(Some(Pull { due: time("due"), lease }))
+}
+
+/// The kind of the deliveries to pull endpoints. The others have none.
+const PULL: &str = "pull";
 
 #[cfg(test)]
 mod tests {

@@ -17,8 +17,8 @@ use crate::{
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
 /// The attributes of a plain body, and of a compressed body behind its plain length.
-const RAW: &str = "payload";
-const LZ4: &str = "payload_lz4";
+pub(super) const RAW: &str = "payload";
+pub(super) const LZ4: &str = "payload_lz4";
 /// The attributes of a payload, wherever it is stored.
 pub(super) const ATTRIBUTES: [&str; 4] = [RAW, LZ4, "callback_url", "callback_secret"];
 

@@ -2,7 +2,7 @@
 
 use super::{
     payload,
-    states::standing,
+    states::{standing, unset},
     table::{Log, NOT_FOUND, ROUNDS, state_key},
 };
 use crate::{
@@ -44,8 +44,9 @@ impl Log {
                 return Err(NOT_FOUND);
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
-            // The payload may still be in the state, whose updates it would make expensive.
-            let is_with_state = matches!(before.status, Status::Delivered | Status::Held);
+            // The payload may still be in the state, whose updates it would make expensive. What is to be taken has it there only
+            // if it is small, and keeps it.
+            let is_with_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
             let payload = is_with_state.then(|| self.payload(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
             let rows = payload.into_iter().chain([self.due(tenant, &after, false, now)]).map(|row| ((), row)).collect();
@@ -71,7 +72,9 @@ impl Log {
         let mut set = standing(tenant, after);
         set.push(("expires_at", self.expiry(now)));
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
-        let update = change(update, set, &payload::ATTRIBUTES)
+        let moved = if before.pull.is_none() { payload::ATTRIBUTES.as_slice() } else { &[] };
+        let remove = [unset(&set).as_slice(), moved].concat();
+        let update = change(update, set, &remove)
             .condition_expression("attempts = :was AND #status = :before")
             .expression_attribute_values(":was", number(before.attempts.into()))
             .expression_attribute_values(":before", text(before.status));

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use super::{
-    items::{attempt_value, read_attempt, read_delivery},
-    payload::{self, Packed},
+    items::{attempt_value, pull_attributes, read_attempt, read_delivery},
+    payload::{self, LZ4, Packed, RAW},
     table::{
         CONCURRENCY, Log, NOT_FOUND, PAYLOAD, Row, WRITES, details_key, details_partition, index_key, shard_key,
         state_key,
@@ -30,6 +30,8 @@ use crate::{
 const JOB_ID_BYTES: usize = 1024;
 /// The largest body that is stored with the state of a delivery that is held at once, in bytes. Many are written in one call.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
+/// The same of a delivery that somebody has to take, so that its row is a kilobyte at most.
+pub const TAKEN_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
 /// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a
@@ -148,20 +150,30 @@ impl Log {
         let mut set = standing(tenant, after);
         set.push(("attempts", number(after.attempts.into())));
         set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt_value(attempt))));
-        let remove = ["next_attempt_at", "open"].into_iter().filter(|name| set.iter().all(|(set, _)| set != name));
-        let remove: Vec<_> = remove.collect();
+        let remove = unset(&set);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
         let update = change(update, set, &remove);
         let update = if after.status == Status::Delivered {
             update.condition_expression("attribute_exists(delivery)")
         } else {
+            // Somebody may have taken it.
+            let due = before.pull.as_ref().and_then(|pull| pull.due);
+            let (update, still_due) = match due {
+                Some(due) => {
+                    let due = number(due.as_millisecond());
+                    (update.expression_attribute_values(":was_due", due), " AND due = :was_due")
+                }
+                None => (update, ""),
+            };
             update
-                .condition_expression("attempts = :was AND tries = :tried AND fails_at = :end AND #status = :pending")
+                .condition_expression(format!(
+                    "attempts = :was AND tries = :tried AND fails_at = :end AND #status = :before{still_due}"
+                ))
                 .expression_attribute_values(":was", number(before.attempts.into()))
                 .expression_attribute_values(":tried", number(before.tries.into()))
                 // A resend moves this, even if there has been no attempt.
                 .expression_attribute_values(":end", number(before.fails_at.get()))
-                .expression_attribute_values(":pending", text(Status::Pending))
+                .expression_attribute_values(":before", text(before.status))
         };
         match Box::pin(update.send()).await {
             Ok(_) => Ok(true),
@@ -178,6 +190,19 @@ impl Log {
         let key = details_key(tenant, id, PAYLOAD);
         let delete = self.dynamodb.delete_item().table_name(&self.table).set_key(Some(key));
         delete.send().await.map(drop).map_err(failure("deleting a payload"))
+    }
+
+    /// Deletes the payload of a delivery that has succeeded, if it has a row of its own, and is too large to be kept.
+    pub(super) async fn forget_large_apart(&self, tenant: &TenantId, id: &DeliveryId) -> Result<()> {
+        let key = details_key(tenant, id, PAYLOAD);
+        let delete = self.dynamodb.delete_item().table_name(&self.table).set_key(Some(key));
+        let delete = delete
+            .condition_expression(format!("size({RAW}) > :kept OR size({LZ4}) > :kept"))
+            .expression_attribute_values(":kept", number(i64::try_from(self.kept_payload_bytes).unwrap_or(i64::MAX)));
+        match Box::pin(delete.send()).await {
+            Err(error) if !is_refused(&error) => Err(failure("deleting a payload")(error)),
+            _ => Ok(()),
+        }
     }
 
     /// The states of these deliveries, as far as the log has them, read consistently.
@@ -277,12 +302,22 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static 
         set.push(("open", text(index_key(tenant, delivery.id.shard(), delivery.status))));
         set.push(("tries", number(delivery.tries.into())));
     }
-    if let Some(next) = delivery.next_attempt_at {
-        set.push(("next_attempt_at", number(next.as_millisecond())));
+    match (&delivery.pull, delivery.next_attempt_at) {
+        (Some(pull), _) => set.extend(pull_attributes(pull)),
+        (None, Some(next)) => set.push(("next_attempt_at", number(next.as_millisecond()))),
+        (None, None) => {}
+    }
+    if delivery.wakes_at().is_some() {
         set.push(("trigger", text(delivery.trigger)));
         set.push(("fails_at", number(delivery.fails_at.get())));
     }
     set
+}
+
+/// The attributes of [`standing`] that a delivery no longer has, if these are set.
+pub(super) fn unset(set: &[(&'static str, AttributeValue)]) -> Vec<&'static str> {
+    let all = ["next_attempt_at", "open", "due", "lease", "lease_ends"].into_iter();
+    all.filter(|name| set.iter().all(|(set, _)| set != name)).collect()
 }
 
 /// A job's id as the log keeps it.

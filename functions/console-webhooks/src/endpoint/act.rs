@@ -99,7 +99,8 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
 
 /// Changes what is not as it was: another URL starts anew with its receiver, and needs the headers again.
 async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
-    let (was, new) = (app.endpoints.view(tenant, id).await?, Settings::read(form, &app.destinations)?);
+    let was = app.endpoints.view(tenant, id).await?;
+    let new = Settings::read(form, was.kind, &app.destinations)?;
     let patch = |is_same, value| match (is_same, value) {
         (true, _) => Patch::Keep,
         (false, Some(value)) => Patch::Set(value),
@@ -111,7 +112,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         None => Patch::Keep,
     };
     let settings = Change {
-        url: Some(new.url).filter(|url| url.as_str() != was.url),
+        url: new.url.filter(|url| was.url.as_deref() != Some(url.as_str())),
         description: match (was.description == new.description, new.description) {
             (true, _) => Patch::Keep,
             (false, Some(text)) => Patch::Set(text),

@@ -39,13 +39,13 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     };
     let shown = match refused {
         Some(Refused { form, .. }) => Shown {
-            url: form.get("url"),
+            url: endpoint.url.as_ref().map(|_| form.get("url")),
             description: form.get("description"),
             events: Shown::ticked(form),
             headers_hint,
         },
         None => Shown {
-            url: &endpoint.url,
+            url: endpoint.url.as_deref(),
             description: endpoint.description.as_ref().map_or("", |text| text.as_str()),
             events: Shown::wanted(endpoint.events.as_ref()),
             headers_hint,
@@ -53,7 +53,7 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     };
     html! {
         details open[refused.is_some()] {
-            summary { "URL, description, events, headers" }
+            summary { @if endpoint.url.is_some() { "URL, d" } @else { "D" } "escription, events, headers" }
             form .fill method="post" action="?" {
                 input type="hidden" name="action" value="edit";
                 (shown.fields("edit", refused.map(|refused| &refused.error)))

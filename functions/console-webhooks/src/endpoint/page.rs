@@ -10,9 +10,10 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::Status,
-        endpoints::EndpointView,
+        endpoints::{EndpointView, Kind, Pulled},
         log::{
             glance::{Backlog, Glance},
+            pull::{MOST_COUNTED, Waiting},
             recovery::Recovery,
             search::Filter,
         },
@@ -47,6 +48,8 @@ struct Known {
     failed: Backlog,
     held: Backlog,
     pending: Backlog,
+    /// What waits to be taken, of a pull endpoint.
+    waiting: Option<Waiting>,
     recoveries: Vec<Recovery>,
 }
 
@@ -61,15 +64,22 @@ pub(super) async fn page(
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
     let (shards, newest) = (endpoint.shards(), Filter::default());
     let backlog = |status| app.log.backlog(tenant, &shards, status, now);
-    let (glance, failed, held, pending, recoveries, page) = tokio::try_join!(
+    let waiting = async {
+        match endpoint.kind {
+            Kind::Push => Ok(None),
+            Kind::Pull => app.log.waiting(tenant, &shards, now).await.map(Some),
+        }
+    };
+    let (glance, failed, held, pending, waiting, recoveries, page) = tokio::try_join!(
         app.log.glance(tenant, &shards, chart::since(now), COUNTED, now),
         backlog(Status::Failed),
         backlog(Status::Held),
         backlog(Status::Pending),
+        waiting,
         app.log.recoveries(tenant, Some(id)),
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
     )?;
-    let known = Known { endpoint, glance, failed, held, pending, recoveries };
+    let known = Known { endpoint, glance, failed, held, pending, waiting, recoveries };
     let content = html! {
         @if let Some(done) = done(did) { div .notice.good role="status" { p { (done) } } }
         @if let Some(Refused { error, .. }) = &refused {
@@ -90,7 +100,7 @@ pub(super) async fn page(
         (forms::all(&known.endpoint, refused.as_ref(), now))
     };
     let error = refused.map(|refused| refused.error);
-    Ok(Page::new(visible(&known.endpoint.url).into_owned(), content).refused(error).within(console))
+    Ok(Page::new(visible(known.endpoint.name()).into_owned(), content).refused(error).within(console))
 }
 
 /// What has just been done.
@@ -105,7 +115,9 @@ fn done(did: &str) -> Option<&'static str> {
 }
 
 fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
-    let Known { endpoint, glance, failed, held, pending, .. } = known;
+    let Known { endpoint, glance, failed, held, pending, waiting, .. } = known;
+    // What a pull endpoint holds is not missed: it waits to be taken.
+    let held = if waiting.is_some() && endpoint.active { &Backlog::default() } else { held };
     let state = State::of(endpoint, glance);
     let created = times::date_and_time(endpoint.created_at);
     let id = endpoint.id.to_string();
@@ -118,6 +130,7 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
             (state.badge())
             @if let Some(description) = &endpoint.description { bdi { (visible(description.as_str())) } }
         }
+        @if let Some(waiting) = waiting { (pulled(endpoint, *waiting, now)) }
         @if let Some(meaning) = state.meaning() { p { (meaning) } }
         @if let Some(since) = endpoint.failing_since { p { "Failing since " (times::when(since, now)) "." } }
         @if let Some((at, _)) = endpoint.disabled.filter(|_| !endpoint.active) {
@@ -149,6 +162,26 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
             }
         }
     }
+}
+
+/// What waits for a pull endpoint, and when somebody last took something.
+fn pulled(endpoint: &EndpointView, waiting: Waiting, now: Timestamp) -> Markup {
+    let Pulled { asked_at, taken_at } = endpoint.pulled;
+    html! {
+        p {
+            "A pull endpoint: a program of yours takes its deliveries. "
+            strong { (at_most(waiting.due)) " waiting, " (at_most(waiting.leased)) " leased" } "."
+        }
+        p {
+            @if let Some(at) = taken_at { "Last taken " (times::when(at, now)) ". " } @else { "Nothing has been taken yet. " }
+            @if let Some(at) = asked_at { "Last asked " (times::when(at, now)) "." } @else { "Nobody has asked yet." }
+        }
+    }
+}
+
+/// A number that was counted up to a bound.
+fn at_most(count: usize) -> String {
+    if count >= MOST_COUNTED { format!("{MOST_COUNTED} or more") } else { count.to_string() }
 }
 
 /// What it missed, and the button that sends it again.

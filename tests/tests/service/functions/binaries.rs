@@ -61,7 +61,10 @@ async fn every_binary_starts_answers_and_ends() {
             "webhooks-update" | "webhooks-delete" | "webhooks-test" => (404, body["json"]["code"] == "NOT_FOUND"),
             "deliveries-list" => (200, body["json"]["deliveries"].is_array()),
             "deliveries-stats" => (200, body["json"]["complete"] == true),
-            "deliveries-get" | "deliveries-resend" | "deliveries-recover" => (404, body["json"]["code"] == "NOT_FOUND"),
+            "deliveries-settle" => (200, body["json"]["settlements"][0]["result"] == "not_found"),
+            "deliveries-get" | "deliveries-receive" | "deliveries-resend" | "deliveries-recover" => {
+                (404, body["json"]["code"] == "NOT_FOUND")
+            }
             "deliveries-wake" | "accounts-purge" => (0, answer.is_null()),
             _ => (0, answer["batchItemFailures"] == json!([])),
         };

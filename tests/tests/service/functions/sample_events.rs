@@ -125,6 +125,8 @@ async fn deliveries() {
     for (function, expected) in [
         ("deliveries-list", 200),
         ("deliveries-get", 404),
+        ("deliveries-receive", 404),
+        ("deliveries-settle", 200),
         ("deliveries-resend", 404),
         ("deliveries-recover", 404),
         ("deliveries-stats", 200),

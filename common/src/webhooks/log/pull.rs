@@ -1,0 +1,240 @@
+//! What waits for a pull endpoint: taken for the time of a lease, and settled.
+//!
+//! A sparse index has the deliveries that can be taken, now or later, by their time: what is leased is in it with the end of
+//! its lease, and what has been settled is not in it. It lags behind the table, so each delivery is leased on condition that
+//! it is still due when the index says. Nothing passes over what becomes visible late: it is found by the next look.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use aws_sdk_dynamodb::{
+    operation::query::builders::QueryFluentBuilder,
+    types::{ReturnValue, Select},
+};
+use bytes::Bytes;
+use futures::{StreamExt, future::try_join_all, stream};
+
+use super::{
+    items::{attempt_value, pull_attributes, read_delivery},
+    payload,
+    search::id,
+    states::{standing, unset},
+    table::{Log, PAYLOAD, details_key, shard_key, state_key},
+};
+use crate::{
+    aws::{
+        dynamo::{Item, Record, change, is_refused, number, text},
+        failure,
+    },
+    error::{Error, Result},
+    id::{LeaseId, TenantId},
+    timestamp::Timestamp,
+    webhooks::delivery::{Delivery, DeliveryId, Lease, Pull, Shard, Status},
+};
+
+/// A delivery that has been taken.
+pub struct Taken {
+    /// The delivery, with its lease.
+    pub delivery: Delivery,
+    /// Which lease it is.
+    pub lease: LeaseId,
+    /// When the lease ends.
+    pub ends: Timestamp,
+    /// The JSON that the receiver gets.
+    pub body: Bytes,
+}
+
+/// How many deliveries wait to be taken, up to [`MOST_COUNTED`] of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Those that can be taken now.
+    pub due: usize,
+    /// Those that somebody has taken and not settled yet, and those that can be taken within a minute.
+    pub leased: usize,
+}
+
+/// The index of what can be taken.
+const INDEX: &str = "by-due";
+/// How many deliveries are leased at the same time. Their bodies may be large.
+const LEASES: usize = 10;
+/// How often the index is read, if others take what was found there.
+const LOOKS: usize = 3;
+/// The time that most leases have.
+const SOON: Duration = Duration::from_secs(60);
+/// The most that is counted for an overview.
+pub const MOST_COUNTED: usize = 1000;
+
+/// A place in the index: from when on a delivery can be taken, and which it is.
+type Due = (Timestamp, DeliveryId);
+
+impl Log {
+    /// Leases up to `limit` deliveries of an endpoint: those that have been due for the longest time. Each is taken only if
+    /// `has_room` says that there is room for it; what there is no room for can be taken again at once.
+    ///
+    /// # Errors
+    /// A call failed. What was leased until then comes back when its lease ends.
+    pub async fn take(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        limit: usize,
+        lease_time: Duration,
+        mut has_room: impl FnMut(&Taken) -> bool,
+        now: Timestamp,
+    ) -> Result<Vec<Taken>> {
+        let (mut taken, mut passed, mut is_full) = (Vec::new(), BTreeMap::new(), false);
+        for _ in 0..LOOKS {
+            let wanted = limit.saturating_sub(taken.len());
+            let due = self.due_for_taking(tenant, shards, wanted, &passed, now).await?;
+            let is_all = due.len() < wanted;
+            for some in due.chunks(LEASES) {
+                if is_full {
+                    break;
+                }
+                let leases: Vec<_> = some.iter().map(|due| self.lease(tenant, *due, now.after(lease_time))).collect();
+                for lease in stream::iter(leases).buffered(LEASES).collect::<Vec<_>>().await {
+                    let Some(lease) = lease? else { continue };
+                    is_full |= !has_room(&lease);
+                    if is_full {
+                        self.release(tenant, &lease.delivery, now).await?;
+                    } else {
+                        taken.push(lease);
+                    }
+                }
+            }
+            if is_all || is_full || taken.len() >= limit {
+                break;
+            }
+            passed.extend(due.into_iter().map(|due| (due.1.shard(), due)));
+        }
+        Ok(taken)
+    }
+
+    /// What can be taken now: the first `limit` deliveries by their time, behind those that were passed in each shard.
+    async fn due_for_taking(
+        &self,
+        tenant: &TenantId,
+        shards: &[Shard],
+        limit: usize,
+        passed: &BTreeMap<Shard, Due>,
+        now: Timestamp,
+    ) -> Result<Vec<Due>> {
+        let read = shards.iter().map(async |shard| {
+            let query = self.index_of_due(tenant, *shard, Timestamp::from_millisecond(0), now);
+            let behind = passed.get(shard).map(|(due, id)| {
+                let mut key = state_key(tenant, id);
+                key.insert("due".to_owned(), number(due.as_millisecond()));
+                key
+            });
+            let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+            let query = query.set_exclusive_start_key(behind).projection_expression("delivery, due").limit(limit);
+            let answer = Box::pin(query.send()).await.map_err(failure("reading what can be taken"))?;
+            Ok::<_, Error>(answer.items.unwrap_or_default().iter().filter_map(|item| due(*shard, item)).collect())
+        });
+        let mut read: Vec<Due> = try_join_all(read).await?.into_iter().flat_map(|read: Vec<Due>| read).collect();
+        read.sort_unstable();
+        read.truncate(limit);
+        Ok(read)
+    }
+
+    fn index_of_due(&self, tenant: &TenantId, shard: Shard, first: Timestamp, last: Timestamp) -> QueryFluentBuilder {
+        let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
+        query
+            .key_condition_expression("destination = :shard AND due BETWEEN :first AND :last")
+            .expression_attribute_values(":shard", text(shard_key(tenant, shard)))
+            .expression_attribute_values(":first", number(first.as_millisecond()))
+            .expression_attribute_values(":last", number(last.as_millisecond()))
+    }
+
+    /// Leases a delivery, if it is still due since then. Others may have taken it, or settled it.
+    async fn lease(&self, tenant: &TenantId, (due, id): Due, ends: Timestamp) -> Result<Option<Taken>> {
+        let lease = LeaseId::generate();
+        let pull = Pull { due: Some(ends), lease: Some(Lease { id: lease, ends: Some(ends) }) };
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &id)));
+        let update = change(update, pull_attributes(&pull), &[])
+            .condition_expression("due = :was_due")
+            .expression_attribute_values(":was_due", number(due.as_millisecond()))
+            .return_values(ReturnValue::AllNew);
+        let item = match Box::pin(update.send()).await {
+            Ok(answer) => answer.attributes.unwrap_or_default(),
+            Err(error) if is_refused(&error) => return Ok(None),
+            Err(error) => return Err(failure("leasing a delivery")(error)),
+        };
+        let delivery = read_delivery(id, &item)?;
+        let body = match payload::body(&item)? {
+            Some(body) => Some(body),
+            None => self.body(tenant, &id).await?,
+        };
+        if body.is_none() {
+            // It comes back, and fails in the end.
+            tracing::error!(%tenant, delivery_id = %id, "the payload of a delivery is missing, and nobody can take it");
+        }
+        Ok(body.map(|body| Taken { delivery, lease, ends, body }))
+    }
+
+    async fn body(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<Bytes>> {
+        let read = self.dynamodb.get_item().table_name(&self.table).set_key(Some(details_key(tenant, id, PAYLOAD)));
+        let answer = Box::pin(read.consistent_read(true).send()).await.map_err(failure("reading a payload"))?;
+        answer.item.as_ref().map_or(Ok(None), payload::body)
+    }
+
+    async fn release(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
+        self.settle(tenant, delivery, &delivery.released(now), now).await.map(drop)
+    }
+
+    /// Settles the lease of `before`: changes the state to `after`. Returns `false` if it has another lease, or none, by now.
+    ///
+    /// # Errors
+    /// A call failed, and nothing is settled; or the settled delivery still has a large payload.
+    pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
+        let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
+        let is_attempted = after.attempts > before.attempts;
+        let earlier = is_attempted.then(|| self.attempt(tenant, before, now)).flatten();
+        if !self.put(earlier.map(|row| ((), row)).into_iter().collect()).await.is_empty() {
+            return Err(Error::Busy);
+        }
+        let mut set = standing(tenant, after);
+        set.push(("attempts", number(after.attempts.into())));
+        set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt_value(attempt))));
+        let remove = unset(&set);
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
+        let update = change(update, set, &remove)
+            .condition_expression("lease = :was_lease AND attribute_exists(lease_ends)")
+            .expression_attribute_values(":was_lease", text(lease.id));
+        match Box::pin(update.send()).await {
+            Ok(_) if after.status == Status::Delivered => {
+                self.forget_large_apart(tenant, &after.id).await.map(|()| true)
+            }
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failure("settling a delivery")(error)),
+        }
+    }
+
+    /// Counts what waits to be taken, up to a bound.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub async fn waiting(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<Waiting> {
+        let next = Timestamp::from_millisecond(now.as_millisecond().saturating_add(1));
+        let (due, leased) = tokio::try_join!(
+            self.count_due(tenant, shards, Timestamp::from_millisecond(0), now),
+            self.count_due(tenant, shards, next, now.after(SOON)),
+        )?;
+        Ok(Waiting { due, leased })
+    }
+
+    async fn count_due(&self, tenant: &TenantId, shards: &[Shard], first: Timestamp, last: Timestamp) -> Result<usize> {
+        let limit = i32::try_from(MOST_COUNTED / shards.len().max(1)).unwrap_or(i32::MAX);
+        let counted = shards.iter().map(async |shard| {
+            let query = self.index_of_due(tenant, *shard, first, last).select(Select::Count).limit(limit);
+            let answer = Box::pin(query.send()).await.map_err(failure("counting what can be taken"))?;
+            Ok::<_, Error>(usize::try_from(answer.count).unwrap_or_default())
+        });
+        Ok(try_join_all(counted).await?.into_iter().sum())
+    }
+}
+
+fn due(shard: Shard, item: &Item) -> Option<Due> {
+    let due = Record::new("delivery", item).optional_number("due").map(Timestamp::from_millisecond)?;
+    Some((due, id(shard, item)?))
+}

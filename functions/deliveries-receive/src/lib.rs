@@ -1,0 +1,174 @@
+//! Taking what waits for a pull endpoint.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, LeaseId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::DeliveryId,
+        endpoints::{Endpoints, Receiver},
+        event::EventName,
+        log::{Log, pull::Taken},
+        post::Content,
+    },
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    endpoints: Endpoints,
+    log: Log,
+    lease_time: Duration,
+}
+
+/// How many deliveries are taken if the call does not say.
+const LIMIT: usize = 10;
+/// When to ask again while events come, and otherwise. A poll that finds nothing costs two reads besides the caller's.
+const SOON: Duration = Duration::from_secs(1);
+const LATER: Duration = Duration::from_secs(3);
+/// How long after something was taken more is expected.
+const BUSY: Duration = Duration::from_secs(10 * 60);
+/// The most that the deliveries of an answer take. A Lambda response has at most 6,291,556 bytes, and contains the answer as
+/// JSON inside a JSON string. The largest delivery alone fits: a body of 1 MiB, all quotes, takes four times that.
+const ROOM: usize = 5_500_000;
+/// What a delivery takes besides its body and the values of its headers.
+const FRAME: usize = 2_000;
+
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        endpoints: Endpoints::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+        lease_time: Duration::from_secs(env.number("LEASE_TIME", 1..=3600)?),
+    };
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/deliveries/receive", Tenant, Input::read, handle)
+        .summary("Takes the deliveries that have waited longest for a pull endpoint, each with a lease of 60 seconds.")
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotFound,
+            Fault::Conflict("endpoint_inactive"),
+            Fault::Conflict("not_a_pull_endpoint"),
+        ])
+}
+
+/// Which deliveries to take.
+pub struct Input {
+    endpoint: EndpointId,
+    limit: usize,
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let endpoint = fields.text("webhook_endpoint_id", EndpointId::parse);
+        let limit = fields.optional_number("limit", 1..=100);
+        let limit = limit?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LIMIT);
+        Ok(Self { endpoint: endpoint?, limit })
+    }
+}
+
+/// What was taken, and when to ask again.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    deliveries: Vec<LeasedDelivery>,
+    /// When to ask again, in milliseconds: 0 if there may be more.
+    poll_after_ms: u32,
+    /// When the endpoint's secret before the latest rotation stops signing, until it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    previous_secret_expires_at: Option<Timestamp>,
+}
+
+/// A delivery with its lease. Whoever has the lease posts it, and settles what the receiver answered.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+struct LeasedDelivery {
+    delivery_id: DeliveryId,
+    event: EventName,
+    job_id: String,
+    lease: LeaseId,
+    lease_expires_at: Timestamp,
+    /// The number of the attempt.
+    #[schemars(range(min = 1))]
+    attempt: u32,
+    /// What a POST to a receiver would carry, signed now.
+    headers: BTreeMap<String, String>,
+    /// What a POST to a receiver would have as its body, byte for byte.
+    body: String,
+}
+
+impl LeasedDelivery {
+    fn new(endpoint: &Receiver, taken: Taken, now: Timestamp) -> Result<Self> {
+        let Taken { delivery, lease, ends, body } = taken;
+        let content = Content {
+            keys: endpoint.keys(),
+            headers: Some(&endpoint.headers),
+            id: delivery.webhook_id,
+            event: delivery.event,
+            event_at: delivery.created_at,
+            body: &body,
+        };
+        let headers = content.headers(now).map_err(Error::internal("making the headers of a delivery"))?;
+        let texts =
+            headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
+        Ok(Self {
+            delivery_id: delivery.id,
+            event: delivery.event,
+            attempt: delivery.attempts.saturating_add(1),
+            job_id: delivery.job_id,
+            lease,
+            lease_expires_at: ends,
+            headers: texts.collect(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
+    }
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let (tenant, now) = (&call.caller, Timestamp::now());
+    let endpoint = app.endpoints.pulled(tenant, input.endpoint).await?;
+    let (own, mut room, mut is_full) = (headers_size(&endpoint), ROOM, false);
+    let has_room = |taken: &Taken| {
+        let needed = FRAME + own + size(&taken.body) + 4 * size(taken.delivery.job_id.as_bytes());
+        room.checked_sub(needed).map(|left| room = left).is_some() || {
+            is_full = true;
+            false
+        }
+    };
+    let taken = app.log.take(tenant, &endpoint.shards(), input.limit, app.lease_time, has_room, now).await?;
+    let deliveries: Vec<_> =
+        taken.into_iter().map(|taken| LeasedDelivery::new(&endpoint, taken, now)).collect::<Result<_>>()?;
+    app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await?;
+    let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY);
+    let pause = match is_full || deliveries.len() >= input.limit {
+        true => Duration::ZERO,
+        false if is_busy => SOON,
+        false => LATER,
+    };
+    let previous = endpoint.previous_secret.as_ref().map(|previous| previous.expires_at);
+    Ok(Output {
+        deliveries,
+        poll_after_ms: u32::try_from(pause.as_millis()).unwrap_or(u32::MAX),
+        previous_secret_expires_at: previous.filter(|at| now < *at),
+    })
+}
+
+fn headers_size(endpoint: &Receiver) -> usize {
+    endpoint.headers.reveal().map(|(name, value)| FRAME / 100 + name.len() + size(value.as_bytes())).sum()
+}
+
+/// How much of an answer a text takes: a quote or a backslash becomes four bytes there, and any other character stays.
+fn size(text: &[u8]) -> usize {
+    text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 4 } else { 1 }).sum()
+}

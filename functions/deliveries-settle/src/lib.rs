@@ -1,0 +1,290 @@
+//! Settling deliveries that were taken: what their receiver answered.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, LeaseId, TenantId},
+    issue::Problem,
+    random,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{
+            Attempt, AttemptResult, Claim, Delivery, DeliveryId, Failure, Outcome, RESPONSE_BYTES, Status,
+            retry_schedule,
+        },
+        endpoints::{Endpoints, Receiver, disable_after},
+        log::Log,
+    },
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The dependencies of the route.
+pub struct App {
+    endpoints: Endpoints,
+    log: Log,
+    schedule: Vec<Duration>,
+    disable_after: Duration,
+}
+
+/// How many deliveries are settled at the same time.
+const CONCURRENCY: usize = 25;
+/// How often a settlement is tried while other writes change the delivery.
+const ROUNDS: usize = 3;
+/// An hour: the longest attempt, in milliseconds.
+const LONGEST: u32 = 3_600_000;
+
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App {
+        endpoints: Endpoints::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+        schedule: retry_schedule(env)?,
+        disable_after: disable_after(env)?,
+    };
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
+}
+
+fn route() -> Route<App> {
+    Route::post("/v1/deliveries/settle", Tenant, Input::read, handle)
+        .summary("Records what receivers answered to deliveries that were taken, each by its lease.")
+        .faults(&[Fault::EmailNotVerified])
+}
+
+/// What to settle.
+pub struct Input {
+    settlements: Vec<Settlement>,
+}
+
+struct Settlement {
+    id: DeliveryId,
+    lease: LeaseId,
+    /// `None` gives the lease back without an attempt.
+    outcome: Option<Outcome>,
+    duration_ms: u32,
+    response: Option<String>,
+}
+
+/// Why a receiver did not answer.
+#[derive(Clone, Copy, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+enum Unanswered {
+    /// There was no complete response in time.
+    Timeout,
+    /// The host name has no address.
+    Dns,
+    /// No address accepted a connection.
+    Connect,
+    /// The TLS handshake failed.
+    Tls,
+    /// The connection closed early, or the response was not valid HTTP.
+    Protocol,
+}
+
+impl Unanswered {
+    fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        match text {
+            "timeout" => Ok(Self::Timeout),
+            "dns" => Ok(Self::Dns),
+            "connect" => Ok(Self::Connect),
+            "tls" => Ok(Self::Tls),
+            "protocol" => Ok(Self::Protocol),
+            _ => Err(vec![Problem::format("Must be timeout, dns, connect, tls or protocol")]),
+        }
+    }
+}
+
+impl From<Unanswered> for Failure {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Timeout => Self::Timeout,
+            Unanswered::Dns => Self::Dns,
+            Unanswered::Connect => Self::Connect,
+            Unanswered::Tls => Self::Tls,
+            Unanswered::Protocol => Self::Protocol,
+        }
+    }
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        Ok(Self { settlements: fields.objects("settlements", Settlement::read)? })
+    }
+}
+
+impl Settlement {
+    fn read(fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields.text("delivery_id", DeliveryId::parse);
+        let lease = fields.text("lease", LeaseId::parse);
+        let status = fields.optional_number("status_code", 100..=999);
+        let error = fields.optional_text("error", Unanswered::parse);
+        let duration = fields.optional_number("duration_ms", 0..=LONGEST);
+        let response = fields.optional_text("response", |text| Ok(text.to_owned()));
+        let (status, error) = (status?.and_then(|status| u16::try_from(status).ok()), error?);
+        let outcome = match (status, error) {
+            (Some(_), Some(_)) => return Err(fields.reject("error", Problem::format("Excludes status_code"))),
+            (Some(status @ 200..=299), None) => Some(Outcome::Delivered(status)),
+            (Some(status), None) => Some(Outcome::Failed(Failure::Status(status, None))),
+            (None, Some(error)) => Some(Outcome::Failed(error.into())),
+            (None, None) => None,
+        };
+        Ok(Self { id: id?, lease: lease?, outcome, duration_ms: duration?.unwrap_or_default(), response: response? })
+    }
+
+    /// The attempt that was made, if there was any. Of what the receiver of a failed attempt answered, the beginning is kept,
+    /// without what it repeats of the tenant's headers.
+    fn attempt(&self, before: &Delivery, endpoint: Option<&Receiver>, now: Timestamp) -> Option<AttemptResult> {
+        let outcome = self.outcome?;
+        let response = self.response.as_ref().filter(|_| !matches!(outcome, Outcome::Delivered(_)));
+        let response = response.map(|text| {
+            let text = text.get(..text.floor_char_boundary(RESPONSE_BYTES)).unwrap_or(text).to_owned();
+            endpoint.into_iter().fold(text, |text, endpoint| endpoint.headers.mask(text))
+        });
+        let at = now.before(Duration::from_millis(self.duration_ms.into()));
+        let attempt = Attempt::new(at, self.duration_ms, outcome, response, before.trigger);
+        Some(AttemptResult::Made(attempt, outcome))
+    }
+}
+
+/// What became of each settlement, in the same order.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Output {
+    settlements: Vec<Settled>,
+}
+
+/// What became of a settlement.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+struct Settled {
+    delivery_id: DeliveryId,
+    result: Verdict,
+    /// How the delivery stands now, if it was settled or released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Status")]
+    status: Option<Status>,
+}
+
+/// What became of a settlement.
+#[derive(Clone, Copy, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// It is recorded as an attempt.
+    Settled,
+    /// The lease was given back, and the delivery can be taken again.
+    Released,
+    /// The lease is over: nothing has changed.
+    LeaseExpired,
+    /// There is no such delivery.
+    NotFound,
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+    let (tenant, now) = (&call.caller, Timestamp::now());
+    let ids: Vec<_> = input.settlements.iter().map(|settlement| settlement.id).collect();
+    let (endpoints, deliveries) =
+        tokio::try_join!(app.endpoints_of(tenant, &input.settlements), app.log.known(tenant, &ids))?;
+    let settled = input.settlements.iter().map(|settlement| {
+        let before = deliveries.get(&settlement.id).cloned();
+        app.settle(tenant, &endpoints, settlement, before, now)
+    });
+    let settled: Vec<_> = settled.collect();
+    Ok(Output { settlements: stream::iter(settled).buffered(CONCURRENCY).try_collect().await? })
+}
+
+/// The endpoints of settlements, as far as they exist.
+type Known = BTreeMap<EndpointId, Receiver>;
+
+impl App {
+    async fn endpoints_of(&self, tenant: &TenantId, settlements: &[Settlement]) -> Result<Known> {
+        let mut ids: Vec<_> =
+            settlements.iter().filter_map(|settlement| settlement.id.destination.endpoint()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let found: Vec<_> = ids.into_iter().map(|id| self.endpoints.find(tenant, id)).collect();
+        let found: Vec<_> = stream::iter(found).buffered(CONCURRENCY).try_collect().await?;
+        Ok(found.into_iter().flatten().map(|endpoint| (endpoint.id, endpoint)).collect())
+    }
+
+    /// Settles a delivery, if its lease is still valid. If the answer to an earlier call was lost, the same call answers the
+    /// same.
+    async fn settle(
+        &self,
+        tenant: &TenantId,
+        known: &Known,
+        settlement: &Settlement,
+        mut before: Option<Delivery>,
+        now: Timestamp,
+    ) -> Result<Settled> {
+        let id = settlement.id;
+        let endpoint = id.destination.endpoint().and_then(|id| known.get(&id));
+        let verdict = |result, status| Settled { delivery_id: id, result, status };
+        let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
+        for _ in 0..ROUNDS {
+            let Some(was) = before else { return Ok(verdict(Verdict::NotFound, None)) };
+            let after = match was.claim(settlement.lease, now) {
+                Claim::Over => return Ok(verdict(Verdict::LeaseExpired, None)),
+                Claim::Settled => {
+                    self.follow(tenant, &was, endpoint, now).await?;
+                    return Ok(verdict(done, Some(was.status)));
+                }
+                Claim::Valid => self.after(&was, settlement, endpoint, now),
+            };
+            if self.log.settle(tenant, &was, &after, now).await? {
+                self.follow(tenant, &after, endpoint, now).await?;
+                return Ok(verdict(done, Some(after.status)));
+            }
+            before = self.log.known(tenant, &[id]).await?.remove(&id);
+        }
+        Ok(verdict(Verdict::LeaseExpired, None))
+    }
+
+    fn after(
+        &self,
+        before: &Delivery,
+        settlement: &Settlement,
+        endpoint: Option<&Receiver>,
+        now: Timestamp,
+    ) -> Delivery {
+        let Some(attempt) = settlement.attempt(before, endpoint, now) else { return before.released(now) };
+        let after = before.after(&attempt, &self.schedule, random::fraction, now);
+        match (after.status, endpoint) {
+            // Nobody can take it again.
+            (Status::Pending, None) => after.after(&AttemptResult::NoEndpoint, &self.schedule, random::fraction, now),
+            _ => after,
+        }
+    }
+
+    /// Notes what follows for the endpoint. This can be repeated.
+    async fn follow(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        endpoint: Option<&Receiver>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.is_active()) else { return Ok(()) };
+        match delivery.status {
+            Status::Delivered if endpoint.health.is_impaired() => {
+                self.endpoints.answered(tenant, endpoint.id, now).await
+            }
+            Status::Failed if delivery.event.is_of_a_job() => {
+                let reason = delivery.last_attempt.as_ref().map_or("", |attempt| attempt.outcome.as_ref());
+                tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
+                let (health, disable_after) = (endpoint.health, self.disable_after);
+                let follows = self.endpoints.delivery_failed(tenant, delivery, health, disable_after, now).await?;
+                if let Some(consequence) = follows {
+                    tracing::warn!(%tenant, endpoint = %endpoint.id, ?consequence, "an endpoint is failing");
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
