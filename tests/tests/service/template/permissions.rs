@@ -208,6 +208,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     }
     the_log_is_read(world, &tenant, &id).await;
     endpoints_are_used_in_the_console(world, &tenant, &id).await;
+    deliveries_are_taken(world, &tenant).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
     assert_eq!(world.poll("deliveries").await, 1);
     let mut failed = event(&tenant.id, "failed for good");
@@ -282,7 +283,8 @@ async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Ten
 /// The caller is looked up before the fields are read. Once a day, that is noted.
 async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     let webhooks = ["create", "list", "update", "delete", "test"].map(|route| format!("webhooks/{route}"));
-    let deliveries = ["list", "get", "resend", "recover", "stats"].map(|route| format!("deliveries/{route}"));
+    let deliveries =
+        ["list", "get", "receive", "settle", "resend", "recover", "stats"].map(|route| format!("deliveries/{route}"));
     for route in webhooks.into_iter().chain(deliveries).chain(["tenant/settings".to_owned()]) {
         world.forget_uses().await;
         for answer in [
@@ -371,6 +373,28 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     // What is pending is found through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
     world.poll("deliveries").await;
+}
+
+/// What waits for a pull endpoint is taken, fails once, and is delivered then. Its payload is too large to be kept.
+async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
+    let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok().clone();
+    let endpoint = json!({"webhook_endpoint_id": created["webhook_endpoint_id"]});
+    let mut told = event(&tenant.id, "taken");
+    told["result"] = json!("x".repeat(1000));
+    world.deliver(told).await;
+    for status in [500, 500, 204] {
+        let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint.clone()).await.ok()["deliveries"][0].clone();
+        let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": status});
+        let settled = world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await;
+        assert_eq!(settled.ok()["settlements"][0]["result"], "settled", "{settled:?}");
+        if settled.ok()["settlements"][0]["status"] == "failed" {
+            world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": taken["delivery_id"]})).await.ok();
+        }
+    }
+    let browser = Browser::new(world, &tenant.cookie);
+    let page = browser.open(&format!("/console/endpoints/{}", text(&created["webhook_endpoint_id"]))).await;
+    assert!(page.page().contains("0 waiting"), "{page:?}");
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": created["webhook_endpoint_id"]})).await.ok();
 }
 
 /// What the console does about webhooks. Nothing is polled meanwhile, so that each page waits for its attempt in vain.
