@@ -5,6 +5,7 @@ mod deliveries;
 mod endpoint;
 mod new_endpoint;
 mod overview;
+mod pull;
 
 use tests::{Answer, browser::readable};
 

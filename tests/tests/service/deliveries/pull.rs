@@ -10,6 +10,7 @@ use common::{
     },
 };
 use futures::future::join_all;
+use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tests::{Receiver, Tenant, World, event, records};
@@ -130,16 +131,16 @@ async fn what_is_taken_is_exactly_what_would_be_posted() {
     let names: BTreeSet<_> = headers.keys().map(String::as_str).collect();
     let of_connection = ["content-length", "host", "connection"];
     let sent: BTreeSet<_> =
-        posted.headers.keys().map(|name| name.as_str()).filter(|name| !of_connection.contains(name)).collect();
+        posted.headers.keys().map(HeaderName::as_str).filter(|name| !of_connection.contains(name)).collect();
     assert_eq!(names, sent);
     for same in ["content-type", "user-agent", "x-event-type", "x-event-time", "x-webhook-signature", "authorization"] {
         assert_eq!(headers[same], json!(posted.headers[same].to_str().expect("text")), "{same}");
     }
     assert_ne!(headers["webhook-id"], json!(posted.headers["webhook-id"].to_str().expect("text")));
-    let verified: reqwest::header::HeaderMap = headers
+    let verified: HeaderMap = headers
         .iter()
         .map(|(name, value)| {
-            let name: reqwest::header::HeaderName = name.parse().expect("a name");
+            let name: HeaderName = name.parse().expect("a name");
             (name, value.as_str().expect("text").parse().expect("a value"))
         })
         .collect();
@@ -250,7 +251,7 @@ async fn what_is_given_back_can_be_taken_at_once_and_is_no_attempt() {
 async fn takers_share_the_work() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     for job in 0..60 {
-        world.enqueue("job-events", event(&tenant.id, &job.to_string())).await;
+        world.enqueue("job-events", event(&tenant.id, job)).await;
     }
     world.handle_all().await;
     let takers = (0..6).map(async |_| {
@@ -390,7 +391,7 @@ async fn large_payloads_are_taken_one_after_the_other_and_none_is_lost() {
     let (world, tenant, endpoint) = with_endpoint(&[("KEPT_PAYLOAD_BYTES", "100000")]).await;
     let sizes = [100, 700, 60_000, 220_000, 240_000, 240_000, 240_000, 240_000, 240_000, 240_000];
     for (number, size) in sizes.into_iter().enumerate() {
-        let mut told = event(&tenant.id, &number.to_string());
+        let mut told = event(&tenant.id, number);
         // Quotes and backslashes take the most room.
         told["result"] = json!("\"\\".repeat(size / 4));
         world.deliver(told).await;
@@ -530,7 +531,7 @@ async fn what_waits_in_a_log_that_was_spread_is_taken_oldest_first() {
     world.deliver(event(&tenant.id, "before")).await;
     world.stored_endpoints().spread_log(&id(&tenant), endpoint.parse().expect("an id")).await.expect("it is spread");
     for job in 0..20 {
-        world.deliver(event(&tenant.id, &job.to_string())).await;
+        world.deliver(event(&tenant.id, job)).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let shards: BTreeSet<_> = world.log(&tenant.id).await.iter().map(|delivery| delivery.id.shard).collect();

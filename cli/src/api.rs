@@ -1,0 +1,109 @@
+//! The service's API, called for whoever is signed in.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request};
+use serde_json::{Value, json};
+use url::Url;
+use zeroize::Zeroizing;
+
+use crate::{failure::Failure, http::Http, terminal::shown};
+
+/// How long a call may take. A Lambda function behind an HTTP API has 30 seconds.
+const TIMEOUT: Duration = Duration::from_secs(35);
+/// The most that an answer can have: the limit of Lambda.
+const LARGEST: usize = 8 << 20;
+
+/// Who calls. It cannot be printed.
+#[derive(Clone)]
+pub(crate) enum Caller {
+    Nobody,
+    Key(Zeroizing<String>),
+    Session(Zeroizing<String>),
+}
+
+/// The API at an address.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) base: Url,
+    caller: Caller,
+    http: Http,
+}
+
+impl Api {
+    pub(crate) fn new(base: Url, caller: Caller, http: Http) -> Self {
+        Self { base, caller, http }
+    }
+
+    /// The same API, called by somebody else.
+    pub(crate) fn by(&self, caller: Caller) -> Self {
+        Self { caller, ..self.clone() }
+    }
+
+    /// The address, as an origin: without a path.
+    pub(crate) fn origin(&self) -> String {
+        self.base.origin().ascii_serialization()
+    }
+
+    /// The address of a page.
+    pub(crate) fn page(&self, path: &str) -> String {
+        format!("{}{path}", self.origin())
+    }
+
+    /// Calls a route of `/v1`: `webhooks/list`.
+    pub(crate) async fn call(&self, route: &str, fields: Value) -> Result<Value, Failure> {
+        let answer = self.send(Method::POST, &format!("/v1/{route}"), Some(json!({ "json": fields }))).await?;
+        Ok(answer.get("json").cloned().unwrap_or_default())
+    }
+
+    /// Calls a path of `/api/auth`: `api-key/list`.
+    pub(crate) async fn flow(&self, path: &str, fields: Option<Value>) -> Result<Value, Failure> {
+        let method = if fields.is_some() { Method::POST } else { Method::GET };
+        self.send(method, &format!("/api/auth/{path}"), fields).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
+        let request = Request::builder().method(method).uri(self.page(path)).header("accept", "application/json");
+        let request = match &self.caller {
+            Caller::Nobody => request,
+            Caller::Key(key) => request.header("x-api-key", key.as_str()),
+            Caller::Session(cookie) => request.header("cookie", cookie.as_str()).header("origin", self.origin()),
+        };
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let request = request.header("content-type", "application/json").body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|error| Failure::Local(format!("The call cannot be made: {error}.")))?;
+        let answer =
+            self.http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
+                Failure::Unreachable(format!("{} cannot be reached ({}).", self.origin(), why.name()))
+            })?;
+        let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
+        match (answer.status, value) {
+            (200..=299, Some(value)) => Ok(value),
+            (200..=299, None) => Err(Failure::Unreachable(format!("{} is not this service.", self.origin()))),
+            (status, value) => Err(refused(status, &value.unwrap_or_default())),
+        }
+    }
+}
+
+/// An error of either style, or of API Gateway itself.
+fn refused(status: u16, answer: &Value) -> Failure {
+    let error = answer.get("json").unwrap_or(answer);
+    let reason = error["data"]["reason"].as_str().or(error["reason"].as_str()).unwrap_or_default().to_owned();
+    let issues = error["data"]["issues"].as_array().into_iter().flatten().map(|issue| {
+        let path: Vec<_> = issue["path"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        format!("{}: {}", path.join("."), issue["message"].as_str().unwrap_or_default())
+    });
+    let issues: Vec<_> = issues.collect();
+    let message = if issues.is_empty() {
+        error["message"].as_str().map_or_else(|| format!("The service answered {status}"), ToOwned::to_owned)
+    } else {
+        issues.join("; ")
+    };
+    let message = shown(&message);
+    if status == 401 {
+        return Failure::NotSignedIn("The key or the session is not valid, or not any more.".to_owned());
+    }
+    Failure::Refused { status, reason, message: format!("{}.", message.trim_end_matches('.')) }
+}

@@ -1,0 +1,28 @@
+//! Times, as the API writes them and as people read them.
+
+use std::time::Duration;
+
+use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
+
+/// This long ago, in RFC 3339; `None` if that is before all times.
+pub(crate) fn ago(duration: Duration) -> Option<String> {
+    let then = OffsetDateTime::now_utc().checked_sub(duration.try_into().ok()?)?;
+    then.replace_nanosecond(0).ok()?.format(&Rfc3339).ok()
+}
+
+/// How long ago a time in RFC 3339 was.
+pub(crate) fn since(time: &str) -> Option<Duration> {
+    let then = OffsetDateTime::parse(time, &Rfc3339).ok()?.to_offset(UtcOffset::UTC);
+    (OffsetDateTime::now_utc() - then).try_into().ok()
+}
+
+/// The present time of day, in UTC: `12:00:00`.
+pub(crate) fn time_of_day() -> String {
+    let now = OffsetDateTime::now_utc().time();
+    format!("{:02}:{:02}:{:02}", now.hour(), now.minute(), now.second())
+}
+
+/// A time of the API without its fractions: `2026-01-31 12:00:00`.
+pub(crate) fn short(time: &str) -> String {
+    time.get(..19).unwrap_or(time).replace('T', " ")
+}

@@ -1,0 +1,79 @@
+//! `fanfare`, the command-line client for tenants.
+
+#![expect(clippy::indexing_slicing, reason = "what a JSON value does not have is null")]
+
+mod api;
+mod args;
+mod clock;
+mod config;
+mod deliveries;
+mod endpoints;
+mod failure;
+mod http;
+mod listen;
+mod login;
+mod secret;
+mod send;
+mod terminal;
+
+use std::{process::ExitCode, sync::LazyLock};
+
+use clap::{CommandFactory, Parser};
+use url::Url;
+use zeroize::Zeroizing;
+
+use crate::{
+    api::{Api, Caller},
+    args::{Arguments, Command},
+    config::Config,
+    failure::Failure,
+    http::Http,
+    terminal::note,
+};
+
+/// Where `cargo local` serves.
+static LOCAL: LazyLock<Option<Url>> = LazyLock::new(|| "http://127.0.0.1:9000".parse().ok());
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads has seen enough.
+        Err(Failure::Local(why)) if why.contains("Broken pipe") => ExitCode::SUCCESS,
+        Err(failure) => {
+            note(&failure.to_string());
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { api, json, command } = arguments;
+    if let Command::Completions { shell } = command {
+        clap_complete::generate(shell, &mut Arguments::command(), "fanfare", &mut std::io::stdout());
+        return Ok(());
+    }
+    let mut config = Config::load()?;
+    let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
+    let base = base.filter(|base| matches!(base.scheme(), "http" | "https") && base.has_host());
+    let base = base.ok_or_else(|| Failure::Local("--api must be an http or https address.".to_owned()))?;
+    let kept = config.service(&base.origin().ascii_serialization()).key;
+    let given = std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.is_empty()).map(Zeroizing::new);
+    let caller = given.or(kept).map_or(Caller::Nobody, Caller::Key);
+    let is_known = matches!(caller, Caller::Key(_));
+    let http = Http::new()?;
+    let api = Api::new(base, caller, http.clone());
+    if !is_known && !matches!(command, Command::Login(_) | Command::Logout) {
+        return Err(Failure::NotSignedIn(format!("Nobody is signed in at {}.", api.origin())));
+    }
+    match command {
+        Command::Login(login) => login::login(&api, &mut config, &login, json).await,
+        Command::Logout => login::logout(&api, &mut config).await,
+        Command::Whoami => login::whoami(&api, json).await,
+        Command::Endpoints(command) => endpoints::run(&api, command, json).await,
+        Command::Deliveries(command) => deliveries::run(&api, command, json).await,
+        Command::Send(send) => send::run(&api, send, json).await,
+        Command::Listen(listen) => listen::run(&api, &mut config, &http, listen, json).await,
+        Command::Completions { .. } => Ok(()),
+    }
+}

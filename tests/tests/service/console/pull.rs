@@ -1,0 +1,45 @@
+//! Pull endpoints in the console.
+
+use serde_json::json;
+use tests::{Browser, World, event};
+
+use super::says;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_endpoint_is_added_changed_and_seen_with_what_waits() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let new = "/console/endpoints/new";
+    says(&browser.open(new).await, &["Add a pull endpoint instead"]);
+    let form = browser.open(&format!("{new}?kind=pull")).await;
+    assert!(!form.page().contains("name=\"url\""), "it has no URL");
+    let typed = [("description", "A laptop"), ("completed", "yes"), ("failed", "yes")];
+    let nothing = browser.press(new, &form, "Add the endpoint", &typed[..1]).await;
+    says(&nothing, &["Choose one event at least"]);
+    let added = browser.press(new, &nothing, "Add the endpoint", &typed).await;
+    says(&added, &["The endpoint has been added", "whsec_"]);
+    let listed = world.only_endpoint(&tenant).await;
+    assert_eq!((&listed["kind"], &listed["description"]), (&json!("pull"), &json!("A laptop")));
+
+    for job in ["one", "two"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let path = format!("/console/endpoints/{}", listed["webhook_endpoint_id"].as_str().expect("an id"));
+    says(&browser.open(&path).await, &["2 waiting, 0 leased", "Nothing has been taken yet", "Nobody has asked yet"]);
+    // What waits is no trouble.
+    let overview = browser.open("/console").await;
+    says(&overview, &["None is failing or disabled", "A laptop", "pull"]);
+    assert!(!overview.page().contains("notice bad"));
+    let taken = json!({"webhook_endpoint_id": listed["webhook_endpoint_id"], "limit": 1});
+    world.rpc(&tenant.key, "deliveries/receive", taken).await.ok();
+    says(&browser.open(&path).await, &["1 waiting, 1 leased", "Last taken", "Last asked"]);
+
+    let page = browser.open(&path).await;
+    let saved = browser.press(&path, &page, "Save", &[("description", "My laptop"), ("completed", "yes")]).await;
+    says(&saved, &["The changes have been saved", "My laptop", "Events job.completed"]);
+    let page = browser.open(&path).await;
+    says(&browser.press(&path, &page, "Make it inactive", &[]).await, &["What comes for it is held"]);
+    let deliveries = browser.open("/console/deliveries").await;
+    says(&deliveries, &["My laptop", "Held"]);
+}
