@@ -253,13 +253,13 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) workflow: Option<String>,
     /// The result, as JSON.
-    #[arg(long)]
+    #[arg(long, value_parser = json)]
     pub(crate) result: Option<serde_json::Value>,
     /// The error, as JSON.
-    #[arg(long)]
+    #[arg(long, value_parser = json)]
     pub(crate) error: Option<serde_json::Value>,
     /// The queue of job events.
-    #[arg(long, env = "FANFARE_QUEUE_URL", default_value = "http://127.0.0.1:9324/000000000000/job-events")]
+    #[arg(long, env = "FANFARE_QUEUE_URL", default_value = "http://127.0.0.1:9324/123456789012/job-events")]
     pub(crate) queue_url: Url,
 }
 
@@ -305,6 +305,10 @@ impl Missed {
             Self::Both => "both",
         }
     }
+}
+
+fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 /// A time in RFC 3339, from a text that is one or says how long ago.

@@ -6,11 +6,12 @@ use crate::{
     api::Api,
     args::Endpoints,
     clock,
+    config::Config,
     failure::Failure,
     terminal::{cell, say, table},
 };
 
-pub(crate) async fn run(api: &Api, command: Endpoints, is_json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_json: bool) -> Result<(), Failure> {
     let answer = match command {
         Endpoints::List => {
             let answer = api.call("webhooks/list", json!({})).await?;
@@ -37,7 +38,11 @@ pub(crate) async fn run(api: &Api, command: Endpoints, is_json: bool) -> Result<
         }
         Endpoints::Rotate { id } => {
             let secret = crate::secret::generate()?;
-            let answer = api.call("webhooks/update", json!({ "id": id, "signing_secret": *secret })).await?;
+            let answer = api.call("webhooks/update", json!({ "id": &id, "signing_secret": *secret })).await?;
+            // Where this machine keeps the secret, it is that of its listen.
+            if config.service(&api.origin()).secrets.contains_key(&id) {
+                config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())))?;
+            }
             json!({ "success": answer["success"], "message": answer["message"], "signing_secret": *secret })
         }
         Endpoints::Test { id } => api.call("webhooks/test", json!({ "id": id })).await?,

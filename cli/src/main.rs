@@ -70,7 +70,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Login(login) => login::login(&api, &mut config, &login, json).await,
         Command::Logout => login::logout(&api, &mut config).await,
         Command::Whoami => login::whoami(&api, json).await,
-        Command::Endpoints(command) => endpoints::run(&api, command, json).await,
+        Command::Endpoints(command) => endpoints::run(&api, &mut config, command, json).await,
         Command::Deliveries(command) => deliveries::run(&api, command, json).await,
         Command::Send(send) => send::run(&api, send, json).await,
         Command::Listen(listen) => listen::run(&api, &mut config, &http, listen, json).await,

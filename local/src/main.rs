@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The whole service on this machine, on loopback only. Port 0 picks a free port.
+/// fanfare, the whole service on this machine, on loopback only. Port 0 picks a free port.
 ///
 /// Environment variables override the values of the same name in template.yaml.
 #[derive(Parser)]
@@ -81,8 +81,8 @@ async fn main() -> Result<()> {
 async fn serve(arguments: Arguments) -> Result<()> {
     let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, .. } = arguments;
     announce(match memory {
-        true => "Starting the whole service on this machine, with its data in memory.",
-        false => "Starting the whole service on this machine, with its data in .local/.",
+        true => "Starting fanfare on this machine, with its data in memory.",
+        false => "Starting fanfare on this machine, with its data in .local/.",
     });
     let data = if memory { Data::Memory } else { Data::Directory(PathBuf::from(".local")) };
     let ports = Ports { api, dynamodb, sqs, mail, inbox };

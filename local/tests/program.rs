@@ -56,7 +56,7 @@ const FREE_PORTS: [&str; 5] = ["--api=0", "--dynamodb=0", "--sqs=0", "--mail=0",
 #[test]
 fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {
     let (mut program, output, line) = Program::serve();
-    assert_eq!(program.first_error_line(), "Starting the whole service on this machine, with its data in memory.\n");
+    assert_eq!(program.first_error_line(), "Starting fanfare on this machine, with its data in memory.\n");
     let addresses: Value = serde_json::from_str(&line).expect("JSON");
     assert!(addresses.get("api").is_some(), "{line}");
     // It ends, and nothing has followed.

@@ -127,7 +127,8 @@ impl World {
         Self::started(settings, Options { poll, ..Options::default() }).await
     }
 
-    async fn started(settings: &[(&str, &str)], options: Options) -> Self {
+    /// Starts the service with these settings on top, in another way than the rest of the tests.
+    pub async fn started(settings: &[(&str, &str)], options: Options) -> Self {
         crate::log::collect();
         let env: HashMap<String, String> =
             SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

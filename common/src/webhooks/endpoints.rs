@@ -6,6 +6,7 @@
 mod forget;
 mod headers;
 mod health;
+mod kind;
 mod logged;
 pub mod notice;
 mod pulled;
@@ -16,7 +17,7 @@ mod view;
 
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
-    pulled::{Address, Kind, Pulled},
+    kind::{Address, Kind, Pulled},
     records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, Receiver},
     table::Endpoints,
     view::EndpointView,

@@ -37,7 +37,7 @@ mod dialer;
 mod pool;
 
 /// Receivers know the service by this name, whichever function sends.
-const USER_AGENT: &str = concat!("webhooks-deliver/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("fanfare/", env!("CARGO_PKG_VERSION"));
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const EVENT_TIME: HeaderName = HeaderName::from_static("x-event-time");
 const BODY_SIGNATURE: HeaderName = HeaderName::from_static("x-webhook-signature");

@@ -10,11 +10,11 @@ use super::{
     id::{DeliveryId, DestinationId, Millis, WebhookId},
     outcome::{MAX_AGE, Outcome, Step, next_step},
     payload::Destination,
-    pull::Pull,
+    pull::{Claim, Lease, Pull},
     status::{Status, Trigger},
 };
 use crate::{
-    id::EndpointId,
+    id::{EndpointId, LeaseId},
     timestamp::Timestamp,
     webhooks::event::{EventName, JobEvent, TEST_JOB},
 };
@@ -212,6 +212,33 @@ impl Delivery {
             pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),
             ..self
         }
+    }
+
+    /// How the lease `id` stands `now`.
+    #[must_use]
+    pub fn claim(&self, id: LeaseId, now: Timestamp) -> Claim {
+        match self.pull.as_ref().and_then(|pull| pull.lease).filter(|lease| lease.id == id) {
+            Some(Lease { ends: None, .. }) => Claim::Settled,
+            Some(Lease { ends: Some(ends), .. }) if now < ends => Claim::Valid,
+            Some(_) | None => Claim::Over,
+        }
+    }
+
+    /// The state after the lease was given back without an attempt: the delivery can be taken at once.
+    #[must_use]
+    pub fn released(&self, now: Timestamp) -> Self {
+        let next_attempt_at = self.next_attempt_at.map(|_| now);
+        Self { next_attempt_at, pull: self.pull.as_ref().map(|pull| pull.settled(Some(now))), ..self.clone() }
+    }
+
+    /// When it has to be looked at, even if nobody asks for it: at its next attempt or, if somebody has to take it, when the
+    /// time for that is over. `None` if nothing is to come.
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Timestamp> {
+        let Some(pull) = &self.pull else { return self.next_attempt_at };
+        let fails_at = pull.due.map(|_| Timestamp::from_millisecond(self.fails_at.get()))?;
+        // Whoever has taken it may still settle it.
+        Some(pull.lease.and_then(|lease| lease.ends).map_or(fails_at, |ends| ends.max(fails_at)))
     }
 
     /// Whether it failed when this attempt was due.

@@ -12,8 +12,8 @@ use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 
 use super::{
     health::{DisabledReason, Health, PENDING, disabled, is_noted},
+    kind::Address,
     logged::log_shards,
-    pulled::Address,
     table::{Endpoints, record},
 };
 use crate::{

@@ -7,8 +7,8 @@ use aws_sdk_dynamodb::types::{AttributeValue, Put, Update, builders::UpdateBuild
 use super::{
     headers::{self, HEADER_NAMES, HEADERS},
     health::{self, Health},
+    kind::{self, Address, Kind, Pulled},
     logged::{LOGGED, deleted, log_shards},
-    pulled::{self, Address, Kind, Pulled},
     table::{Endpoints, NOT_FOUND, key, record},
 };
 use crate::{
@@ -225,7 +225,7 @@ impl Endpoints {
             return Ok(());
         }
         let endpoint = self.get(tenant, id, "kind, #url").await?.ok_or(NOT_FOUND)?;
-        if change.url.is_some() && pulled::kind(&record(&endpoint))? == Kind::Pull {
+        if change.url.is_some() && kind::kind(&record(&endpoint))? == Kind::Pull {
             return Err(Error::Conflict(Conflict::PullEndpoint));
         }
         // Without headers to lose, only another rotation between the two writes can be the reason.

@@ -3,8 +3,8 @@
 use super::{
     headers,
     health::{self, DisabledReason, Health},
+    kind::{self, Kind, Pulled},
     logged::log_shards,
-    pulled::{self, Kind, Pulled},
     records::readable,
     table::{Endpoints, NOT_FOUND, record},
 };
@@ -77,7 +77,7 @@ impl Endpoints {
 impl EndpointView {
     fn from_item(item: &Item) -> Result<Self> {
         let record = record(item);
-        let kind = pulled::kind(&record)?;
+        let kind = kind::kind(&record)?;
         Ok(Self {
             id: record.parsed("webhook_endpoint_id")?,
             kind,

@@ -20,7 +20,7 @@ async fn a_created_endpoint_is_listed_without_its_secret() {
     assert_eq!(
         listed[0],
         json!({
-            "webhook_endpoint_id": created["webhook_endpoint_id"], "url": "https://example.com/hook?a=b",
+            "webhook_endpoint_id": created["webhook_endpoint_id"], "kind": "push", "url": "https://example.com/hook?a=b",
             "description": "ours", "active": false, "created_at": created_at, "updated_at": updated_at,
         })
     );

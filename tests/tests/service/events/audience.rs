@@ -31,7 +31,7 @@ async fn every_active_endpoint_gets_the_event_signed() {
         );
         assert_eq!(one.header("content-type"), "application/json");
         assert_eq!(one.header("x-event-type"), "job.completed");
-        assert!(one.header("user-agent").starts_with("webhooks-deliver/"));
+        assert!(one.header("user-agent").starts_with("fanfare/"));
         let timestamp: i64 = one.header("webhook-timestamp").parse().expect("seconds");
         assert!((common::timestamp::Timestamp::now().as_second() - timestamp).abs() < 60);
     }

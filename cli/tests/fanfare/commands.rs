@@ -1,0 +1,118 @@
+//! Everything but `listen`.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tests::{Receiver, World, event};
+
+use super::Machine;
+
+/// What a user could have written: tests/story.sh.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_manages_endpoints_and_deliveries() {
+    let world = World::live(&[]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
+    let machine = Machine::new(&world);
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_fanfare"));
+    let folder = program.parent().expect("a folder").to_owned();
+    let mut script = Command::new("bash");
+    script.args(["-euo", "pipefail", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/story.sh")]).env_clear();
+    script.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default()));
+    script.env("XDG_CONFIG_HOME", &machine.home).env("FANFARE_API", &machine.api).env("KEY", &tenant.key);
+    script.env("RECEIVER", receiver.url("/hook")).env("QUEUE", &world.stack.queues()["job-events"]);
+    script.stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || script.output().expect("bash")).await.expect("it ends");
+    let told = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();
+    assert!(output.status.success(), "{told}");
+    let received = receiver.received().await;
+    let jobs: Vec<_> = received.iter().map(|one| one.json()["job_id"].clone()).collect();
+    assert_eq!(jobs, ["test", "job-1", "job-1"].map(|job| json!(job)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_signs_the_client_in_and_the_key_is_kept_where_nobody_else_reads_it() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let machine = Machine::new(&world);
+    let mut login = machine.command(&["login", "--no-browser"]);
+    let mut login = login.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut told = std::io::BufReader::new(login.stderr.take().expect("a pipe"));
+    let page = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        while !line.contains("/signin?") {
+            line.clear();
+            assert_ne!(std::io::BufRead::read_line(&mut told, &mut line).expect("a line"), 0);
+        }
+        line.trim().to_owned()
+    });
+    let page = page.await.expect("a page");
+    let page: reqwest::Url = page.parse().expect("a URL");
+    let of = |name: &str| page.query_pairs().find(|(key, _)| key == name).expect("a value").1.into_owned();
+    let request = json!({"requestId": of("cliLoginId"), "secret": of("cliLoginSecret")});
+    world.rpc_by_session(&tenant.cookie, "auth/cliLoginApprove", request).await.ok();
+    let ended = tokio::task::spawn_blocking(move || login.wait_with_output().expect("it ends")).await.expect("it ends");
+    let told = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && told.contains("owner of") && told.contains(&tenant.id), "{told}");
+    #[cfg(unix)]
+    for (path, mode) in [("fanfare", 0o40700), ("fanfare/credentials.json", 0o100_600)] {
+        let of_path = std::fs::metadata(machine.home.join(path)).expect("it is there");
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&of_path), mode, "{path}");
+    }
+    let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
+    assert_eq!(keys.as_array().map(Vec::len), Some(2));
+    assert_eq!(machine.run(&["whoami"]).await.code, 0);
+    assert_eq!(machine.run(&["logout"]).await.code, 0);
+    let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
+    assert_eq!(keys.as_array().map(Vec::len), Some(1), "the key of the login is deleted");
+    assert_eq!(machine.run(&["whoami"]).await.code, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_failure_has_its_exit_code_and_one_line() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let machine = Machine::new(&world);
+    let nobody = machine.run(&["endpoints", "list"]).await;
+    assert_eq!((nobody.code, nobody.err.lines().count()), (3, 1), "{nobody:?}");
+    machine.signs_in(&tenant).await;
+    let unknown = "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0";
+    for (arguments, code, says) in [
+        (&["endpoints", "delete", unknown][..], 4, "Webhook endpoint not found."),
+        (&["endpoints", "create", "nonsense"], 1, "url: "),
+        (&["endpoints", "create"], 2, "Usage"),
+        (&["deliveries", "list", "--since", "soon"], 2, "15m"),
+        (&["--api", "http://127.0.0.1:1", "endpoints", "list"], 3, "Nobody is signed in at http://127.0.0.1:1."),
+        (&["--api", "ftp://127.0.0.1", "endpoints", "list"], 1, "--api"),
+    ] {
+        let answer = machine.run(arguments).await;
+        assert_eq!(answer.code, code, "{arguments:?}: {answer:?}");
+        assert!(answer.err.contains(says), "{arguments:?}: {answer:?}");
+    }
+    let mut command = machine.command(&["--api", "http://127.0.0.1:1", "whoami"]);
+    let output = tokio::task::spawn_blocking(move || command.env("FANFARE_API_KEY", "x").output().expect("it ends"));
+    assert_eq!(output.await.expect("it ends").status.code(), Some(5));
+    world
+        .cli(
+            &tenant.cookie,
+            "api-key/delete",
+            json!({"keyId": world.cli_get(&tenant.cookie, "api-key/list").await.body[0]["id"]}),
+        )
+        .await;
+    assert_eq!(machine.run(&["endpoints", "list"]).await.code, 3, "the key is gone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_of_strangers_do_nothing_to_the_terminal() {
+    let world = World::start().await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(410, &[])]).await);
+    let machine = Machine::new(&world);
+    machine.signs_in(&tenant).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "\u{1b}[2J\u{202e}job\u{7}")).await;
+    let listed = machine.run(&["deliveries", "list"]).await;
+    assert!(listed.out.contains("job") && !listed.out.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{listed:?}");
+    let json: Value = serde_json::from_str(&machine.run(&["--json", "deliveries", "list"]).await.out).expect("JSON");
+    let id = json["deliveries"][0]["delivery_id"].as_str().expect("an id");
+    let shown = machine.run(&["deliveries", "get", id]).await;
+    assert!(shown.out.contains("gone") && !shown.out.contains('\u{1b}'), "{shown:?}");
+}

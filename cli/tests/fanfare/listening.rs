@@ -1,0 +1,326 @@
+//! `fanfare listen`: what comes, and what may happen meanwhile.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    process::{Child, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use common::webhooks::delivery::Status;
+use local::{Data, Options, Ports};
+use serde_json::{Value, json};
+use tests::{Receiver, Tenant, World, event};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Machine, common_id};
+
+/// A listener, and what it has said. Dropping it kills it with -9.
+struct Listener {
+    child: Child,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Listener {
+    fn start(machine: &Machine, to: &str, more: &[&str]) -> Self {
+        let mut command = machine.command(&[&["listen", "--to", to], more].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let said = Arc::default();
+        keep(child.stdout.take().expect("a pipe"), &said);
+        keep(child.stderr.take().expect("a pipe"), &said);
+        Self { child, said }
+    }
+
+    fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn says(&self, words: &str) {
+        let has_said = async {
+            while !self.said().iter().any(|line| line.contains(words)) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(timeout(Duration::from_secs(30), has_said).await.is_ok(), "{words} is not in {:#?}", self.said());
+    }
+
+    fn times(&self, words: &str) -> usize {
+        self.said().iter().filter(|line| line.contains(words)).count()
+    }
+
+    fn signal(&self, name: &str) {
+        let sent =
+            std::process::Command::new("bash").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
+        assert!(sent.expect("bash").success());
+    }
+
+    async fn ends(&mut self) -> Option<i32> {
+        let end = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < end {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        unreachable!("it does not end: {:#?}", self.said());
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _may_have_ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn keep(pipe: impl std::io::Read + Send + 'static, said: &Arc<Mutex<Vec<String>>>) {
+    let said = said.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            said.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    });
+}
+
+async fn begin(settings: &[(&str, &str)]) -> (World, Tenant, Machine, Receiver) {
+    let world = World::live(settings).await;
+    let tenant = world.tenant("acme").await;
+    let machine = Machine::new(&world);
+    machine.signs_in(&tenant).await;
+    (world, tenant, machine, Receiver::start().await)
+}
+
+fn id_of(endpoint: &Value) -> String {
+    endpoint["webhook_endpoint_id"].as_str().expect("an id").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_reach_the_program_and_each_change_of_the_endpoint_is_one_line() {
+    let (world, tenant, machine, receiver) = begin(&[]).await;
+    let mut listener = Listener::start(&machine, &receiver.url("/hook"), &["--print-secret"]);
+    listener.says("Posting to").await;
+    let endpoint = id_of(&world.only_endpoint(&tenant).await);
+    let secret = listener.said().iter().find_map(|line| Some(line.split_once("Signing secret: ")?.1.to_owned()));
+    world.enqueue("job-events", event(&tenant.id, "one")).await;
+    listener.says("job.completed  one  200").await;
+    let posted = receiver.received().await.remove(0);
+    let webhook = standardwebhooks::Webhook::new(&secret.expect("a secret")).expect("a key");
+    webhook.verify(&posted.body, &posted.headers).expect("a signature");
+    let delivery = world.only_logged(&tenant.id).await;
+    assert_eq!(delivery.status, Status::Delivered);
+    assert_eq!(listener.times(&format!("/console/deliveries/{}", delivery.id)), 1);
+
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await.ok();
+    receiver.wait_for(2).await;
+    let update = async |mut fields: Value| {
+        fields["id"] = json!(endpoint);
+        world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
+    };
+    update(json!({"active": false})).await;
+    listener.says("has been made inactive").await;
+    world.enqueue("job-events", event(&tenant.id, "held")).await;
+    update(json!({"active": true})).await;
+    listener.says("active again").await;
+    listener.says("job.completed  held  200").await;
+    update(json!({"signing_secret": "another secret"})).await;
+    listener.says("The secret was rotated").await;
+    let second = Listener::start(&machine, &receiver.url("/hook"), &[]);
+    second.says("the two share the events").await;
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+    listener.says("The endpoint has been deleted").await;
+    assert_eq!(listener.ends().await, Some(4));
+    for words in ["has been made inactive", "endpoint is active again", "was rotated", "has been deleted"] {
+        assert_eq!(listener.times(words), 1, "{words}: {:#?}", listener.said());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_endpoint_and_its_secret_stay_and_ctrl_c_settles_what_is_under_way() {
+    let (world, tenant, machine, receiver) = begin(&[]).await;
+    let slow = receiver.url("/hook");
+    let mut secrets = Vec::new();
+    for run in 0..2 {
+        let mut listener = Listener::start(&machine, &slow, &["--print-secret"]);
+        listener.says("Posting to").await;
+        secrets.extend(listener.said().into_iter().filter(|line| line.starts_with("Signing secret: ")));
+        world.enqueue("job-events", event(&tenant.id, format!("job {run}"))).await;
+        receiver.wait_for(run + 1).await;
+        listener.signal("INT");
+        assert_eq!(listener.ends().await, Some(0));
+    }
+    assert!(secrets.len() == 2 && secrets[0] == secrets[1], "{secrets:?}");
+    assert_eq!(world.endpoints(&tenant).await.len(), 1);
+    assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_while_nothing_listened_comes_first_and_failures_are_told_and_repeated() {
+    let (world, tenant, machine, receiver) = begin(&[("RETRY_SCHEDULE", "1")]).await;
+    drop({
+        let listener = Listener::start(&machine, &receiver.url("/"), &[]);
+        listener.says("Posting to").await;
+        listener
+    });
+    world.enqueue("job-events", event(&tenant.id, "asleep")).await;
+    let refusing = Receiver::scripted(&[(500, &[])]).await;
+    let listener = Listener::start(&machine, &refusing.url("/"), &["--json"]);
+    refusing.wait_for(2).await;
+    listener.says("\"200\"").await;
+    let lines = listener.said().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let outcomes: Vec<_> = lines.map(|line| (line["outcome"].clone(), line["status"].clone())).collect();
+    assert_eq!(outcomes, [("500", "pending"), ("200", "delivered")].map(|(one, other)| (json!(one), json!(other))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_nobody_asked_for_a_day_is_removed_with_a_word() {
+    let (world, tenant, machine, receiver) = begin(&[]).await;
+    for (description, is_pull) in [
+        ("fanfare listen: old", true),
+        ("fanfare listen: used", true),
+        ("something else", true),
+        ("fanfare listen: x", false),
+    ] {
+        let mut fields = json!({"description": description});
+        if is_pull {
+            fields["kind"] = json!("pull");
+        } else {
+            fields["url"] = json!(receiver.url("/"));
+        }
+        world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    }
+    for endpoint in world.endpoints(&tenant).await {
+        let id = id_of(&endpoint);
+        world
+            .set("webhook-endpoints", ("webhook_endpoint_id", &id), json!({"created_at": "2026-01-01T00:00:00.000Z"}))
+            .await;
+        if endpoint["description"] == "fanfare listen: used" {
+            world.rpc(&tenant.key, "deliveries/receive", json!({"webhook_endpoint_id": id})).await.ok();
+        }
+    }
+    let listener = Listener::start(&machine, &receiver.url("/"), &[]);
+    listener.says("Removed the endpoint fanfare listen: old").await;
+    listener.says("Posting to").await;
+    let left: Vec<_> = world.endpoints(&tenant).await.iter().map(|one| one["description"].clone()).collect();
+    let expected = ["fanfare listen: used", "something else", "fanfare listen: x", "fanfare listen: laptop"];
+    assert_eq!(left, expected.map(|text| json!(text)));
+}
+
+/// What may happen while events come.
+struct Troubles {
+    events: usize,
+    kills: usize,
+    asleep: Duration,
+    restarts: usize,
+    settings: &'static [(&'static str, &'static str)],
+}
+
+/// How many events a listener has under way at most: so many may come twice after each trouble.
+const UNDER_WAY: usize = 20;
+
+async fn nothing_is_lost(troubles: Troubles) {
+    let folder = std::env::temp_dir().join(format!("fanfare-data-{}", common_id()));
+    let mut ports = Ports::default();
+    let options = |ports| Options { data: Data::Directory(folder.clone()), ports, ..Options::default() };
+    let mut world = World::started(troubles.settings, options(ports)).await;
+    ports.api = world.stack.api().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    ports.sqs =
+        world.stack.sqs().rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
+    let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+    machine.signs_in(&tenant).await;
+    let mut listener = Listener::start(&machine, &receiver.url("/"), &[]);
+    listener.says("Posting to").await;
+    let endpoint = id_of(&world.only_endpoint(&tenant).await);
+    let rounds = troubles.kills + troubles.restarts + 1;
+    let (mut sent, mut cut) = (0, 0);
+    for round in 0..rounds {
+        let until = troubles.events * (round + 1) / rounds;
+        for job in sent..until {
+            world.enqueue("job-events", event(&tenant.id, job)).await;
+        }
+        sent = until;
+        // In the middle of the work.
+        sleep(Duration::from_millis(300)).await;
+        if round == 0 {
+            listener.signal("STOP");
+            sleep(troubles.asleep).await;
+            listener.signal("CONT");
+            cut += 1;
+        } else if round <= troubles.kills {
+            drop(listener);
+            listener = Listener::start(&machine, &receiver.url("/"), &[]);
+            cut += 1;
+        } else {
+            world.stack.stop().await;
+            sleep(Duration::from_secs(1)).await;
+            world = World::started(troubles.settings, options(ports)).await;
+            cut += 1;
+        }
+    }
+    let end = Instant::now() + Duration::from_secs(120 + u64::try_from(troubles.events / 50).expect("a number"));
+    loop {
+        let came = receiver.count().await;
+        if came >= troubles.events && world.left().await == 0 {
+            let (held, pending) = (world.log_of(&tenant.id, Status::Held), world.log_of(&tenant.id, Status::Pending));
+            if held.await.is_empty() && pending.await.is_empty() {
+                break;
+            }
+        }
+        assert!(Instant::now() < end, "{came} came, and {:#?}", listener.said().last());
+        sleep(Duration::from_millis(500)).await;
+    }
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for one in receiver.received().await {
+        *times.entry(one.json()["job_id"].as_str().expect("a job").to_owned()).or_default() += 1;
+    }
+    assert_eq!(times.len(), troubles.events, "each came");
+    let repeated: usize = times.values().map(|count| count - 1).sum();
+    eprintln!("{} events, {cut} troubles, {repeated} repetitions", troubles.events);
+    assert!(repeated <= cut * UNDER_WAY, "{repeated} repetitions after {cut} troubles");
+    let mut delivered = 0;
+    let mut cursor = Value::Null;
+    loop {
+        let mut fields = json!({"status": "delivered", "limit": 100});
+        if !cursor.is_null() {
+            fields["cursor"] = cursor;
+        }
+        let page = world.rpc(&tenant.key, "deliveries/list", fields).await.ok().clone();
+        delivered += page["deliveries"].as_array().map_or(0, Vec::len);
+        cursor = page["next_cursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(delivered, troubles.events, "the log agrees");
+    let left = world.rpc(&tenant.key, "deliveries/receive", json!({"webhook_endpoint_id": endpoint})).await;
+    assert_eq!(left.ok()["deliveries"], json!([]), "nothing is left");
+    drop(listener);
+    world.stack.stop().await;
+    std::fs::remove_dir_all(&folder).expect("the data");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_while_listen_is_killed_stopped_and_cut_off() {
+    nothing_is_lost(Troubles {
+        events: 300,
+        kills: 2,
+        asleep: Duration::from_secs(3),
+        restarts: 1,
+        settings: &[("LEASE_TIME", "2")],
+    })
+    .await;
+}
+
+/// `cargo test -p cli -- --ignored a_hundred_thousand --nocapture`
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes half an hour"]
+async fn nothing_of_a_hundred_thousand_is_lost() {
+    nothing_is_lost(Troubles {
+        events: 100_000,
+        kills: 10,
+        asleep: Duration::from_secs(600),
+        restarts: 2,
+        settings: &[],
+    })
+    .await;
+}

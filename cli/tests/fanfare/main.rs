@@ -1,0 +1,87 @@
+//! The program as people and scripts use it, against the real service.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "what is missing should fail the test; figures are for the person who runs it"
+)]
+
+mod commands;
+mod listening;
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use tests::{Tenant, World};
+
+/// A machine on which somebody uses the client: a folder for configuration of its own.
+struct Machine {
+    home: PathBuf,
+    api: String,
+}
+
+impl Machine {
+    fn new(world: &World) -> Self {
+        let home = std::env::temp_dir().join(format!("fanfare-{}", common_id()));
+        Self { home, api: world.stack.api().to_owned() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fanfare"));
+        command.args(arguments).env_clear().env("XDG_CONFIG_HOME", &self.home).env("FANFARE_API", &self.api);
+        command.env("HOSTNAME", "laptop").stdin(Stdio::null());
+        command
+    }
+
+    /// Signs in with the key of `tenant`.
+    async fn signs_in(&self, tenant: &Tenant) {
+        let answer = self.run_with(&["login", "--key"], &tenant.key).await;
+        assert_eq!(answer.code, 0, "{answer:?}");
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with(arguments, "").await
+    }
+
+    /// Runs a command to its end. The service is in this process, so that its threads must stay free.
+    async fn run_with(&self, arguments: &[&str], input: &str) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = input.to_owned();
+        let run = tokio::task::spawn_blocking(move || {
+            let mut child = command.spawn().expect("it starts");
+            let written = std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), input.as_bytes());
+            assert!(written.is_ok() || input.is_empty());
+            child.wait_with_output().expect("it ends")
+        });
+        let output = run.await.expect("it ends");
+        Output {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).expect("text"),
+            err: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _may_be_gone = std::fs::remove_dir_all(&self.home);
+    }
+}
+
+#[derive(Debug)]
+struct Output {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// A name that no other test has.
+fn common_id() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,36 @@
+# A day with the client, as somebody might script it. KEY, RECEIVER and QUEUE are given.
+field() { python3 -c 'import json, sys
+value = json.load(sys.stdin)
+for name in sys.argv[1].split("."): value = value[int(name) if name.isdigit() else name]
+print(value)' "$1"; }
+# Asks until the command says so.
+until_it_says() {
+  local wanted=$1; shift
+  for _ in $(seq 100); do if "$@" | grep -q -- "$wanted"; then return; fi; sleep 0.1; done
+  echo "in vain: $* says $wanted" >&2; "$@" >&2; exit 1
+}
+
+echo "$KEY" | fanfare login --key
+fanfare whoami | grep -q "owner of"
+fanfare endpoints list | grep -q "There is no endpoint yet"
+
+ENDPOINT=$(fanfare --json endpoints create "$RECEIVER" --description "my hook" | field webhook_endpoint_id)
+fanfare endpoints list | grep "$ENDPOINT" | grep -q "active  *all  *$RECEIVER  *my hook"
+fanfare endpoints update "$ENDPOINT" --events job.completed --description "my other hook"
+fanfare endpoints list | grep "$ENDPOINT" | grep -q "job.completed  *$RECEIVER  *my other hook"
+fanfare endpoints rotate "$ENDPOINT" | grep -q "whsec_"
+fanfare endpoints test "$ENDPOINT" | grep -q "Test event will be sent"
+until_it_says delivered fanfare deliveries list --endpoint "$ENDPOINT"
+
+fanfare send --job job-1 --workflow invoices --result '{"answer": 42}' --queue-url "$QUEUE" | grep -q "is sent"
+until_it_says job-1 fanfare deliveries list --status delivered --since 1h
+DELIVERY=$(fanfare --json deliveries list --job job-1 | field deliveries.0.delivery_id)
+fanfare deliveries get "$DELIVERY" | grep -q '"result":{"answer":42}'
+fanfare deliveries resend "$DELIVERY"
+until_it_says resend fanfare deliveries get "$DELIVERY"
+fanfare deliveries stats | grep -q "delivered  *2"
+fanfare deliveries recover "$ENDPOINT" --since 1h --no-wait
+fanfare endpoints delete "$ENDPOINT"
+fanfare endpoints list | grep -q "There is no endpoint yet"
+fanfare completions bash | grep -q fanfare
+fanfare logout
