@@ -118,7 +118,7 @@ fn refused(status: u16, retry_after: Option<Duration>, answer: &Value) -> Failur
     };
     let message = shown(&message);
     if status == 401 {
-        return Failure::NotSignedIn("The key or the session is not valid, or not any more.".to_owned());
+        return Failure::NotSignedIn("The key or the session is not valid (any more).".to_owned());
     }
     Failure::Refused { status, reason, message: format!("{}.", message.trim_end_matches('.')), retry_after }
 }

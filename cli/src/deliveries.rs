@@ -19,12 +19,20 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// The most that a call lists.
 const PAGE: usize = 100;
 
-const LISTED: Columns =
-    Columns { titles: &["CREATED (UTC)", "STATUS", "EVENT", "JOB", "LAST ATTEMPT", "ID"], shrinks: 3, state: Some(1) };
-const ATTEMPTS: Columns =
-    Columns { titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ANSWER"], shrinks: 5, state: Some(1) };
-const TOTAL: Columns = Columns { titles: &["STATUS", "DELIVERIES"], shrinks: 0, state: Some(0) };
-const REASONS: Columns = Columns { titles: &["FAILED FOR", "DELIVERIES"], shrinks: 0, state: None };
+const LISTED: Columns = Columns {
+    titles: &["CREATED (UTC)", "STATUS", "EVENT", "JOB", "LAST ATTEMPT", "ID"],
+    shrinks: 3,
+    state: Some(1),
+    can_drop: true,
+};
+const ATTEMPTS: Columns = Columns {
+    titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ANSWER"],
+    shrinks: 5,
+    state: Some(1),
+    can_drop: false,
+};
+const TOTAL: Columns = Columns { titles: &["STATUS", "DELIVERIES"], shrinks: 0, state: Some(0), can_drop: false };
+const REASONS: Columns = Columns { titles: &["FAILED FOR", "DELIVERIES"], shrinks: 0, state: None, can_drop: false };
 
 pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result<(), Failure> {
     match command {
@@ -44,7 +52,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
                 return Ok(say("There is none.")?);
             }
             if !LISTED.print(&rows)? {
-                note("The ids have no room here. A job names its delivery, too: fanfare deliveries get --job JOB");
+                note("The ids have no room here. A job will do, too: deliveries get --job JOB");
             }
             Ok(())
         }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 const COLUMNS: Columns =
-    Columns { titles: &["ID", "STATE", "EVENTS", "URL", "DESCRIPTION"], shrinks: 3, state: Some(1) };
+    Columns { titles: &["ID", "STATE", "EVENTS", "URL", "DESCRIPTION"], shrinks: 3, state: Some(1), can_drop: false };
 
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_json: bool) -> Result<(), Failure> {
     let answer = match command {

@@ -43,7 +43,8 @@ const LAST_CALL: Duration = Duration::from_secs(2);
 pub(crate) async fn run(api: &Api, config: &mut Config, listen: Listen, is_json: bool) -> Result<(), Failure> {
     let mut source = endpoint::open(api, config, &listen).await?;
     let _lock = source.share(config)?;
-    note(&format!("Posting to {}. Events wait for three days while this does not run. Ctrl-C ends it.", listen.to));
+    note(&format!("Posting to {}. Ctrl-C ends it.", listen.to));
+    note("What comes while this does not run waits for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
     let settler = tokio::spawn(Settler::new(api.clone(), Show::new(api.origin(), is_json)).run(settlements));

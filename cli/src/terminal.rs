@@ -103,10 +103,12 @@ pub(crate) struct Columns {
     pub(crate) shrinks: usize,
     /// The column that says how something is, in colour.
     pub(crate) state: Option<usize>,
+    /// Whether the last column is left out where it has no room: a part of it is of no use.
+    pub(crate) can_drop: bool,
 }
 
 impl Columns {
-    /// Prints rows below their titles. Returns whether all of each row is there.
+    /// Prints rows below their titles. Returns whether all columns are there, as a whole but for the one that gives way.
     pub(crate) fn print(&self, rows: &[Vec<String>]) -> io::Result<bool> {
         let (text, is_whole) = self.laid_out(rows, &Screen::of_output());
         say(text.trim_end())?;
@@ -120,12 +122,17 @@ impl Columns {
                 *width = (*width).max(width_of(cell));
             }
         }
-        let all: usize = widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
+        let sum = |widths: &[usize]| widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
+        let is_dropped = self.can_drop && sum(&widths) > screen.width;
+        if is_dropped {
+            widths.pop();
+        }
+        let all = sum(&widths);
         if let Some(column) = widths.get_mut(self.shrinks) {
             *column = column.saturating_sub(all.saturating_sub(screen.width)).max(8.min(*column));
         }
         let titles: Vec<_> = self.titles.iter().map(|title| (*title).to_owned()).collect();
-        let (mut text, mut is_whole) = (String::new(), true);
+        let (mut text, mut is_whole) = (String::new(), !is_dropped);
         for row in [&titles].into_iter().chain(rows) {
             let (mut line, mut left) = (String::new(), screen.width);
             for (number, (cell, width)) in row.iter().zip(&widths).enumerate() {
@@ -228,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    const COLUMNS: Columns = Columns { titles: &["id", "url", "state"], shrinks: 1, state: Some(2) };
+    const COLUMNS: Columns = Columns { titles: &["id", "url", "state"], shrinks: 1, state: Some(2), can_drop: false };
 
     #[test]
     fn what_a_terminal_would_obey_is_not_shown() {
@@ -260,6 +267,8 @@ mod tests {
             let (narrow, is_whole) = COLUMNS.laid_out(&rows, &Screen::plain(25));
             assert!(narrow.contains("active") && is_whole, "{narrow}");
             assert!(!COLUMNS.laid_out(&rows, &Screen::plain(15)).1);
+            let (dropped, is_whole) = Columns { can_drop: true, ..COLUMNS }.laid_out(&rows, &Screen::plain(15));
+            assert!(!dropped.contains("act") && !is_whole, "{dropped}");
         }
     }
 

@@ -95,21 +95,27 @@ struct Line {
 impl Line {
     /// The line, no wider than the screen. Where the address of the page has no room, the job is a link to it.
     fn laid_out(&self, screen: &Screen) -> String {
-        let Self { time, event, outcome, took, .. } = self;
+        let Self { time, event, job, outcome, took, .. } = self;
         let page = self.page.as_deref().unwrap_or_default();
-        let frame = width_of(&format!("{time}  {event}    {outcome}  {took}"));
-        let whole = frame + width_of(&self.job);
-        let has_room = whole + 2 + width_of(page) <= screen.width;
-        let job = fit(&self.job, screen.width.saturating_sub(frame).max(LEAST));
-        if frame + width_of(&job) > screen.width {
-            return fit(&format!("{time}  {event}  {job}  {outcome}  {took}"), screen.width);
-        }
         let colour = if self.is_delivered { Colour::Green } else { Colour::Red };
-        let outcome = painted(outcome, colour, screen);
-        match has_room {
-            true => format!("{time}  {event}  {job}  {outcome}  {took}  {page}").trim_end().to_owned(),
-            false => format!("{time}  {event}  {}  {outcome}  {took}", linked(&job, page, screen)),
+        let painted = painted(outcome, colour, screen);
+        let whole = format!("{time}  {event}  {job}  {outcome}  {took}  {page}");
+        if width_of(&whole) <= screen.width {
+            return format!("{time}  {event}  {job}  {painted}  {took}  {page}").trim_end().to_owned();
         }
+        // The outcome matters most, and then the job.
+        for (before, after) in [
+            (format!("{time}  {event}  "), format!("  {took}")),
+            (format!("{time}  "), format!("  {took}")),
+            (format!("{time}  "), String::new()),
+            (String::new(), String::new()),
+        ] {
+            let left = screen.width.checked_sub(width_of(&format!("{before}  {outcome}{after}")));
+            if let Some(left) = left.filter(|left| *left >= LEAST.min(width_of(job))) {
+                return format!("{before}{}  {painted}{after}", linked(&fit(job, left), page, screen));
+            }
+        }
+        fit(outcome, screen.width)
     }
 }
 
@@ -136,6 +142,10 @@ mod tests {
             assert!(width_of(&shown) <= width, "{width}: {shown}");
         }
         let shown = |width| line().laid_out(&Screen::plain(width));
+        assert_eq!(shown(2), "2…");
+        assert_eq!(shown(15), "invoices-…  204");
+        assert_eq!(shown(25), "12:00:00  invoices-…  204");
+        assert_eq!(shown(34), "12:00:00  invoices-of-…  204  3 ms");
         assert_eq!(shown(50), "12:00:00  job.completed  invoices-of-j…  204  3 ms");
         assert_eq!(shown(80), "12:00:00  job.completed  invoices-of-january-2026  204  3 ms");
         assert!(shown(110).ends_with("3 ms  http://127.0.0.1:9000/console/deliveries/1"));
