@@ -14,6 +14,7 @@ mod check;
 mod crowd;
 mod outage;
 mod processes;
+mod pull;
 mod queue;
 mod receivers;
 mod run;
@@ -167,7 +168,8 @@ fn a_long_simulation() {
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
 }
 
-/// For `mutations.py`: first the faults that are aimed, and then as the long simulation, but only names what fails.
+/// For `mutations.py`: first the faults that are aimed, then takers, and then as the long simulation, but only names what
+/// fails.
 #[test]
 #[ignore = "for mutations.py"]
 fn mutated() {
@@ -175,6 +177,10 @@ fn mutated() {
     if let Some((name, violated)) = first {
         println!("aimed: {failed} of {runs}, {name}\nviolated: {violated}");
         panic!("{name} fails");
+    }
+    if let Some((seed, violated, _)) = pull::first() {
+        println!("pull: seed {seed}\nviolated: {violated}");
+        panic!("seed {seed} of pull fails");
     }
     let sum = run_all(0..number("SEEDS").unwrap_or(2000));
     let Some(seed) = sum.failed else { return };

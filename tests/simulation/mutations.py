@@ -11,6 +11,7 @@ name are aimed at, and with `--seeds 0` nothing else is run.
     python3 tests/simulation/mutations.py --seeds 20000       runs more seeds
     python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
     python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
+    AIMED=none python3 tests/simulation/mutations.py --seeds 0 pull    those of pull endpoints, with takers alone
     python3 tests/simulation/mutations.py --quotes            only whether each quotes the code as it is; a test runs this
     python3 tests/simulation/mutations.py --list              only the names
 
@@ -335,8 +336,8 @@ MUTATIONS = [
     Mutation(
         "a delivered delivery loses its payload when it is resent",
         WEBHOOKS + "log/resend.rs",
-        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held);",
-        "let is_with_state = matches!(before.status, Status::Held);",
+        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held) && before",
+        "let is_with_state = matches!(before.status, Status::Held) && before",
         "a delivery that succeeded at once is resent",
     ),
     Mutation(
@@ -414,8 +415,8 @@ MUTATIONS = [
     Mutation(
         "a held delivery loses its payload when it is sent",
         WEBHOOKS + "log/resend.rs",
-        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held);",
-        "let is_with_state = matches!(before.status, Status::Delivered);",
+        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held) && before",
+        "let is_with_state = matches!(before.status, Status::Delivered) && before",
         "what was held at once is recovered",
     ),
     Mutation(
@@ -577,6 +578,50 @@ MUTATIONS = [
         "end.as_ref().is_none_or(|end| at > end)",
         "a list has more than one page",
     ),
+
+    # Pull endpoints.
+    Mutation(
+        "pull: a lease does not ask whether somebody else was faster",
+        WEBHOOKS + "log/pull.rs",
+        '.condition_expression("due = :was_due")\n            .expression_attribute_values(":was_due", number(due.as_millisecond()))',
+        '.condition_expression("attribute_exists(due)")',
+        "two takers ask at the same time",
+    ),
+    Mutation(
+        "pull: a settlement does not look at the lease",
+        "functions/deliveries-settle/src/lib.rs",
+        "Claim::Over => return Ok(verdict(Verdict::LeaseExpired, None)),",
+        "Claim::Over => self.after(&was, settlement, endpoint, now),",
+        "a taker settles late",
+    ),
+    Mutation(
+        "pull: what is leased does not come back",
+        WEBHOOKS + "log/pull.rs",
+        "let pull = Pull { due: Some(ends), lease:",
+        "let pull = Pull { due: Some(ends.after(Duration::from_secs(1_000_000))), lease:",
+        "a taker dies",
+    ),
+    Mutation(
+        "pull: what failed cannot be taken again",
+        WEBHOOKS + "delivery/state.rs",
+        "pull: self.pull.as_ref().map(|pull| pull.settled(next_attempt_at)),",
+        "pull: self.pull.as_ref().map(|pull| pull.settled(None)),",
+        "a receiver fails",
+    ),
+    Mutation(
+        "pull: a settlement whose answer was lost is refused when it is repeated",
+        WEBHOOKS + "delivery/state.rs",
+        "Some(Lease { ends: None, .. }) => Claim::Settled,",
+        "Some(Lease { ends: None, .. }) => Claim::Over,",
+        "a taker settles twice",
+    ),
+    Mutation(
+        "pull: a resent delivery cannot be taken",
+        WEBHOOKS + "delivery/state.rs",
+        "pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),",
+        "pull: self.pull.map(|_| Pull { due: None, lease: None }),",
+        "a delivery is resent",
+    ),
 ]
 
 
@@ -704,7 +749,7 @@ def simulate(seeds):
         raise Broken(f"there is no simulation to run:\n{output}")
     if is_good:
         return None
-    found = re.search(r"\b(seed \d+|aimed: .+)\n+violated: (.+)", output)
+    found = re.search(r"\b(pull: seed \d+|seed \d+|aimed: .+)\n+violated: (.+)", output)
     if not found:
         raise Broken(f"the simulation fails, and does not say why:\n{output}")
     return found[1].removeprefix("seed "), found[2].strip()

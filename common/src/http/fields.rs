@@ -454,7 +454,7 @@ mod tests {
             "fraction": 1.5, "object": {"c": 3},
         });
         let hash = hash(&values(all)).to_string();
-        assert_eq!(hash, "adc99e409eace9fa2f9254aa69840aa03f6d180a40283f64aac5ce1ddb6cafde");
+        assert_eq!(hash, "9285c088349a5eaad9de5b7ea2841c374a0ed68478d4b85faaeb3adbba444a90");
     }
 
     #[test]

@@ -304,6 +304,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_to_be_taken_waits_with_a_lease_or_without_until_its_time_is_over() {
+        let waiting = after(&first(), &AttemptResult::ToBeTaken);
+        let due = |delivery: &Delivery| delivery.pull.as_ref().and_then(|pull| pull.due);
+        assert_eq!((waiting.status, waiting.next_attempt_at), (Status::Held, None));
+        assert_eq!(due(&waiting), Some(waiting.created_at), "the oldest comes first");
+        let fails_at = Timestamp::from_millisecond(waiting.fails_at.get());
+        assert_eq!(waiting.wakes_at(), Some(fails_at));
+
+        let (id, ends) = (LeaseId::generate(), fails_at.after(Duration::from_secs(1)));
+        let pull = Some(Pull { due: Some(ends), lease: Some(Lease { id, ends: Some(ends) }) });
+        let leased = Delivery { pull, ..waiting.clone() };
+        assert_eq!(leased.wakes_at(), Some(ends), "whoever has it may still settle it");
+        let claims = [(id, now()), (id, ends), (LeaseId::generate(), now())].map(|(id, now)| leased.claim(id, now));
+        assert_eq!(claims, [Claim::Valid, Claim::Over, Claim::Over]);
+
+        let released = leased.released(now());
+        assert_eq!((released.status, released.attempts, due(&released)), (Status::Held, 0, Some(now())));
+        let failed = after(&leased, &made(Outcome::Failed(Failure::Status(500, None))));
+        assert_eq!((failed.status, due(&failed)), (Status::Pending, failed.next_attempt_at));
+        let delivered = after(&leased, &made(Outcome::Delivered(204)));
+        assert_eq!((delivered.status, due(&delivered), delivered.wakes_at()), (Status::Delivered, None, None));
+        for settled in [&released, &failed, &delivered] {
+            assert_eq!(settled.claim(id, now()), Claim::Settled);
+        }
+        let reopened = delivered.reopened(Trigger::Resend, now(), now());
+        assert_eq!((due(&reopened), reopened.claim(id, now())), (Some(now()), Claim::Over));
+        let expired = after(&waiting, &AttemptResult::Expired);
+        assert_eq!((expired.status, due(&expired), expired.failed_with(0)), (Status::Failed, None, true));
+        assert_eq!(expired.last_attempt.map(|last| last.outcome).as_deref(), Some("untaken"));
+    }
+
+    #[test]
     fn an_attempt_that_was_not_made_does_not_count() {
         let first = first();
         for (result, status) in [

@@ -543,3 +543,33 @@ async fn what_waits_in_a_log_that_was_spread_is_taken_oldest_first() {
     let expected: Vec<_> = ["before".to_owned()].into_iter().chain((0..20).map(|job| job.to_string())).collect();
     assert_eq!(jobs(&taken), expected);
 }
+
+/// What docs/benchmarks.md says of polls and events.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poll_that_finds_nothing_reads_four_small_items_and_writes_nothing() {
+    let world = World::metered().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = pull_endpoint(&world, &tenant, "s").await;
+    receive(&world, &tenant, &endpoint, 10).await;
+    let _before = world.units();
+    assert_eq!(receive(&world, &tenant, &endpoint, 10).await["poll_after_ms"], 3_000);
+    let idle = world.units();
+    eprintln!("an idle poll: {idle:?}");
+    assert!(idle.calls <= 4 && idle.read <= 3.5 && idle.written == 0.0, "{idle:?}");
+
+    world.deliver(event(&tenant.id, "warm")).await;
+    settle(&world, &tenant, &take(&world, &tenant, &endpoint).await, json!({"status_code": 204})).await;
+    for job in 0..10 {
+        world.enqueue("job-events", event(&tenant.id, job)).await;
+    }
+    let _before = world.units();
+    world.poll("job-events").await;
+    let recorded = world.units();
+    let taken = take(&world, &tenant, &endpoint).await;
+    let leased = world.units();
+    settle(&world, &tenant, &taken, json!({"status_code": 204})).await;
+    let settled = world.units();
+    eprintln!("ten events: recorded {recorded:?}, taken {leased:?}, settled {settled:?}");
+    let written = recorded.written + leased.written + settled.written;
+    assert!(taken.len() == 10 && written <= 100.0, "{written}");
+}
