@@ -42,7 +42,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
             }
             Err(error) if error.is_passing() => {
                 if !std::mem::replace(&mut is_down, true) {
-                    note(&format!("{error} Trying again until that works."));
+                    note(&format!("{error} Trying again."));
                 }
             }
             Err(error) => return Err(error),

@@ -67,7 +67,7 @@ impl News {
             }
             Err(error) if error.is_passing() => {
                 if self.failures == 0 {
-                    lines.push(format!("{error} Trying again until that works."));
+                    lines.push(format!("{error} Trying again."));
                 }
                 let pause = pause(self.failures, &error);
                 self.failures = self.failures.saturating_add(1);
@@ -127,7 +127,7 @@ mod tests {
         let (mut news, fine) = (News::default(), || Ok(json!({"deliveries": [], "poll_after_ms": 0})));
         let inactive = || refused(409, "endpoint_inactive", None);
         let rotated = |until: &str| Ok(json!({ "previous_secret_expires_at": until }));
-        let (broke, back) = ("It is down. Trying again until that works.", "The service answers again.");
+        let (broke, back) = ("It is down. Trying again.", "The service answers again.");
         let off = "The endpoint has been made inactive. Events are held until it is active again.";
         for (answer, lines) in [
             (fine(), &[][..]),
