@@ -12,7 +12,8 @@ use url::Url;
     name = "fanfare",
     version,
     after_help = "\
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not signed in, 4 not found, 5 the service cannot be reached.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not signed in, 4 not found, 5 the service cannot be reached,
+130 ended at once by a second Ctrl-C.
 
 Examples:
   fanfare login

@@ -41,12 +41,16 @@ impl Stop {
 async fn asked() {
     use tokio::signal::unix::{SignalKind, signal};
     // A closed terminal is one, too.
-    let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-    let mut all: Vec<_> = all.into_iter().flatten().collect();
-    if all.is_empty() {
-        std::future::pending::<()>().await;
+    let all = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()));
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = all else {
+        // Then the defaults hold, which end the process at once.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
     }
-    futures::future::select_all(all.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
 }
 
 #[cfg(not(unix))]

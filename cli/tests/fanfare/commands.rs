@@ -13,11 +13,9 @@ async fn a_script_manages_endpoints_and_deliveries() {
     let world = World::live(&[]).await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
     let machine = Machine::new(&world);
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_fanfare"));
-    let folder = program.parent().expect("a folder").to_owned();
     let mut script = Command::new("bash");
     script.args(["-euo", "pipefail", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/story.sh")]).env_clear();
-    script.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default()));
+    script.env("PATH", Machine::path());
     script.env("XDG_CONFIG_HOME", &machine.home).env("FANFARE_API", &machine.api).env("KEY", &tenant.key);
     script.env("RECEIVER", receiver.url("/hook")).env("QUEUE", &world.stack.queues()["job-events"]);
     script.stdin(Stdio::null());

@@ -9,6 +9,7 @@
 
 mod commands;
 mod listening;
+mod page;
 
 use std::{
     path::PathBuf,
@@ -34,6 +35,12 @@ impl Machine {
         command.args(arguments).env_clear().env("XDG_CONFIG_HOME", &self.home).env("FANFARE_API", &self.api);
         command.env("HOSTNAME", "laptop").stdin(Stdio::null());
         command
+    }
+
+    /// Where a shell finds programs: the client first.
+    fn path() -> String {
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_fanfare")).parent().expect("a folder");
+        format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default())
     }
 
     /// Signs in with the key of `tenant`.
