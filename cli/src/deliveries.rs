@@ -1,14 +1,16 @@
 //! `fanfare deliveries`.
 
+mod page;
 mod watch;
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use self::page::{PAGE, filter, listed, row};
 use crate::{
     api::Api,
-    args::{Deliveries, List, Named},
+    args::{Deliveries, Named},
     clock,
     failure::Failure,
     terminal::{Columns, cell, end_progress, note, progress, say, say_json, shown, tell},
@@ -16,8 +18,6 @@ use crate::{
 
 /// How often a recovery is looked at.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The most that a call lists.
-const PAGE: usize = 100;
 
 const LISTED: Columns = Columns {
     titles: &["CREATED (UTC)", "STATUS", "EVENT", "JOB", "LAST ATTEMPT", "ID"],
@@ -82,36 +82,6 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
     }
 }
 
-fn filter(list: &List) -> Map<String, Value> {
-    let fields = [
-        ("webhook_endpoint_id", list.endpoint.as_deref()),
-        ("status", list.status.map(crate::args::Status::name)),
-        ("event", list.event.as_deref()),
-        ("job_id", list.job.as_deref()),
-        ("since", list.since.as_deref()),
-    ];
-    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))).collect()
-}
-
-/// The newest deliveries, up to so many, and the cursor of what follows. A page may be empty while there is more.
-async fn listed(
-    api: &Api,
-    mut fields: Map<String, Value>,
-    limit: usize,
-) -> Result<(Vec<Value>, Option<Value>), Failure> {
-    let mut deliveries = Vec::new();
-    loop {
-        fields.insert("limit".to_owned(), json!(limit.saturating_sub(deliveries.len()).clamp(1, PAGE)));
-        let answer = api.call("deliveries/list", fields.clone().into()).await?;
-        deliveries.extend(answer["deliveries"].as_array().cloned().unwrap_or_default());
-        let cursor = Some(answer["next_cursor"].clone()).filter(|cursor| !cursor.is_null());
-        match cursor {
-            Some(cursor) if deliveries.len() < limit => drop(fields.insert("cursor".to_owned(), cursor)),
-            cursor => return Ok((deliveries, cursor)),
-        }
-    }
-}
-
 /// The delivery that is meant: of a job that has several, none is.
 async fn id_of(api: &Api, named: &Named) -> Result<String, Failure> {
     let (job, endpoint) = match (&named.id, &named.job) {
@@ -129,23 +99,6 @@ async fn id_of(api: &Api, named: &Named) -> Result<String, Failure> {
             shown(&job)
         ))),
     }
-}
-
-fn row(delivery: &Value) -> Vec<String> {
-    let last = &delivery["last_attempt"];
-    let attempt = match (&last["outcome"], &last["status_code"]) {
-        (Value::Null, _) => String::new(),
-        (outcome, Value::Null) => cell(outcome),
-        (outcome, status) => format!("{} ({})", cell(outcome), cell(status)),
-    };
-    vec![
-        clock::short(&cell(&delivery["created_at"])),
-        cell(&delivery["status"]),
-        cell(&delivery["event"]),
-        cell(&delivery["job_id"]),
-        attempt,
-        cell(&delivery["delivery_id"]),
-    ]
 }
 
 /// Shows how far a recovery is, until it is done. Nobody knows beforehand how much there is.

@@ -3,6 +3,7 @@
 //! A pull endpoint collects them. They are taken with a lease, posted, and settled with what the program answered. Whatever
 //! ends this process, its network or the machine, what was not settled comes again when its lease is over.
 
+mod done;
 mod endpoint;
 mod lease;
 mod news;
@@ -21,11 +22,12 @@ use tokio::{
 };
 
 use self::{
+    done::Done,
     endpoint::Source,
     lease::Lease,
     news::{News, Next},
     post::Poster,
-    settle::{Done, Settler},
+    settle::Settler,
     show::Show,
     stop::Stop,
 };

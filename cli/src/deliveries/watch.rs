@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use serde_json::{Map, Value, json};
 
-use super::{PAGE, filter, listed, row};
+use super::page::{PAGE, filter, listed, row};
 use crate::{
     api::Api,
     args::List,

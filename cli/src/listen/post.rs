@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use url::Url;
 
 use super::{
+    done::{Done, Tried},
     lease::Lease,
-    settle::{Done, Tried},
     stop::Stop,
 };
-use crate::http::{Http, NoAnswer, Posted};
+use crate::http::{Http, NoAnswer};
 
 /// How long the program may take, as for a POST of the service.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -57,18 +57,5 @@ impl Poster {
             request = request.header(name, value.as_str()?);
         }
         request.body(Full::new(Bytes::from(delivery["body"].as_str()?.to_owned()))).ok()
-    }
-}
-
-impl Tried {
-    /// The fields of a settlement that say how it went.
-    pub(super) fn fields(&self) -> Value {
-        match &self.answer {
-            Ok(Posted { status, response: None }) => json!({ "status_code": status, "duration_ms": self.took }),
-            Ok(Posted { status, response }) => {
-                json!({ "status_code": status, "duration_ms": self.took, "response": response })
-            }
-            Err(why) => json!({ "error": why.name(), "duration_ms": self.took }),
-        }
     }
 }

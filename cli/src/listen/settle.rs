@@ -3,40 +3,12 @@
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{lease::Lease, news::pause, show::Show};
-use crate::{
-    api::Api,
-    failure::Failure,
-    http::{NoAnswer, Posted},
-};
+use super::{done::Done, news::pause, show::Show};
+use crate::{api::Api, failure::Failure};
 
 /// How many settlements a call has, and how long it may be: the service takes 64 KiB.
 const MOST: usize = 40;
 const LONGEST: usize = 60 << 10;
-
-/// An event that has been posted, or is given back.
-pub(super) struct Done {
-    pub(super) delivery: Value,
-    /// What came of the post; `None` if there was none.
-    pub(super) tried: Option<Tried>,
-    pub(super) lease: Lease,
-}
-
-/// What came of a post.
-pub(super) struct Tried {
-    pub(super) answer: Result<Posted, NoAnswer>,
-    /// In milliseconds.
-    pub(super) took: u64,
-}
-
-impl Done {
-    fn settlement(&self) -> Value {
-        let mut settlement = self.tried.as_ref().map_or_else(|| json!({}), Tried::fields);
-        settlement["delivery_id"] = self.delivery["delivery_id"].clone();
-        settlement["lease"] = self.delivery["lease"].clone();
-        settlement
-    }
-}
 
 pub(super) struct Settler {
     api: Api,

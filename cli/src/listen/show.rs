@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::settle::{Done, Tried};
+use super::done::{Done, Tried};
 use crate::{
     clock,
     failure::Failure,
@@ -66,19 +66,6 @@ impl Show {
     fn page(&self, id: &Value) -> Option<String> {
         let id = id.as_str().filter(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)));
         Some(format!("{}/console/deliveries/{}", self.origin, id?))
-    }
-}
-
-impl Tried {
-    fn outcome(&self) -> String {
-        match &self.answer {
-            Ok(posted) => posted.status.to_string(),
-            Err(why) => why.name().to_owned(),
-        }
-    }
-
-    fn response(&self) -> Option<&str> {
-        self.answer.as_ref().ok()?.response.as_deref()
     }
 }
 
