@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request};
 use serde_json::{Value, json};
-use url::Url;
+use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use crate::{failure::Failure, http::Http, terminal::shown};
@@ -47,6 +47,11 @@ impl Api {
         self.base.origin().ascii_serialization()
     }
 
+    /// Whether nobody on the way can read what is sent.
+    pub(crate) fn is_private(&self) -> bool {
+        self.base.scheme() == "https" || is_loopback(&self.base)
+    }
+
     /// The address of a page.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("{}{path}", self.origin())
@@ -82,13 +87,23 @@ impl Api {
         match (answer.status, value) {
             (200..=299, Some(value)) => Ok(value),
             (200..=299, None) => Err(Failure::Unreachable(format!("{} is not this service.", self.origin()))),
-            (status, value) => Err(refused(status, &value.unwrap_or_default())),
+            (status, value) => Err(refused(status, answer.retry_after, &value.unwrap_or_default())),
         }
     }
 }
 
+/// Whether an address is this machine's own.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
 /// An error of either style, or of API Gateway itself.
-fn refused(status: u16, answer: &Value) -> Failure {
+fn refused(status: u16, retry_after: Option<Duration>, answer: &Value) -> Failure {
     let error = answer.get("json").unwrap_or(answer);
     let reason = error["data"]["reason"].as_str().or(error["reason"].as_str()).unwrap_or_default().to_owned();
     let issues = error["data"]["issues"].as_array().into_iter().flatten().map(|issue| {
@@ -103,7 +118,31 @@ fn refused(status: u16, answer: &Value) -> Failure {
     };
     let message = shown(&message);
     if status == 401 {
-        return Failure::NotSignedIn("The key or the session is not valid, or not any more.".to_owned());
+        return Failure::NotSignedIn("The key or the session is not valid (any more).".to_owned());
     }
-    Failure::Refused { status, reason, message: format!("{}.", message.trim_end_matches('.')) }
+    Failure::Refused { status, reason, message: format!("{}.", message.trim_end_matches('.')), retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_style_of_error_is_told_in_one_line() {
+        let envelope = json!({"json": {"code": "CONFLICT", "message": "No.", "data": {"reason": "endpoint_limit"}}});
+        let issues = json!({"json": {"message": "Input validation failed", "data": {"issues": [
+            {"path": ["url"], "message": "Must be an absolute https URL"}, {"path": ["events", "0"], "message": "Unknown"}]}}});
+        let gateway = json!({"message": "Too Many\u{1b}[2J Requests"});
+        for (status, answer, message, reason) in [
+            (409, envelope, "No.", "endpoint_limit"),
+            (400, issues, "url: Must be an absolute https URL; events.0: Unknown.", ""),
+            (429, gateway, "Too Many\u{FFFD}[2J Requests.", ""),
+            (502, Value::Null, "The service answered 502.", ""),
+        ] {
+            let failure = refused(status, None, &answer);
+            assert_eq!((failure.to_string().as_str(), failure.reason()), (message, reason));
+            assert_eq!(failure.is_passing(), status >= 429);
+        }
+        assert!(matches!(refused(401, None, &Value::Null), Failure::NotSignedIn(_)));
+    }
 }

@@ -22,7 +22,7 @@ Examples:
 )]
 pub(crate) struct Arguments {
     /// The service's address. By default the one of the latest login, or http://127.0.0.1:9000.
-    #[arg(long, global = true, env = "FANFARE_API", value_name = "URL")]
+    #[arg(long, global = true, env = "FANFARE_API", value_name = "URL", value_parser = address)]
     pub(crate) api: Option<Url>,
     /// Print JSON for programs.
     #[arg(long, global = true)]
@@ -41,8 +41,10 @@ Examples:
   echo $KEY | fanfare login --key        # where there is no browser")]
     Login(Login),
     /// Delete the API key of this machine, here and at the service.
+    #[command(after_help = "Example:\n  fanfare logout")]
     Logout,
     /// Show who is signed in, and where.
+    #[command(after_help = "Examples:\n  fanfare whoami\n  FANFARE_API_KEY=$KEY fanfare --json whoami")]
     Whoami,
     /// Webhook endpoints.
     #[command(subcommand)]
@@ -175,17 +177,11 @@ Examples:
   fanfare deliveries list --watch")]
     List(List),
     /// Show a delivery, its payload and all its attempts.
-    #[command(after_help = "Example:\n  fanfare deliveries get ID")]
-    Get {
-        /// The delivery.
-        id: String,
-    },
+    #[command(after_help = "Examples:\n  fanfare deliveries get ID\n  fanfare deliveries get --job job-1")]
+    Get(Named),
     /// Send a delivery again.
-    #[command(after_help = "Example:\n  fanfare deliveries resend ID")]
-    Resend {
-        /// The delivery.
-        id: String,
-    },
+    #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
+    Resend(Named),
     /// Send again what an endpoint missed, and show how far that is.
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
@@ -213,6 +209,20 @@ Examples:
     },
 }
 
+/// A delivery.
+#[derive(Args)]
+pub(crate) struct Named {
+    /// The delivery's id.
+    #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
+    pub(crate) id: Option<String>,
+    /// The job whose delivery is meant.
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// The endpoint, if the job has deliveries to several.
+    #[arg(long)]
+    pub(crate) endpoint: Option<String>,
+}
+
 #[derive(Args)]
 pub(crate) struct List {
     /// Of this endpoint alone.
@@ -231,7 +241,7 @@ pub(crate) struct List {
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<String>,
     /// How many.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
     /// Go on, and show new deliveries as they come.
     #[arg(long)]
@@ -258,15 +268,16 @@ pub(crate) struct Send {
     /// The error, as JSON.
     #[arg(long, value_parser = json)]
     pub(crate) error: Option<serde_json::Value>,
-    /// The queue of job events.
-    #[arg(long, env = "FANFARE_QUEUE_URL", default_value = "http://127.0.0.1:9324/123456789012/job-events")]
-    pub(crate) queue_url: Url,
+    /// The queue of job events, by default that of cargo local. One of AWS needs AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
+    /// and perhaps AWS_SESSION_TOKEN.
+    #[arg(long, env = "FANFARE_QUEUE_URL", value_name = "URL", value_parser = address)]
+    pub(crate) queue_url: Option<Url>,
 }
 
 #[derive(Args)]
 pub(crate) struct Listen {
-    /// Where to post.
-    #[arg(long, value_name = "URL")]
+    /// Where to post. Without a scheme, it is http.
+    #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Url,
     /// Bring back what failed since then: 90s, 15m, 2h or 3d, or a time in RFC 3339. What waits comes anyway.
     #[arg(long, value_parser = since)]
@@ -278,7 +289,7 @@ pub(crate) struct Listen {
     #[arg(long, conflicts_with_all = ["name", "events"])]
     pub(crate) endpoint: Option<String>,
     /// The name of its endpoint: this machine's by default. Several with one name share the work.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
     /// Print the signing secret, as far as this machine has it.
     #[arg(long)]
@@ -304,6 +315,24 @@ impl Missed {
             Self::Held => "held",
             Self::Both => "both",
         }
+    }
+}
+
+/// An address of HTTP.
+fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = url.ok_or("must be an http or https address")?;
+    match url.username().is_empty() && url.password().is_none() {
+        true => Ok(url),
+        false => Err("must not have a user or a password".to_owned()),
+    }
+}
+
+/// The address of a program, which people often write without its scheme.
+fn program(text: &str) -> Result<Url, String> {
+    match text.contains("://") || text.starts_with('/') {
+        true => address(text),
+        false => address(&format!("http://{text}")),
     }
 }
 
@@ -336,6 +365,22 @@ mod tests {
     #[test]
     fn the_commands_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn an_address_is_one_of_http() {
+        for (text, url) in [
+            ("http://localhost:3000/hook", "http://localhost:3000/hook"),
+            ("localhost:3000/hook", "http://localhost:3000/hook"),
+            ("[::1]:3000", "http://[::1]:3000/"),
+            ("https://example.com?a=b", "https://example.com/?a=b"),
+        ] {
+            assert_eq!(program(text).expect(text).as_str(), url);
+        }
+        for wrong in ["", "/hook", "ftp://localhost/", "http://", "http://jo:secret@localhost/"] {
+            assert!(program(wrong).is_err(), "{wrong}");
+        }
+        assert!(address("localhost:3000").is_err());
     }
 
     #[test]

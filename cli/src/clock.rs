@@ -16,6 +16,13 @@ pub(crate) fn since(time: &str) -> Option<Duration> {
     (OffsetDateTime::now_utc() - then).try_into().ok()
 }
 
+/// The present time, in RFC 3339 with milliseconds.
+pub(crate) fn now() -> String {
+    let now = OffsetDateTime::now_utc();
+    let whole = now.replace_nanosecond(now.nanosecond() / 1_000_000 * 1_000_000).unwrap_or(now);
+    whole.format(&Rfc3339).unwrap_or_default()
+}
+
 /// The present time of day, in UTC: `12:00:00`.
 pub(crate) fn time_of_day() -> String {
     let now = OffsetDateTime::now_utc().time();

@@ -1,6 +1,11 @@
 //! What this machine remembers: which service, an API key for each, and the secrets of its endpoints.
 
-use std::{collections::BTreeMap, env, fs, io::Write, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -10,9 +15,11 @@ use crate::failure::Failure;
 
 /// The file in the platform's folder for configuration. Nobody else on the machine can read it.
 pub(crate) struct Config {
-    path: PathBuf,
+    folder: Option<PathBuf>,
     kept: Kept,
 }
+
+const FILE: &str = "credentials.json";
 
 #[derive(Default, Deserialize, Serialize)]
 struct Kept {
@@ -38,15 +45,32 @@ pub(crate) struct Service {
 
 impl Config {
     pub(crate) fn load() -> Result<Self, Failure> {
-        let path = folder().ok_or_else(|| Failure::Local("There is no folder for configuration.".to_owned()))?;
-        let path = path.join("fanfare").join("credentials.json");
-        let kept = match fs::read(&path) {
+        // Without a folder, nothing is remembered: a script has its key in the environment.
+        let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default() }) };
+        let folder = folder.join("fanfare");
+        let path = folder.join(FILE);
+        let unreadable = |why: String| Failure::Local(format!("{} cannot be read: {why}.", path.display()));
+        let kept = match fs::read(&path).map(Zeroizing::new) {
+            // What the parser says may quote a key.
             Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| Failure::Local(format!("{} cannot be read: {error}.", path.display())))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kept::default(),
-            Err(error) => return Err(Failure::Local(format!("{} cannot be read: {error}.", path.display()))),
+                .map_err(|error| unreadable(format!("it is not as login writes it, see line {}", error.line())))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
+            Err(error) => return Err(unreadable(error.to_string())),
         };
-        Ok(Self { path, kept })
+        Ok(Self { folder: Some(folder), kept })
+    }
+
+    /// The folder, which nobody else can look into.
+    fn private_folder(&self) -> Result<&Path, Failure> {
+        let missing = || Failure::Local("There is no folder for configuration: set HOME.".to_owned());
+        let folder = self.folder.as_deref().ok_or_else(missing)?;
+        make_private(folder)?;
+        Ok(folder)
+    }
+
+    fn lock_file(&self, name: &str) -> Result<fs::File, Failure> {
+        let path = self.private_folder()?.join(name);
+        Ok(fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?)
     }
 
     /// The service of the latest login.
@@ -60,28 +84,48 @@ impl Config {
 
     /// Changes what is kept for a service. Another process may have changed the file meanwhile, so it is read again.
     pub(crate) fn change(&mut self, origin: &str, change: impl FnOnce(&mut Service)) -> Result<(), Failure> {
-        let folder = self.path.parent().unwrap_or(&self.path).to_owned();
-        make_private_folder(&folder)?;
-        let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("lock"))?;
+        let lock = self.lock_file("lock")?;
         lock.lock()?;
         *self = Self::load()?;
-        let service = self.kept.services.entry(origin.to_owned()).or_default();
-        change(service);
-        if service.key.is_some() {
-            self.kept.latest = Some(origin.to_owned());
+        change(self.kept.services.entry(origin.to_owned()).or_default());
+        self.store()
+    }
+
+    /// Makes a service the one of the latest login, or no longer.
+    pub(crate) fn prefer(&mut self, origin: &str, is_latest: bool) -> Result<(), Failure> {
+        let lock = self.lock_file("lock")?;
+        lock.lock()?;
+        *self = Self::load()?;
+        match is_latest {
+            true => self.kept.latest = Some(origin.to_owned()),
+            false if self.kept.latest.as_deref() == Some(origin) => self.kept.latest = None,
+            false => return Ok(()),
         }
+        self.store()
+    }
+
+    /// The file is either as it was, or has everything.
+    fn store(&self) -> Result<(), Failure> {
+        let folder = self.private_folder()?;
         let text = serde_json::to_vec_pretty(&self.kept).map_err(|error| Failure::Local(error.to_string()))?;
-        let new = self.path.with_extension("new");
-        private_file(&new)?.write_all(&text)?;
-        Ok(fs::rename(&new, &self.path)?)
+        let new = folder.join("credentials.new");
+        let mut file = private_file(&new)?;
+        file.write_all(&Zeroizing::new(text))?;
+        file.sync_all()?;
+        Ok(fs::rename(&new, folder.join(FILE))?)
+    }
+
+    /// Held by a `listen` while it finds or makes its endpoint.
+    pub(crate) fn alone(&self) -> Result<fs::File, Failure> {
+        let lock = self.lock_file("listen.lock")?;
+        lock.lock()?;
+        Ok(lock)
     }
 
     /// The file that a `listen` holds while it takes from an endpoint.
     pub(crate) fn lock_of(&self, endpoint: &str) -> Result<fs::File, Failure> {
-        let folder = self.path.parent().unwrap_or(&self.path);
-        make_private_folder(folder)?;
         let name: String = endpoint.chars().filter(char::is_ascii_alphanumeric).collect();
-        Ok(fs::OpenOptions::new().create(true).truncate(false).write(true).open(folder.join(format!("{name}.lock")))?)
+        self.lock_file(&format!("{name}.lock"))
     }
 }
 
@@ -97,24 +141,26 @@ fn folder() -> Option<PathBuf> {
 }
 
 #[cfg(unix)]
-fn make_private_folder(folder: &std::path::Path) -> Result<(), Failure> {
-    use std::os::unix::fs::DirBuilderExt;
-    Ok(fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?)
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // It may have been there, open to others.
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
 }
 
 #[cfg(not(unix))]
-fn make_private_folder(folder: &std::path::Path) -> Result<(), Failure> {
-    Ok(fs::create_dir_all(folder)?)
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
 }
 
 /// A new file that nobody else can read, in the place of what a process may have left when it died.
-fn private_file(path: &std::path::Path) -> Result<fs::File, Failure> {
+fn private_file(path: &Path) -> io::Result<fs::File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut options = fs::OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    Ok(options.create_new(true).write(true).open(path)?)
+    options.create_new(true).write(true).open(path)
 }

@@ -1,59 +1,88 @@
 //! `fanfare deliveries`.
 
-use std::{collections::HashSet, time::Duration};
+mod watch;
+
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     api::Api,
-    args::{Deliveries, List},
+    args::{Deliveries, List, Named},
     clock,
     failure::Failure,
-    terminal::{cell, note, say, table},
+    terminal::{Columns, cell, end_progress, note, progress, say, say_json, shown, tell},
 };
 
-/// How often `--watch` and a recovery look again.
+/// How often a recovery is looked at.
 const PAUSE: Duration = Duration::from_secs(2);
-const TITLES: [&str; 6] = ["CREATED (UTC)", "STATUS", "EVENT", "JOB", "LAST ATTEMPT", "ID"];
+/// The most that a call lists.
+const PAGE: usize = 100;
+
+const LISTED: Columns = Columns {
+    titles: &["CREATED (UTC)", "STATUS", "EVENT", "JOB", "LAST ATTEMPT", "ID"],
+    shrinks: 3,
+    state: Some(1),
+    can_drop: true,
+};
+const ATTEMPTS: Columns = Columns {
+    titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ANSWER"],
+    shrinks: 5,
+    state: Some(1),
+    can_drop: false,
+};
+const TOTAL: Columns = Columns { titles: &["STATUS", "DELIVERIES"], shrinks: 0, state: Some(0), can_drop: false };
+const REASONS: Columns = Columns { titles: &["FAILED FOR", "DELIVERIES"], shrinks: 0, state: None, can_drop: false };
 
 pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result<(), Failure> {
     match command {
-        Deliveries::List(list) if list.watch => watch(api, &list, is_json).await,
+        Deliveries::List(list) if list.watch => watch::watch(api, &list, is_json).await,
         Deliveries::List(list) => {
-            let answer = api.call("deliveries/list", filter(&list)).await?;
+            let limit = usize::try_from(list.limit).unwrap_or(PAGE);
+            let (deliveries, cursor) = listed(api, filter(&list), limit).await?;
             if is_json {
-                return Ok(say(&answer.to_string())?);
+                let mut answer = json!({ "deliveries": deliveries });
+                if let Some(cursor) = cursor {
+                    answer["next_cursor"] = cursor;
+                }
+                return Ok(say_json(&answer)?);
             }
-            let rows: Vec<_> = found(&answer).iter().map(row).collect();
-            if rows.is_empty() { Ok(say("There is none.")?) } else { Ok(table(&TITLES, &rows, 3)?) }
+            let rows: Vec<_> = deliveries.iter().map(row).collect();
+            if rows.is_empty() {
+                return Ok(say("There is none.")?);
+            }
+            if !LISTED.print(&rows)? {
+                note("The ids have no room here. A job will do, too: deliveries get --job JOB");
+            }
+            Ok(())
         }
-        Deliveries::Get { id } => {
-            let answer = api.call("deliveries/get", json!({ "delivery_id": id })).await?;
-            if is_json { Ok(say(&answer.to_string())?) } else { show(api, &answer) }
+        Deliveries::Get(named) => {
+            let answer = api.call("deliveries/get", json!({ "delivery_id": id_of(api, &named).await? })).await?;
+            if is_json { Ok(say_json(&answer)?) } else { show(api, &answer) }
         }
-        Deliveries::Resend { id } => {
-            let answer = api.call("deliveries/resend", json!({ "delivery_id": id })).await?;
-            Ok(say(&if is_json { answer.to_string() } else { cell(&answer["message"]) })?)
+        Deliveries::Resend(named) => {
+            let answer = api.call("deliveries/resend", json!({ "delivery_id": id_of(api, &named).await? })).await?;
+            Ok(tell(&answer, is_json, &cell(&answer["message"]))?)
         }
         Deliveries::Recover { endpoint, since, status, no_wait } => {
             let fields = json!({ "webhook_endpoint_id": endpoint, "since": since, "status": status.name() });
             let answer = api.call("deliveries/recover", fields).await?;
-            if is_json || no_wait {
-                return Ok(say(&if is_json { answer.to_string() } else { cell(&answer["message"]) })?);
+            if no_wait {
+                return Ok(tell(&answer, is_json, &cell(&answer["message"]))?);
             }
-            recovered(api, &endpoint, &answer["recovery_id"]).await
+            recovered(api, &endpoint, &answer["recovery_id"], is_json).await
         }
         Deliveries::Stats { endpoint, since } => {
             let mut fields = Map::new();
             fields.extend(endpoint.map(|id| ("webhook_endpoint_id".to_owned(), json!(id))));
             fields.extend(since.map(|since| ("since".to_owned(), json!(since))));
             let answer = api.call("deliveries/stats", fields.into()).await?;
-            if is_json { Ok(say(&answer.to_string())?) } else { counted(&answer) }
+            if is_json { Ok(say_json(&answer)?) } else { counted(&answer) }
         }
     }
 }
 
-fn filter(list: &List) -> Value {
+fn filter(list: &List) -> Map<String, Value> {
     let fields = [
         ("webhook_endpoint_id", list.endpoint.as_deref()),
         ("status", list.status.map(crate::args::Status::name)),
@@ -61,12 +90,45 @@ fn filter(list: &List) -> Value {
         ("job_id", list.job.as_deref()),
         ("since", list.since.as_deref()),
     ];
-    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?))));
-    fields.chain([("limit".to_owned(), json!(list.limit))]).collect::<Map<_, _>>().into()
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))).collect()
 }
 
-fn found(answer: &Value) -> &[Value] {
-    answer["deliveries"].as_array().map(Vec::as_slice).unwrap_or_default()
+/// The newest deliveries, up to so many, and the cursor of what follows. A page may be empty while there is more.
+async fn listed(
+    api: &Api,
+    mut fields: Map<String, Value>,
+    limit: usize,
+) -> Result<(Vec<Value>, Option<Value>), Failure> {
+    let mut deliveries = Vec::new();
+    loop {
+        fields.insert("limit".to_owned(), json!(limit.saturating_sub(deliveries.len()).clamp(1, PAGE)));
+        let answer = api.call("deliveries/list", fields.clone().into()).await?;
+        deliveries.extend(answer["deliveries"].as_array().cloned().unwrap_or_default());
+        let cursor = Some(answer["next_cursor"].clone()).filter(|cursor| !cursor.is_null());
+        match cursor {
+            Some(cursor) if deliveries.len() < limit => drop(fields.insert("cursor".to_owned(), cursor)),
+            cursor => return Ok((deliveries, cursor)),
+        }
+    }
+}
+
+/// The delivery that is meant: of a job that has several, none is.
+async fn id_of(api: &Api, named: &Named) -> Result<String, Failure> {
+    let (job, endpoint) = match (&named.id, &named.job) {
+        (Some(id), _) => return Ok(id.clone()),
+        (None, job) => (job.clone().unwrap_or_default(), &named.endpoint),
+    };
+    let mut fields = Map::from_iter([("job_id".to_owned(), json!(job))]);
+    fields.extend(endpoint.as_ref().map(|id| ("webhook_endpoint_id".to_owned(), json!(id))));
+    let (found, _) = listed(api, fields, 2).await?;
+    match found.as_slice() {
+        [] => Err(Failure::not_found(format!("There is no delivery of {}.", shown(&job)))),
+        [one] => Ok(one["delivery_id"].as_str().unwrap_or_default().to_owned()),
+        _ => Err(Failure::Local(format!(
+            "{} has several deliveries: give --endpoint, or the id of one, which fanfare --json deliveries list has.",
+            shown(&job)
+        ))),
+    }
 }
 
 fn row(delivery: &Value) -> Vec<String> {
@@ -86,46 +148,11 @@ fn row(delivery: &Value) -> Vec<String> {
     ]
 }
 
-/// Shows new deliveries, and changes of those that are listed, until somebody ends it.
-async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), Failure> {
-    let (mut seen, mut is_down) = (HashSet::new(), false);
-    loop {
-        match api.call("deliveries/list", filter(list)).await {
-            Ok(answer) => {
-                if std::mem::take(&mut is_down) {
-                    note("The service answers again.");
-                }
-                let page = found(&answer);
-                for delivery in page.iter().rev() {
-                    if seen.insert((
-                        delivery["delivery_id"].to_string(),
-                        delivery["status"].to_string(),
-                        delivery["attempts"].to_string(),
-                    )) {
-                        say(&if is_json { delivery.to_string() } else { row(delivery).join("  ") })?;
-                    }
-                }
-                // What has left the page does not come back to it.
-                let ids: HashSet<_> = page.iter().map(|delivery| delivery["delivery_id"].to_string()).collect();
-                seen.retain(|(id, ..)| ids.contains(id));
-            }
-            Err(error) if error.is_passing() => {
-                if !std::mem::replace(&mut is_down, true) {
-                    note(&format!("{error} Trying again."));
-                }
-            }
-            Err(error) => return Err(error),
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Shows how far a recovery is, until it is done.
-async fn recovered(api: &Api, endpoint: &str, recovery: &Value) -> Result<(), Failure> {
+/// Shows how far a recovery is, until it is done. Nobody knows beforehand how much there is.
+async fn recovered(api: &Api, endpoint: &str, recovery: &Value, is_json: bool) -> Result<(), Failure> {
     let mut before = Value::Null;
     loop {
-        let stats = api.call("deliveries/stats", json!({ "webhook_endpoint_id": endpoint })).await;
-        let stats = match stats {
+        let stats = match api.call("deliveries/stats", json!({ "webhook_endpoint_id": endpoint })).await {
             Err(error) if error.is_passing() => {
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -134,14 +161,16 @@ async fn recovered(api: &Api, endpoint: &str, recovery: &Value) -> Result<(), Fa
         };
         let all = stats["recoveries"].as_array().into_iter().flatten();
         let Some(mine) = all.into_iter().find(|one| one["recovery_id"] == *recovery) else {
+            end_progress();
             return Ok(say("The recovery goes on in the background.")?);
         };
-        if mine["resent"] != before {
-            note(&format!("{} sent again so far", cell(&mine["resent"])));
-            before = mine["resent"].clone();
-        }
         if mine["done"] == true {
-            return Ok(say(&format!("Done: {} sent again.", cell(&mine["resent"])))?);
+            end_progress();
+            return Ok(tell(mine, is_json, &format!("Done: {} sent again.", cell(&mine["resent"])))?);
+        }
+        if mine["resent"] != before {
+            progress(&format!("{} sent again so far", cell(&mine["resent"])));
+            before = mine["resent"].clone();
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -177,24 +206,22 @@ fn show(api: &Api, answer: &Value) -> Result<(), Failure> {
             ]
         });
         say("")?;
-        table(&["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ANSWER"], &rows.collect::<Vec<_>>(), 5)?;
+        ATTEMPTS.print(&rows.collect::<Vec<_>>())?;
     }
     match answer["payload"].as_str() {
-        Some(payload) => Ok(say(&format!("\n{}", cell(&json!(payload))))?),
+        Some(payload) => Ok(say(&format!("\n{}", shown(payload)))?),
         None => Ok(say("\nThe payload was not kept.")?),
     }
 }
 
 fn counted(answer: &Value) -> Result<(), Failure> {
-    let numbers = |member: &str| {
-        let all = answer[member].as_object().into_iter().flatten();
-        all.map(|(name, count)| vec![cell(&json!(name)), cell(count)]).collect::<Vec<_>>()
-    };
-    table(&["STATUS", "DELIVERIES"], &numbers("total"), 0)?;
-    let failures = numbers("failures");
-    if !failures.is_empty() {
+    let total = answer["total"].as_object().into_iter().flatten();
+    TOTAL.print(&total.map(|(status, count)| vec![shown(status), cell(count)]).collect::<Vec<_>>())?;
+    let reasons = answer["failures"].as_array().into_iter().flatten();
+    let reasons: Vec<_> = reasons.map(|reason| vec![cell(&reason["reason"]), cell(&reason["count"])]).collect();
+    if !reasons.is_empty() {
         say("")?;
-        table(&["FAILED FOR", "DELIVERIES"], &failures, 0)?;
+        REASONS.print(&reasons)?;
     }
     if answer["complete"] == false {
         note("There are too many to count: these are the newest.");

@@ -8,14 +8,17 @@ use crate::{
     clock,
     config::Config,
     failure::Failure,
-    terminal::{cell, say, table},
+    terminal::{Columns, cell, note, say, say_json},
 };
+
+const COLUMNS: Columns =
+    Columns { titles: &["ID", "STATE", "EVENTS", "URL", "DESCRIPTION"], shrinks: 3, state: Some(1), can_drop: false };
 
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_json: bool) -> Result<(), Failure> {
     let answer = match command {
         Endpoints::List => {
             let answer = api.call("webhooks/list", json!({})).await?;
-            return if is_json { Ok(say(&answer.to_string())?) } else { list(&answer) };
+            return if is_json { Ok(say_json(&answer)?) } else { list(&answer) };
         }
         Endpoints::Create { url, pull, description, events } => {
             let mut fields = Map::new();
@@ -41,7 +44,11 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let answer = api.call("webhooks/update", json!({ "id": &id, "signing_secret": *secret })).await?;
             // Where this machine keeps the secret, it is that of its listen.
             if config.service(&api.origin()).secrets.contains_key(&id) {
-                config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())))?;
+                let kept = config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())));
+                // It is shown all the same: nobody else has it.
+                if let Err(error) = kept {
+                    note(&format!("This machine could not keep the secret: {error}"));
+                }
             }
             json!({ "success": answer["success"], "message": answer["message"], "signing_secret": *secret })
         }
@@ -49,7 +56,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
         Endpoints::Delete { id } => api.call("webhooks/delete", json!({ "id": id })).await?,
     };
     if is_json {
-        return Ok(say(&answer.to_string())?);
+        return Ok(say_json(&answer)?);
     }
     say(&cell(&answer["message"]))?;
     for (member, name) in [
@@ -80,7 +87,8 @@ fn list(answer: &Value) -> Result<(), Failure> {
         let events = if endpoint["events"].is_null() { "all".to_owned() } else { cell(&endpoint["events"]) };
         vec![cell(&endpoint["webhook_endpoint_id"]), state(endpoint), events, address, cell(&endpoint["description"])]
     });
-    Ok(table(&["ID", "STATE", "EVENTS", "URL", "DESCRIPTION"], &rows.collect::<Vec<_>>(), 3)?)
+    COLUMNS.print(&rows.collect::<Vec<_>>())?;
+    Ok(())
 }
 
 fn state(endpoint: &Value) -> String {

@@ -1,6 +1,6 @@
 //! Why a command failed, and with which exit code it ends.
 
-use std::fmt;
+use std::{fmt, io, time::Duration};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) enum Failure {
         reason: String,
         /// What the service says.
         message: String,
+        /// When the service wants to be asked again, if it says so.
+        retry_after: Option<Duration>,
     },
     /// Nobody is signed in, or not any more.
     NotSignedIn(String),
@@ -20,11 +22,20 @@ pub(crate) enum Failure {
     Unreachable(String),
     /// Something on this machine.
     Local(String),
+    /// Whoever read what is printed has seen enough.
+    Gone,
 }
 
 impl Failure {
+    /// What was asked for does not exist.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::Refused { status: 404, reason: String::new(), message: message.into(), retry_after: None }
+    }
+
+    /// What `fanfare --help` says.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Gone => 0,
             Self::Refused { status: 404, .. } => 4,
             Self::Refused { .. } | Self::Local(_) => 1,
             Self::NotSignedIn(_) => 3,
@@ -44,6 +55,14 @@ impl Failure {
             _ => "",
         }
     }
+
+    /// When the service wants to be asked again, if it says so.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -52,12 +71,16 @@ impl fmt::Display for Failure {
             Self::Refused { message, .. } => f.write_str(message),
             Self::NotSignedIn(why) => write!(f, "{why} Sign in with: fanfare login"),
             Self::Unreachable(why) | Self::Local(why) => f.write_str(why),
+            Self::Gone => Ok(()),
         }
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::Local(error.to_string())
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Gone,
+            _ => Self::Local(format!("{error}.")),
+        }
     }
 }

@@ -4,14 +4,23 @@ use std::{error::Error as _, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::Request;
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    header::{HeaderMap, RETRY_AFTER},
+};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioTimer},
 };
+use rustls::{ClientConfig, RootCertStore};
 
-use crate::failure::Failure;
+/// The most that is read of an answer to a post.
+const LARGEST: usize = 64 << 10;
+/// The most of a failed answer that the service keeps, in bytes, and how long it may take: the status matters more.
+const KEPT: usize = 1024;
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends requests. Connections are kept.
 #[derive(Clone)]
@@ -21,6 +30,16 @@ pub(crate) struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
+    /// When the service wants to be asked again, if it says so.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// What a program answered to a post.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Posted {
+    pub(crate) status: u16,
+    /// The beginning of the answer, if it is no 2xx.
+    pub(crate) response: Option<String>,
 }
 
 /// Why nothing came back, in the words of the API.
@@ -46,9 +65,16 @@ impl NoAnswer {
 }
 
 impl Http {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let connector = HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1().build();
-        Ok(Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(16).build(connector)))
+    /// A client that keeps idle connections for so long.
+    pub(crate) fn new(idle: Duration) -> Self {
+        // Where the machine has no certificates, plain HTTP works all the same, and TLS says what is wrong.
+        let https = HttpsConnectorBuilder::new().with_native_roots().unwrap_or_else(|_no_certificates| {
+            let none = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+            HttpsConnectorBuilder::new().with_tls_config(none.with_no_client_auth())
+        });
+        let connector = https.https_or_http().enable_http1().build();
+        let mut client = Client::builder(TokioExecutor::new());
+        Self(client.pool_timer(TokioTimer::new()).pool_idle_timeout(idle).pool_max_idle_per_host(16).build(connector))
     }
 
     /// Sends a request. At most `most` bytes of the answer are read; more is no answer.
@@ -59,12 +85,60 @@ impl Http {
         timeout: Duration,
     ) -> Result<Answer, NoAnswer> {
         let exchange = async {
-            let (head, body) = self.0.request(request).await.map_err(|error| kind(&error))?.into_parts();
+            let (head, body) = self.head(request).await?.into_parts();
             let body = Limited::new(body, most).collect().await.map_err(|_broken| NoAnswer::Protocol)?.to_bytes();
-            Ok(Answer { status: head.status.as_u16(), body })
+            Ok(Answer { status: head.status.as_u16(), body, retry_after: retry_after(&head.headers) })
         };
         tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(NoAnswer::Timeout))
     }
+
+    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete, or longer than is read; of other
+    /// answers, the beginning is kept.
+    pub(crate) async fn post(&self, request: Request<Full<Bytes>>, timeout: Duration) -> Result<Posted, NoAnswer> {
+        let exchange = async {
+            let response = self.head(request).await?;
+            let status = response.status().as_u16();
+            let mut body = response.into_body();
+            if (200..300).contains(&status) {
+                let mut left = LARGEST;
+                while let Some(frame) = body.frame().await {
+                    let frame = frame.map_err(|_broken| NoAnswer::Protocol)?;
+                    left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+                    if left == 0 {
+                        break;
+                    }
+                }
+                return Ok(Posted { status, response: None });
+            }
+            Ok(Posted { status, response: Some(beginning(body).await) })
+        };
+        tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(NoAnswer::Timeout))
+    }
+
+    async fn head(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, NoAnswer> {
+        self.0.request(request).await.map_err(|error| kind(&error))
+    }
+}
+
+/// The first bytes of a body, as text, or what arrives of them in time.
+async fn beginning(mut body: Incoming) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let left = KEPT.saturating_sub(bytes.len());
+            bytes.extend(frame.data_ref().into_iter().flatten().take(left));
+            if bytes.len() == KEPT {
+                break;
+            }
+        }
+    };
+    let _in_time = tokio::time::timeout(PATIENCE, read).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The seconds of a `Retry-After`. A date is left to the usual pauses.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 fn kind(error: &hyper_util::client::legacy::Error) -> NoAnswer {
@@ -82,4 +156,44 @@ fn kind(error: &hyper_util::client::legacy::Error) -> NoAnswer {
         cause = error.source();
     }
     kind
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Posts to a program that answers this, and then nothing more.
+    async fn answered(answer: Vec<u8>) -> Result<Posted, NoAnswer> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let _head = stream.read(&mut [0; 4096]).await;
+            let _gone = stream.write_all(&answer).await;
+        });
+        let request = Request::post(url).body(Full::default()).expect("a request");
+        Http::new(Duration::ZERO).post(request, Duration::from_secs(5)).await
+    }
+
+    #[tokio::test]
+    async fn a_success_counts_however_long_its_answer_is() {
+        let long = [b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n".to_vec(), vec![b'x'; 1_000_000]].concat();
+        assert_eq!(answered(long).await, Ok(Posted { status: 200, response: None }));
+        let broken = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc".to_vec();
+        assert_eq!(answered(broken).await, Err(NoAnswer::Protocol));
+    }
+
+    #[tokio::test]
+    async fn the_beginning_of_a_failure_is_kept_and_redirects_are_not_followed() {
+        let long = [b"HTTP/1.1 302 Found\r\nlocation: /\r\n\r\n".to_vec(), vec![b'x'; 5_000]].concat();
+        assert_eq!(answered(long).await, Ok(Posted { status: 302, response: Some("x".repeat(KEPT)) }));
+        let broken = b"HTTP/1.1 500 Oh\r\ncontent-length: 9\r\n\r\nabc".to_vec();
+        assert_eq!(answered(broken).await, Ok(Posted { status: 500, response: Some("abc".to_owned()) }));
+        assert_eq!(answered(Vec::new()).await, Err(NoAnswer::Protocol));
+    }
 }

@@ -1,7 +1,7 @@
 //! Signing in and out.
 
 use std::{
-    io::Read,
+    io::{BufRead, IsTerminal, Read},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -15,7 +15,7 @@ use crate::{
     args::Login,
     config::Config,
     failure::Failure,
-    terminal::{cell, note, say, shown},
+    terminal::{cell, note, say, say_json, shown},
 };
 
 /// How often it is asked whether somebody has approved the login.
@@ -28,17 +28,23 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         false => issued_key(api, login.no_browser).await?,
     };
     let signed_in = api.by(Caller::Key(key.clone()));
-    let who = identity(&signed_in).await?;
+    // A key that was typed may be wrong; one that was issued must not get lost.
+    let who = identity(&signed_in).await;
+    let who = if login.key { Ok(who?) } else { who };
     let before = config.service(&api.origin());
     config.change(&api.origin(), |service| {
         service.key = Some(key);
         service.key_id = id;
     })?;
+    config.prefer(&api.origin(), true)?;
     // Only once the new key is kept.
     if let Some(old) = before.key_id {
         let _may_be_gone = signed_in.flow("api-key/delete", Some(json!({ "keyId": old }))).await;
     }
-    show(api, &who, is_json)
+    if !api.is_private() {
+        note("This address is plain http: whoever is on the way can read the key.");
+    }
+    show(api, &who?, is_json)
 }
 
 /// Forgets the key, here and, if `login` made it, at the service.
@@ -56,6 +62,7 @@ pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure
         service.key = None;
         service.key_id = None;
     })?;
+    config.prefer(&api.origin(), false)?;
     match deleted {
         // It had ended already.
         Ok(_) | Err(Failure::NotSignedIn(_) | Failure::Refused { status: 404, .. }) => Ok(()),
@@ -76,7 +83,7 @@ async fn identity(api: &Api) -> Result<Value, Failure> {
 
 fn show(api: &Api, who: &Value, is_json: bool) -> Result<(), Failure> {
     if is_json {
-        return Ok(say(&who.to_string())?);
+        return Ok(say_json(who)?);
     }
     let organization = &who["organization"];
     say(&format!(
@@ -92,7 +99,10 @@ fn show(api: &Api, who: &Value, is_json: bool) -> Result<(), Failure> {
 
 fn typed_key() -> Result<Zeroizing<String>, Failure> {
     let mut text = Zeroizing::new(String::new());
-    std::io::stdin().lock().take(1024).read_to_string(&mut text)?;
+    if std::io::stdin().is_terminal() {
+        note("Paste the API key:");
+    }
+    std::io::stdin().lock().take(1024).read_line(&mut text)?;
     let key = Zeroizing::new(text.trim().to_owned());
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Failure::Local("There is no API key on standard input.".to_owned()));
@@ -131,7 +141,9 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<St
     let issued = session.flow("api-key/create", Some(json!({ "name": name }))).await;
     let ended = session.flow("sign-out", Some(json!({}))).await;
     let issued = issued?;
-    ended?;
+    if let Err(error) = ended {
+        note(&format!("The session of this login goes on: {error}"));
+    }
     let key = issued["key"].as_str().map(|key| Zeroizing::new(key.to_owned()));
     let key = key.ok_or_else(|| Failure::Unreachable(format!("{} is not this service.", api.origin())))?;
     Ok((key, issued["id"].as_str().map(ToOwned::to_owned)))
@@ -152,7 +164,14 @@ fn open(page: &Url) {
 /// What this machine is called.
 pub(crate) fn machine() -> String {
     let named = std::env::var("HOSTNAME").or_else(|_unset| std::env::var("COMPUTERNAME"));
-    let name = named.or_else(|_unset| std::fs::read_to_string("/etc/hostname")).unwrap_or_default();
+    let name = named.or_else(|_unset| std::fs::read_to_string("/etc/hostname"));
+    let name = name.ok().filter(|name| !name.trim().is_empty()).or_else(hostname).unwrap_or_default();
     let name: String = shown(name.trim()).chars().take(60).collect();
     if name.is_empty() { "this machine".to_owned() } else { name }
+}
+
+/// Where no file has the name, as on a Mac.
+fn hostname() -> Option<String> {
+    let said = Command::new("hostname").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    String::from_utf8(said.stdout).ok()
 }

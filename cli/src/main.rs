@@ -16,7 +16,7 @@ mod secret;
 mod send;
 mod terminal;
 
-use std::{process::ExitCode, sync::LazyLock};
+use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
 
 use clap::{CommandFactory, Parser};
 use url::Url;
@@ -31,15 +31,15 @@ use crate::{
     terminal::note,
 };
 
+/// How long an idle connection to a service is kept.
+const IDLE: Duration = Duration::from_secs(60);
 /// Where `cargo local` serves.
 static LOCAL: LazyLock<Option<Url>> = LazyLock::new(|| "http://127.0.0.1:9000".parse().ok());
 
 #[tokio::main]
 async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads has seen enough.
-        Err(Failure::Local(why)) if why.contains("Broken pipe") => ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::Gone) => ExitCode::SUCCESS,
         Err(failure) => {
             note(&failure.to_string());
             ExitCode::from(failure.exit_code())
@@ -50,20 +50,27 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { api, json, command } = arguments;
     if let Command::Completions { shell } = command {
-        clap_complete::generate(shell, &mut Arguments::command(), "fanfare", &mut std::io::stdout());
-        return Ok(());
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Arguments::command(), "fanfare", &mut script);
+        return Ok(std::io::stdout().write_all(&script)?);
     }
     let mut config = Config::load()?;
     let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
-    let base = base.filter(|base| matches!(base.scheme(), "http" | "https") && base.has_host());
-    let base = base.ok_or_else(|| Failure::Local("--api must be an http or https address.".to_owned()))?;
+    let base =
+        base.ok_or_else(|| Failure::Local("There is no address of a service: give one with --api.".to_owned()))?;
     let kept = config.service(&base.origin().ascii_serialization()).key;
     let given = std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.is_empty()).map(Zeroizing::new);
     let caller = given.or(kept).map_or(Caller::Nobody, Caller::Key);
     let is_known = matches!(caller, Caller::Key(_));
-    let http = Http::new()?;
+    let http = Http::new(IDLE);
     let api = Api::new(base, caller, http.clone());
-    if !is_known && !matches!(command, Command::Login(_) | Command::Logout) {
+    let needs_nobody = match &command {
+        Command::Login(_) | Command::Logout => true,
+        // An operator has the queue's address and AWS credentials, and perhaps no account.
+        Command::Send(send) => send.tenant.is_some(),
+        _ => false,
+    };
+    if !is_known && !needs_nobody {
         return Err(Failure::NotSignedIn(format!("Nobody is signed in at {}.", api.origin())));
     }
     match command {
@@ -72,8 +79,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Whoami => login::whoami(&api, json).await,
         Command::Endpoints(command) => endpoints::run(&api, &mut config, command, json).await,
         Command::Deliveries(command) => deliveries::run(&api, command, json).await,
-        Command::Send(send) => send::run(&api, send, json).await,
-        Command::Listen(listen) => listen::run(&api, &mut config, &http, listen, json).await,
+        Command::Send(send) => send::run(&api, &http, send, json).await,
+        Command::Listen(listen) => listen::run(&api, &mut config, listen, json).await,
         Command::Completions { .. } => Ok(()),
     }
 }

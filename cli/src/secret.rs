@@ -1,7 +1,9 @@
-//! New signing secrets.
+//! Signing secrets.
 
 use std::fmt::Write as _;
 
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
@@ -14,4 +16,35 @@ pub(crate) fn generate() -> Result<Zeroizing<String>, Failure> {
     let _infallible = write!(secret, "whsec_");
     base64::Engine::encode_string(&base64::engine::general_purpose::STANDARD, *bytes, &mut secret);
     Ok(secret)
+}
+
+/// Whether this is the signature of a body, `x-webhook-signature`, by the secret.
+pub(crate) fn signs(secret: &str, body: &str, signature: &str) -> bool {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
+    mac.update(body.as_bytes());
+    hex::decode(signature).is_ok_and(|signature| mac.verify_slice(&signature).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_secret_has_the_form_of_standard_webhooks() {
+        let (one, other) = (generate().expect("a secret"), generate().expect("a secret"));
+        assert!(one.starts_with("whsec_") && one.len() == 50 && one != other);
+        assert!(standardwebhooks::Webhook::new(&one).is_ok());
+    }
+
+    #[test]
+    fn a_signature_is_of_one_secret_and_one_body() {
+        // printf '{"a":1}' | openssl dgst -sha256 -hmac s
+        let signature = "37beaf650f70b40ec9706929c2e9d835cbd63729988f48781e6383a147215f07";
+        assert!(signs("s", r#"{"a":1}"#, signature));
+        for (secret, body, signature) in
+            [("t", r#"{"a":1}"#, signature), ("s", "{}", signature), ("s", r#"{"a":1}"#, "00"), ("s", "{}", "é")]
+        {
+            assert!(!signs(secret, body, signature));
+        }
+    }
 }

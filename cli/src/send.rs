@@ -1,26 +1,40 @@
 //! `fanfare send`: a job event, as the service that runs the jobs sends it.
 
+use std::time::{Duration, SystemTime};
+
 use aws_credential_types::Credentials;
-use aws_sdk_sqs::{
-    Client,
-    config::{BehaviorVersion, Region},
-    error::DisplayErrorContext,
+use aws_sigv4::{
+    http_request::{SignableBody, SignableRequest, SigningSettings, sign},
+    sign::v4::SigningParams,
 };
-use aws_smithy_http_client::{
-    Builder,
-    tls::{Provider, rustls_provider::CryptoMode},
-};
-use serde_json::json;
-use url::{Host, Url};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+use url::Url;
 
 use crate::{
-    api::Api,
+    api::{Api, is_loopback},
     args::Send,
     failure::Failure,
-    terminal::{say, shown},
+    http::Http,
+    terminal::{shown, tell},
 };
 
-pub(crate) async fn run(api: &Api, send: Send, is_json: bool) -> Result<(), Failure> {
+/// How long the queue may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// The most of an answer of the queue.
+const LARGEST: usize = 64 << 10;
+
+pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Result<(), Failure> {
+    let queue = match send.queue_url {
+        Some(queue) => queue,
+        None if is_loopback(&api.base) => local_queue()?,
+        None => {
+            let why = "The queue of a service elsewhere needs its address: give --queue-url, or set FANFARE_QUEUE_URL.";
+            return Err(Failure::Local(why.to_owned()));
+        }
+    };
     let tenant = match send.tenant {
         Some(tenant) => tenant,
         None => {
@@ -33,16 +47,27 @@ pub(crate) async fn run(api: &Api, send: Send, is_json: bool) -> Result<(), Fail
         "event": send.event, "tenant_id": tenant, "job_id": send.job, "workflow": send.workflow, "status": status,
         "result": send.result, "error": send.error,
     });
-    let client = client(&send.queue_url)?;
-    let sent = client.send_message().queue_url(send.queue_url.as_str()).message_body(event.to_string());
     // Fair queues: the events of a tenant do not hold up those of others.
-    let sent = sent.message_group_id(group(&tenant)).send().await.map_err(|error| {
-        Failure::Unreachable(format!("The event was not sent: {}.", shown(&DisplayErrorContext(&error).to_string())))
+    let message =
+        json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(&tenant), "MessageBody": event.to_string() });
+    let signer = if is_loopback(&queue) { None } else { Some(Signer::of_environment(&queue)?) };
+    let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
+    let answer = http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
+        Failure::Unreachable(format!("{} cannot be reached ({}).", queue.origin().ascii_serialization(), why.name()))
     })?;
-    Ok(say(&match is_json {
-        true => json!({ "message_id": sent.message_id, "event": event }).to_string(),
-        false => format!("{} of {} is sent.", shown(&send.event), shown(&send.job)),
-    })?)
+    let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    if answer.status != 200 {
+        let why = said["message"].as_str().or(said["Message"].as_str()).or(said["__type"].as_str()).unwrap_or_default();
+        return Err(Failure::Local(format!("The queue refused the event ({}): {}", answer.status, shown(why))));
+    }
+    let meaning = format!("{} of {} is sent.", shown(&send.event), shown(&send.job));
+    Ok(tell(&json!({ "message_id": said["MessageId"], "event": event }), is_json, &meaning)?)
+}
+
+/// That of `cargo local`.
+fn local_queue() -> Result<Url, Failure> {
+    let queue = Url::parse("http://127.0.0.1:9324/123456789012/job-events");
+    queue.map_err(|error| Failure::Local(error.to_string()))
 }
 
 /// A group may have only these characters, and 128 of them.
@@ -50,29 +75,60 @@ fn group(tenant: &str) -> String {
     tenant.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '-').take(128).collect()
 }
 
-/// A client for the queue: a local one takes any credentials, AWS those of the environment.
-fn client(queue: &Url) -> Result<Client, Failure> {
-    let is_local = match queue.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let http = Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
-    let config = aws_sdk_sqs::Config::builder().behavior_version(BehaviorVersion::latest()).http_client(http);
-    if is_local {
-        let config = config.region(Region::new("local")).endpoint_url(queue.origin().ascii_serialization());
-        let credentials = Credentials::new("local", "local", None, None, "local");
-        return Ok(Client::from_conf(config.credentials_provider(credentials).build()));
+/// Who sends to a queue of AWS, and where that is. A local one takes messages of anybody.
+struct Signer {
+    credentials: Credentials,
+    region: String,
+}
+
+impl Signer {
+    fn of_environment(queue: &Url) -> Result<Self, Failure> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let needed = |name: &str| set(name).ok_or_else(|| Failure::Local(format!("{name} is not set.")));
+        let (key, secret) = (needed("AWS_ACCESS_KEY_ID")?, needed("AWS_SECRET_ACCESS_KEY")?);
+        let region = region_of(queue).or_else(|| set("AWS_REGION")).map_or_else(|| needed("AWS_REGION"), Ok)?;
+        // Whoever reads the message on the way learns what the job did.
+        if queue.scheme() != "https" {
+            return Err(Failure::Local(
+                "--queue-url must be an https address, unless it is of this machine.".to_owned(),
+            ));
+        }
+        let credentials = Credentials::new(key, secret, set("AWS_SESSION_TOKEN"), None, "environment");
+        Ok(Self { credentials, region })
     }
-    let missing = |name: &str| Failure::Local(format!("{name} is not set."));
-    let key = set("AWS_ACCESS_KEY_ID").ok_or_else(|| missing("AWS_ACCESS_KEY_ID"))?;
-    let secret = set("AWS_SECRET_ACCESS_KEY").ok_or_else(|| missing("AWS_SECRET_ACCESS_KEY"))?;
-    let of_queue = queue.host_str().and_then(|host| host.strip_prefix("sqs.")?.split('.').next());
-    let region = of_queue.map(ToOwned::to_owned).or_else(|| set("AWS_REGION")).ok_or_else(|| missing("AWS_REGION"))?;
-    let credentials = Credentials::new(key, secret, set("AWS_SESSION_TOKEN"), None, "environment");
-    Ok(Client::from_conf(config.region(Region::new(region)).credentials_provider(credentials).build()))
+}
+
+/// The region that the queue's address names: `sqs.eu-central-1.amazonaws.com`.
+fn region_of(queue: &Url) -> Option<String> {
+    let region = queue.host_str()?.strip_prefix("sqs.")?.split('.').next()?;
+    Some(region.to_owned())
+}
+
+/// A call of SQS in its JSON protocol.
+fn request(
+    queue: &Url,
+    message: String,
+    signer: Option<&Signer>,
+    now: SystemTime,
+) -> Result<Request<Full<Bytes>>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Local(format!("The message cannot be signed: {error}."));
+    let address = format!("{}/", queue.origin().ascii_serialization());
+    let mut request = Request::post(&address)
+        .header(CONTENT_TYPE, "application/x-amz-json-1.0")
+        .header("x-amz-target", "AmazonSQS.SendMessage")
+        .body(())
+        .map_err(|error| failed(&error))?;
+    if let Some(Signer { credentials, region }) = signer {
+        let identity = credentials.clone().into();
+        let signing = SigningParams::builder().identity(&identity).region(region).name("sqs").time(now);
+        let signing = signing.settings(SigningSettings::default()).build().map_err(|error| failed(&error))?.into();
+        let headers = request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        let body = SignableBody::Bytes(message.as_bytes());
+        let signable = SignableRequest::new("POST", &address, headers, body).map_err(|error| failed(&error))?;
+        let (signature, _) = sign(signable, &signing).map_err(|error| failed(&error))?.into_parts();
+        signature.apply_to_request_http1x(&mut request);
+    }
+    Ok(request.map(|()| Full::new(Bytes::from(message))))
 }
 
 #[cfg(test)]
@@ -83,5 +139,23 @@ mod tests {
     fn a_tenant_of_any_form_has_a_group() {
         assert_eq!(group("01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"), "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0");
         assert_eq!(group("a b/ü").len(), 2);
+    }
+
+    #[test]
+    fn a_message_to_aws_is_signed_and_a_local_one_is_not() {
+        let queue: Url = "https://sqs.eu-central-1.amazonaws.com/123456789012/job-events".parse().expect("a URL");
+        assert_eq!(region_of(&queue).as_deref(), Some("eu-central-1"));
+        let credentials = Credentials::new("AKID", "secret", Some("token".to_owned()), None, "test");
+        let signer = Signer { credentials, region: "eu-central-1".to_owned() };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_255_377);
+        let signed = request(&queue, "{}".to_owned(), Some(&signer), now).expect("a request");
+        assert_eq!(signed.uri(), "https://sqs.eu-central-1.amazonaws.com/");
+        let header = |name: &str| signed.headers()[name].to_str().expect("text");
+        assert_eq!((header("x-amz-date"), header("x-amz-security-token")), ("20261121T100257Z", "token"));
+        let scope = "AWS4-HMAC-SHA256 Credential=AKID/20261121/eu-central-1/sqs/aws4_request, \
+                     SignedHeaders=content-type;host;x-amz-date;x-amz-security-token;x-amz-target, Signature=";
+        assert!(header("authorization").starts_with(scope), "{}", header("authorization"));
+        let plain = request(&queue, "{}".to_owned(), None, now).expect("a request");
+        assert!(!plain.headers().contains_key("authorization"));
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     endpoints::events,
     failure::Failure,
     login::machine,
+    secret,
     terminal::{cell, note},
 };
 
@@ -27,9 +28,26 @@ const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 /// Where events come from.
 pub(super) struct Source {
     pub(super) id: String,
+    origin: String,
+    secret: Option<Zeroizing<String>>,
 }
 
 impl Source {
+    /// What is wrong with the secret that this machine keeps, told once. This delivery was signed just now.
+    pub(super) fn outdated(&mut self, delivery: &Value) -> Option<String> {
+        let (body, signature) = (delivery["body"].as_str()?, delivery["headers"]["x-webhook-signature"].as_str()?);
+        let is_current = |secret: &Zeroizing<String>| secret::signs(secret, body, signature);
+        if self.secret.as_ref().is_none_or(is_current) {
+            return None;
+        }
+        // This machine may have rotated it meanwhile.
+        let kept = Config::load().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
+        self.secret = kept.filter(is_current);
+        let told =
+            "The secret that this machine keeps does not sign any more: it was changed elsewhere. To make another:";
+        self.secret.is_none().then(|| format!("{told} fanfare endpoints rotate {}", self.id))
+    }
+
     /// Says so if another process of this machine takes from the same endpoint. The lock is held by the first.
     pub(super) fn share(&self, config: &Config) -> Result<File, Failure> {
         let lock = config.lock_of(&self.id)?;
@@ -44,6 +62,8 @@ impl Source {
 
 /// Finds the endpoint or makes it, and brings back what failed, if that is asked for.
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
+    // Another listen that starts now waits, and finds what this one has made.
+    let _alone = config.alone()?;
     let listed = api.call("webhooks/list", json!({})).await?;
     let endpoints = listed["webhook_endpoints"].as_array().cloned().unwrap_or_default();
     let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
@@ -53,8 +73,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     };
     let found = endpoints.iter().find(is_mine);
     if let (None, Some(_)) = (found, &listen.endpoint) {
-        let message = "There is no such endpoint.".to_owned();
-        return Err(Failure::Refused { status: 404, reason: String::new(), message });
+        return Err(Failure::not_found("There is no such endpoint."));
     }
     remove_unused(api, config, &endpoints, found).await;
     let id = match found {
@@ -66,13 +85,19 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
         api.call("deliveries/recover", fields).await?;
         note(&format!("What failed since {since} comes back within the next minute."));
     }
+    let secret = config.service(&api.origin()).secrets.remove(&id);
+    if found.is_some() && secret.is_none() && listen.endpoint.is_none() {
+        note("It was made on another machine. If a listen of this name runs there, the two share the events.");
+    }
     if listen.print_secret {
-        match config.service(&api.origin()).secrets.get(&id) {
+        match &secret {
             Some(secret) => note(&format!("Signing secret: {}", secret.as_str())),
-            None => note("This machine does not have the signing secret. fanfare endpoints rotate makes a new one."),
+            None => {
+                note(&format!("This machine does not have the secret. To make another: fanfare endpoints rotate {id}"));
+            }
         }
     }
-    Ok(Source { id })
+    Ok(Source { id, origin: api.origin(), secret })
 }
 
 async fn reuse(api: &Api, endpoint: &Value, listen: &Listen) -> Result<String, Failure> {

@@ -1,79 +1,53 @@
 //! One event on its way to the program.
 
-use std::time::{Duration, Instant as Clock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
 use serde_json::{Value, json};
-use tokio::{
-    sync::{Semaphore, watch},
-    time::Instant,
-};
+use tokio::sync::Semaphore;
 use url::Url;
 
-use super::settle::Done;
-use crate::http::{Http, NoAnswer};
+use super::{
+    lease::Lease,
+    settle::{Done, Tried},
+    stop::Stop,
+};
+use crate::http::{Http, NoAnswer, Posted};
 
 /// How long the program may take, as for a POST of the service.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// When a post begins at the latest, from the call that took the event on: its lease has 60 seconds.
-const LATEST: Duration = Duration::from_secs(40);
-/// The most that is read of an answer. More is no failure.
-const LARGEST: usize = 64 << 10;
-/// The most of a failed answer that the service keeps, in bytes.
-const KEPT: usize = 1024;
+/// How long an idle connection is kept. Some programs close theirs after five seconds, perhaps just when one is used again.
+const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Poster {
     http: Http,
     to: Url,
-    is_json: bool,
 }
 
 impl Poster {
-    pub(super) fn new(http: Http, to: Url, is_json: bool) -> Self {
-        Self { http, to, is_json }
+    pub(super) fn new(to: Url) -> Self {
+        Self { http: Http::new(IDLE), to }
     }
 
     /// Posts an event once there is a slot for it. If that is too late, or somebody has stopped this, it is given back.
-    pub(super) async fn post(
-        &self,
-        delivery: Value,
-        slots: &Semaphore,
-        mut stopped: watch::Receiver<bool>,
-        taken: Instant,
-    ) -> Done {
+    pub(super) async fn post(&self, delivery: Value, slots: &Semaphore, mut stop: Stop, lease: Lease) -> Done {
         let slot = tokio::select! {
+            biased;
+            () = stop.asked() => None,
             slot = slots.acquire() => slot.ok(),
-            _ = stopped.wait_for(|is_stopped| *is_stopped) => None,
         };
-        let settlement = json!({ "delivery_id": delivery["delivery_id"], "lease": delivery["lease"] });
-        if slot.is_none() || taken.elapsed() > LATEST {
-            return Done { delivery, settlement, outcome: None, is_json: self.is_json, taken };
+        if slot.is_none() || !lease.has_time() {
+            return Done { delivery, tried: None, lease };
         }
-        let began = Clock::now();
+        let began = Instant::now();
         let answer = match self.request(&delivery) {
-            Some(request) => self.http.send(request, LARGEST, TIMEOUT).await,
+            Some(request) => self.http.post(request, TIMEOUT).await,
             None => Err(NoAnswer::Protocol),
         };
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut settlement = settlement;
-        settlement["duration_ms"] = json!(took);
-        let outcome = match answer {
-            Ok(answer) => {
-                settlement["status_code"] = json!(answer.status);
-                if !(200..300).contains(&answer.status) {
-                    let text = String::from_utf8_lossy(&answer.body);
-                    settlement["response"] = json!(text.get(..text.floor_char_boundary(KEPT)).unwrap_or_default());
-                }
-                answer.status.to_string()
-            }
-            Err(why) => {
-                settlement["error"] = json!(why.name());
-                why.name().to_owned()
-            }
-        };
-        Done { delivery, settlement, outcome: Some((outcome, took)), is_json: self.is_json, taken }
+        Done { delivery, tried: Some(Tried { answer, took }), lease }
     }
 
     /// The request, exactly as the service would make it.
@@ -83,5 +57,18 @@ impl Poster {
             request = request.header(name, value.as_str()?);
         }
         request.body(Full::new(Bytes::from(delivery["body"].as_str()?.to_owned()))).ok()
+    }
+}
+
+impl Tried {
+    /// The fields of a settlement that say how it went.
+    pub(super) fn fields(&self) -> Value {
+        match &self.answer {
+            Ok(Posted { status, response: None }) => json!({ "status_code": status, "duration_ms": self.took }),
+            Ok(Posted { status, response }) => {
+                json!({ "status_code": status, "duration_ms": self.took, "response": response })
+            }
+            Err(why) => json!({ "error": why.name(), "duration_ms": self.took }),
+        }
     }
 }

@@ -82,7 +82,11 @@ async fn each_failure_has_its_exit_code_and_one_line() {
         (&["endpoints", "create"], 2, "Usage"),
         (&["deliveries", "list", "--since", "soon"], 2, "15m"),
         (&["--api", "http://127.0.0.1:1", "endpoints", "list"], 3, "Nobody is signed in at http://127.0.0.1:1."),
-        (&["--api", "ftp://127.0.0.1", "endpoints", "list"], 1, "--api"),
+        (&["--api", "ftp://127.0.0.1", "endpoints", "list"], 2, "--api"),
+        (&["listen", "--to", "ftp://localhost/"], 2, "--to"),
+        (&["listen", "--to", "localhost:3000", "--endpoint", unknown], 4, "There is no such endpoint."),
+        (&["deliveries", "get", "--job", "nobody's"], 4, "There is no delivery of nobody's."),
+        (&["--api", "https://example.com", "send", "--tenant", "t", "--job", "j"], 1, "--queue-url"),
     ] {
         let answer = machine.run(arguments).await;
         assert_eq!(answer.code, code, "{arguments:?}: {answer:?}");
@@ -115,4 +119,98 @@ async fn words_of_strangers_do_nothing_to_the_terminal() {
     let id = json["deliveries"][0]["delivery_id"].as_str().expect("an id");
     let shown = machine.run(&["deliveries", "get", id]).await;
     assert!(shown.out.contains("gone") && !shown.out.contains('\u{1b}'), "{shown:?}");
+    let raw = machine.run(&["--json", "deliveries", "list"]).await;
+    assert!(raw.out.contains("\\u202e") && !raw.out.contains('\u{202e}'), "{raw:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_names_its_delivery_and_stats_say_why_deliveries_failed() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[]), (500, &[])]).await);
+    let machine = Machine::new(&world);
+    machine.signs_in(&tenant).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.endpoint(&tenant, &receiver.url("/other"), "s").await;
+    world.deliver(event(&tenant.id, "one")).await;
+    let several = machine.run(&["deliveries", "resend", "--job", "one"]).await;
+    assert!(several.code == 1 && several.err.contains("one has several deliveries"), "{several:?}");
+    let resent = machine.run(&["deliveries", "resend", "--job", "one", "--endpoint", &endpoint]).await;
+    assert_eq!(resent.out, "Delivery will be sent again\n", "{resent:?}");
+    let stats = machine.run(&["deliveries", "stats"]).await;
+    assert!(stats.out.contains("FAILED FOR") && stats.out.contains("status_5xx"), "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_needs_no_folder_and_an_operator_no_account() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let machine = Machine::new(&world);
+    let run = async |key: &str, arguments: &[&str]| {
+        let mut command = machine.command(arguments);
+        command.env_remove("XDG_CONFIG_HOME");
+        if !key.is_empty() {
+            command.env("FANFARE_API_KEY", key);
+        }
+        tokio::task::spawn_blocking(move || command.output().expect("it ends")).await.expect("it ends")
+    };
+    let who = run(&tenant.key, &["whoami"]).await;
+    assert!(String::from_utf8_lossy(&who.stdout).contains(&tenant.email), "{who:?}");
+    assert_eq!(run("", &["whoami"]).await.status.code(), Some(3));
+    let queue = &world.stack.queues()["job-events"];
+    let sent = run("", &["send", "--tenant", &tenant.id, "--job", "one", "--queue-url", queue]).await;
+    assert!(sent.status.success(), "{sent:?}");
+    assert_eq!(world.drain("job-events").await[0]["job_id"], "one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_for_one_service_and_a_logout_forgets_which_was_the_latest() {
+    let (world, other) = (World::start().await, World::start().await);
+    let tenant = world.tenant("acme").await;
+    let machine = Machine::new(&world);
+    machine.signs_in(&tenant).await;
+    let whoami = async || {
+        let mut command = machine.command(&["whoami"]);
+        command.env_remove("FANFARE_API");
+        tokio::task::spawn_blocking(move || command.output().expect("it ends")).await.expect("it ends")
+    };
+    assert!(String::from_utf8_lossy(&whoami().await.stdout).contains(world.stack.api()), "the latest login counts");
+    let elsewhere = machine.run(&["--api", other.stack.api(), "whoami"]).await;
+    assert_eq!(elsewhere.code, 3, "{elsewhere:?}");
+    assert_eq!(machine.run(&["logout"]).await.code, 0);
+    let nobody = whoami().await;
+    let told = String::from_utf8_lossy(&nobody.stderr);
+    assert!(nobody.status.code() == Some(3) && told.contains("at http://127.0.0.1:9000"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_shows_each_new_delivery_and_each_change_once() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
+    let machine = Machine::new(&world);
+    machine.signs_in(&tenant).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "before")).await;
+    let arguments = ["--json", "deliveries", "list", "--watch", "--limit", "1"];
+    let mut watch = machine.command(&arguments).stdout(Stdio::piped()).spawn().expect("it starts");
+    let told = std::io::BufReader::new(watch.stdout.take().expect("a pipe"));
+    let (tell, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || std::io::BufRead::lines(told).map_while(Result::ok).all(|line| tell.send(line).is_ok()));
+    let mut next = async || {
+        let line = lines.recv().await.expect("a line");
+        let delivery: Value = serde_json::from_str(&line).expect("JSON");
+        format!("{} {}", tests::text(&delivery["job_id"]), tests::text(&delivery["status"]))
+    };
+    assert_eq!(next().await, "before failed");
+    // More than the first page shows, and at once.
+    for job in ["one", "two", "three"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    for job in ["one", "two", "three"] {
+        assert_eq!(next().await, format!("{job} delivered"));
+    }
+    machine.run(&["deliveries", "resend", "--job", "before"]).await;
+    world.poll_due().await;
+    while next().await != "before delivered" {}
+    watch.kill().expect("it runs");
+    watch.wait().expect("it ends");
 }

@@ -125,6 +125,8 @@ async fn events_reach_the_program_and_each_change_of_the_endpoint_is_one_line() 
     listener.says("job.completed  held  200").await;
     update(json!({"signing_secret": "another secret"})).await;
     listener.says("The secret was rotated").await;
+    world.enqueue("job-events", event(&tenant.id, "signed anew")).await;
+    listener.says("The secret that this machine keeps does not sign any more").await;
     let second = Listener::start(&machine, &receiver.url("/hook"), &[]);
     second.says("the two share the events").await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
@@ -152,6 +154,73 @@ async fn the_endpoint_and_its_secret_stay_and_ctrl_c_settles_what_is_under_way()
     assert!(secrets.len() == 2 && secrets[0] == secrets[1], "{secrets:?}");
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_twice_for_the_end_gets_it_at_once_and_the_event_comes_again() {
+    let (world, tenant, machine, receiver) = begin(&[("LEASE_TIME", "2")]).await;
+    // It takes connections, and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = format!("http://{}/", silent.local_addr().expect("an address"));
+    let mut listener = Listener::start(&machine, &to, &[]);
+    listener.says("Posting to").await;
+    world.enqueue("job-events", event(&tenant.id, "one")).await;
+    let post = tokio::task::spawn_blocking(move || silent.accept().map(|(stream, _)| (silent, stream)));
+    let _held = post.await.expect("a thread").expect("a post");
+    listener.signal("TERM");
+    listener.says("Ending: 1 under way").await;
+    listener.signal("INT");
+    assert_eq!(listener.ends().await, Some(130));
+    let _listener = Listener::start(&machine, &receiver.url("/"), &[]);
+    assert_eq!(receiver.wait_for(1).await[0].json()["job_id"], "one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_ends_ends_the_listener() {
+    let (world, tenant, machine, receiver) = begin(&[]).await;
+    let mut listener = Listener::start(&machine, &receiver.url("/"), &[]);
+    listener.says("Posting to").await;
+    let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
+    world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
+    assert_eq!(listener.ends().await, Some(3));
+    assert_eq!(listener.times("Sign in with: fanfare login"), 1, "{:#?}", listener.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_lines_a_second_come_and_an_answer_of_any_length_counts() {
+    let (world, tenant, machine, _) = begin(&[]).await;
+    let long = program(vec![b'x'; 200_000]).await;
+    let listener = Listener::start(&machine, &long, &["--json"]);
+    listener.says("Posting to").await;
+    for job in 0..200 {
+        world.enqueue("job-events", event(&tenant.id, job)).await;
+    }
+    let end = Instant::now() + Duration::from_secs(60);
+    while listener.times("\"result\":\"settled\"") < 200 {
+        assert!(Instant::now() < end, "{:#?}", listener.said().last());
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(listener.times("\"outcome\":\"200\""), 200);
+    assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 200);
+}
+
+/// A program that answers 200 with this body, and closes. Returns its address.
+async fn program(body: Vec<u8>) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let answer: Arc<[u8]> = [head.into_bytes(), body].concat().into();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let _head = stream.read(&mut [0; 8192]).await;
+                let _gone = stream.write_all(&answer).await;
+            });
+        }
+    });
+    format!("http://{address}/")
 }
 
 #[tokio::test(flavor = "multi_thread")]

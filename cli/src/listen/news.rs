@@ -1,0 +1,187 @@
+//! What is said of the service and the endpoint: each change is one line.
+
+use std::{mem, time::Duration};
+
+use serde_json::Value;
+
+use crate::{failure::Failure, terminal::cell};
+
+/// The pauses after calls that failed: the first, and the longest.
+const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// The pause while the endpoint is inactive.
+const WHILE_INACTIVE: Duration = Duration::from_secs(3);
+/// A service that wants to be left alone for longer is asked again after this.
+const LONGEST_WISH: Duration = Duration::from_secs(60);
+
+/// What has been said.
+#[derive(Default)]
+pub(super) struct News {
+    /// Calls in a row that were not answered.
+    failures: u32,
+    is_inactive: bool,
+    /// Until when the secret before the latest rotation signs, as the latest answer said; `None` before the first.
+    rotated: Option<Value>,
+}
+
+/// What follows from an answer.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// What is new.
+    pub(super) lines: Vec<String>,
+    pub(super) next: Next,
+}
+
+#[derive(Debug)]
+pub(super) enum Next {
+    /// These were taken; the next call is due after the pause.
+    Taken(Vec<Value>, Duration),
+    /// Nothing can be taken now. The same call may succeed after the pause.
+    Wait(Duration),
+    /// No call will succeed any more.
+    End(Failure),
+}
+
+impl News {
+    /// Takes note of what a call answered.
+    pub(super) fn hear(&mut self, answer: Result<Value, Failure>) -> Heard {
+        let mut lines = Vec::new();
+        let next = match answer {
+            Ok(answer) => {
+                self.answered(&mut lines);
+                if mem::take(&mut self.is_inactive) {
+                    lines.push("The endpoint is active again.".to_owned());
+                }
+                lines.extend(self.rotation(&answer["previous_secret_expires_at"]));
+                let pause = answer["poll_after_ms"].as_u64().unwrap_or(1_000).min(60_000);
+                let taken = answer["deliveries"].as_array().cloned().unwrap_or_default();
+                Next::Taken(taken, Duration::from_millis(pause))
+            }
+            Err(error) if error.reason() == "endpoint_inactive" => {
+                self.answered(&mut lines);
+                if !mem::replace(&mut self.is_inactive, true) {
+                    let text = "The endpoint has been made inactive. Events are held until it is active again.";
+                    lines.push(text.to_owned());
+                }
+                Next::Wait(jittered(WHILE_INACTIVE))
+            }
+            Err(error) if error.is_passing() => {
+                if self.failures == 0 {
+                    lines.push(format!("{error} Trying again."));
+                }
+                let pause = pause(self.failures, &error);
+                self.failures = self.failures.saturating_add(1);
+                Next::Wait(pause)
+            }
+            Err(Failure::Refused { status: 404, .. }) => {
+                Next::End(Failure::not_found("The endpoint has been deleted."))
+            }
+            Err(error) => Next::End(error),
+        };
+        Heard { lines, next }
+    }
+
+    fn answered(&mut self, lines: &mut Vec<String>) {
+        if mem::take(&mut self.failures) > 0 {
+            lines.push("The service answers again.".to_owned());
+        }
+    }
+
+    fn rotation(&mut self, until: &Value) -> Option<String> {
+        let before = self.rotated.replace(until.clone())?;
+        (before != *until && !until.is_null())
+            .then(|| format!("The secret was rotated. Until {}, the old secret signs, too.", cell(until)))
+    }
+}
+
+/// How long to wait after so many calls in a row that failed, and this one: longer each time, up to a bound.
+pub(super) fn pause(failures: u32, error: &Failure) -> Duration {
+    let longest = PAUSE.saturating_mul(2_u32.saturating_pow(failures.min(8))).min(LONGEST_PAUSE);
+    jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_WISH))
+}
+
+/// Between half of it and all, so that not all ask at the same time.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0; 1];
+    let share = getrandom::fill(&mut random).map_or(1.0, |()| f64::from(random[0]) / 255.0);
+    pause.mul_f64(0.5 + share / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(status: u16, reason: &str, seconds: Option<u64>) -> Result<Value, Failure> {
+        let retry_after = seconds.map(Duration::from_secs);
+        Err(Failure::Refused { status, reason: reason.to_owned(), message: "No.".to_owned(), retry_after })
+    }
+
+    fn down() -> Result<Value, Failure> {
+        Err(Failure::Unreachable("It is down.".to_owned()))
+    }
+
+    #[test]
+    fn each_change_is_one_line() {
+        let (mut news, fine) = (News::default(), || Ok(json!({"deliveries": [], "poll_after_ms": 0})));
+        let inactive = || refused(409, "endpoint_inactive", None);
+        let rotated = |until: &str| Ok(json!({ "previous_secret_expires_at": until }));
+        let (broke, back) = ("It is down. Trying again.", "The service answers again.");
+        let off = "The endpoint has been made inactive. Events are held until it is active again.";
+        for (answer, lines) in [
+            (fine(), &[][..]),
+            (down(), &[broke]),
+            (refused(503, "", None), &[]),
+            (refused(429, "", None), &[]),
+            (fine(), &[back]),
+            (inactive(), &[off]),
+            (inactive(), &[]),
+            // Both at once: neither hides the other.
+            (down(), &[broke]),
+            (down(), &[]),
+            (inactive(), &[back]),
+            (down(), &[broke]),
+            (fine(), &[back, "The endpoint is active again."]),
+            (rotated("tomorrow"), &["The secret was rotated. Until tomorrow, the old secret signs, too."]),
+            (rotated("tomorrow"), &[]),
+            (fine(), &[]),
+        ] {
+            assert_eq!(news.hear(answer).lines, lines);
+        }
+    }
+
+    #[test]
+    fn a_rotation_of_before_is_no_news() {
+        let mut news = News::default();
+        assert!(news.hear(Ok(json!({"previous_secret_expires_at": "later"}))).lines.is_empty());
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_bound_and_respect_the_wish_of_the_service() {
+        let mut news = News::default();
+        let mut longest = Duration::ZERO;
+        for _ in 0..50 {
+            let Next::Wait(pause) = news.hear(down()).next else { unreachable!("it may work later") };
+            assert!((PAUSE / 2..=LONGEST_PAUSE).contains(&pause));
+            longest = longest.max(pause);
+        }
+        assert!(longest > LONGEST_PAUSE / 2);
+        for (wish, least) in [(20, 20), (9_999, 60)] {
+            let Next::Wait(pause) = news.hear(refused(429, "", Some(wish))).next else { unreachable!("a pause") };
+            assert_eq!(pause, Duration::from_secs(least));
+        }
+    }
+
+    #[test]
+    fn only_what_cannot_pass_ends_it() {
+        let codes = [refused(404, "", None), refused(409, "not_a_pull_endpoint", None), refused(403, "", None)]
+            .into_iter()
+            .chain([Err(Failure::NotSignedIn("No.".to_owned()))])
+            .map(|answer| match News::default().hear(answer).next {
+                Next::End(failure) => failure.exit_code(),
+                next => unreachable!("{next:?}"),
+            });
+        assert_eq!(codes.collect::<Vec<_>>(), [4, 1, 1, 3]);
+    }
+}

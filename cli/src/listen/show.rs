@@ -1,0 +1,170 @@
+//! One line for each event.
+
+use serde_json::{Value, json};
+
+use super::settle::{Done, Tried};
+use crate::{
+    clock,
+    failure::Failure,
+    http::Posted,
+    terminal::{Colour, Screen, cell, fit, linked, note, painted, say, say_json, width_of},
+};
+
+/// The least that is shown of a job's id.
+const LEAST: usize = 8;
+
+pub(super) struct Show {
+    /// Where the console is.
+    origin: String,
+    is_json: bool,
+}
+
+impl Show {
+    pub(super) fn new(origin: String, is_json: bool) -> Self {
+        Self { origin, is_json }
+    }
+
+    /// Shows what came of an event, and what the service made of that.
+    pub(super) fn event(&self, done: &Done, result: &Value) -> Result<(), Failure> {
+        let (delivery, job) = (&done.delivery, cell(&done.delivery["job_id"]));
+        let page = self.page(&delivery["delivery_id"]);
+        if self.is_json {
+            return Ok(say_json(&json!({
+                "at": clock::now(), "delivery_id": delivery["delivery_id"], "event": delivery["event"],
+                "job_id": delivery["job_id"], "attempt": delivery["attempt"],
+                "outcome": done.tried.as_ref().map(Tried::outcome),
+                "duration_ms": done.tried.as_ref().map(|tried| tried.took),
+                "response": done.tried.as_ref().and_then(Tried::response),
+                "result": result["result"], "status": result["status"], "page": page,
+            }))?);
+        }
+        let Some(tried) = &done.tried else {
+            note(&format!("{} of {job} was given back, and comes again.", cell(&delivery["event"])));
+            return Ok(());
+        };
+        let line = Line {
+            time: clock::time_of_day(),
+            event: cell(&delivery["event"]),
+            job,
+            outcome: tried.outcome(),
+            is_delivered: matches!(tried.answer, Ok(Posted { response: None, .. })),
+            took: format!("{} ms", tried.took),
+            page,
+        };
+        let screen = Screen::of_output();
+        say(&line.laid_out(&screen))?;
+        if let Some(answer) = tried.response().and_then(|text| text.lines().find(|line| !line.trim().is_empty())) {
+            say(&fit(&format!("          {}", cell(&json!(answer.trim()))), screen.width))?;
+        }
+        if result["result"] != "settled" {
+            note(&format!("The lease of {} was over before this was settled: it comes again.", line.job));
+        }
+        Ok(())
+    }
+
+    /// The delivery's page, if its id can be part of an address as it is.
+    fn page(&self, id: &Value) -> Option<String> {
+        let id = id.as_str().filter(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)));
+        Some(format!("{}/console/deliveries/{}", self.origin, id?))
+    }
+}
+
+impl Tried {
+    fn outcome(&self) -> String {
+        match &self.answer {
+            Ok(posted) => posted.status.to_string(),
+            Err(why) => why.name().to_owned(),
+        }
+    }
+
+    fn response(&self) -> Option<&str> {
+        self.answer.as_ref().ok()?.response.as_deref()
+    }
+}
+
+struct Line {
+    time: String,
+    event: String,
+    job: String,
+    outcome: String,
+    is_delivered: bool,
+    took: String,
+    page: Option<String>,
+}
+
+impl Line {
+    /// The line, no wider than the screen. Where the address of the page has no room, the job is a link to it.
+    fn laid_out(&self, screen: &Screen) -> String {
+        let Self { time, event, job, outcome, took, .. } = self;
+        let page = self.page.as_deref().unwrap_or_default();
+        let colour = if self.is_delivered { Colour::Green } else { Colour::Red };
+        let painted = painted(outcome, colour, screen);
+        let whole = format!("{time}  {event}  {job}  {outcome}  {took}  {page}");
+        if width_of(&whole) <= screen.width {
+            return format!("{time}  {event}  {job}  {painted}  {took}  {page}").trim_end().to_owned();
+        }
+        // The outcome matters most, and then the job.
+        for (before, after) in [
+            (format!("{time}  {event}  "), format!("  {took}")),
+            (format!("{time}  "), format!("  {took}")),
+            (format!("{time}  "), String::new()),
+            (String::new(), String::new()),
+        ] {
+            let left = screen.width.checked_sub(width_of(&format!("{before}  {outcome}{after}")));
+            if let Some(left) = left.filter(|left| *left >= LEAST.min(width_of(job))) {
+                return format!("{before}{}  {painted}{after}", linked(&fit(job, left), page, screen));
+            }
+        }
+        fit(outcome, screen.width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line {
+            time: "12:00:00".to_owned(),
+            event: "job.completed".to_owned(),
+            job: "invoices-of-january-2026".to_owned(),
+            outcome: "204".to_owned(),
+            is_delivered: true,
+            took: "3 ms".to_owned(),
+            page: Some("http://127.0.0.1:9000/console/deliveries/1".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_line_never_wraps_and_the_job_gives_way() {
+        for width in 1..150 {
+            let shown = line().laid_out(&Screen::plain(width));
+            assert!(width_of(&shown) <= width, "{width}: {shown}");
+        }
+        let shown = |width| line().laid_out(&Screen::plain(width));
+        assert_eq!(shown(2), "2…");
+        assert_eq!(shown(15), "invoices-…  204");
+        assert_eq!(shown(25), "12:00:00  invoices-…  204");
+        assert_eq!(shown(34), "12:00:00  invoices-of-…  204  3 ms");
+        assert_eq!(shown(50), "12:00:00  job.completed  invoices-of-j…  204  3 ms");
+        assert_eq!(shown(80), "12:00:00  job.completed  invoices-of-january-2026  204  3 ms");
+        assert!(shown(110).ends_with("3 ms  http://127.0.0.1:9000/console/deliveries/1"));
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_the_job_is_a_link_to_its_page() {
+        let shown = line().laid_out(&Screen::styled(50));
+        let page = "http://127.0.0.1:9000/console/deliveries/1";
+        let link = format!("\u{1b}]8;;{page}\u{1b}\\invoices-of-j…\u{1b}]8;;\u{1b}\\");
+        assert_eq!(shown, format!("12:00:00  job.completed  {link}  \u{1b}[32m204\u{1b}[0m  3 ms"));
+    }
+
+    #[test]
+    fn an_id_that_is_none_makes_no_address() {
+        let show = Show::new("http://127.0.0.1:9000".to_owned(), false);
+        assert_eq!(show.page(&json!("a.0-1")).expect("a page"), "http://127.0.0.1:9000/console/deliveries/a.0-1");
+        for hostile in ["a/../../signin", "a\u{1b}\\b", "?next=x", "ä"] {
+            assert_eq!(show.page(&json!(hostile)), None);
+        }
+    }
+}
