@@ -158,7 +158,8 @@ async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bo
     }
     if deed == Deed::SettlesLate {
         *lock(book).cut.entry(id.clone()).or_default() += 1;
-        sleep(LEASE + Duration::from_secs(10)).await;
+        // Perhaps while somebody else has it.
+        sleep(LEASE + Duration::from_millis(rng.u64(0..8_000))).await;
     }
     let status = is_posted.then_some(status);
     let mut settlement = json!({"delivery_id": id, "lease": delivery["lease"]});
@@ -273,6 +274,11 @@ async fn check(world: &World, known: &Known, book: &Book) -> Vec<Violation> {
         let is_resent_since = resends.iter().any(|at| taken_well.is_some_and(|well| *at + LEASE >= well));
         if taken_well.is_some() && delivery["status"] != "delivered" && !is_resent_since {
             fail("what was settled well is delivered", delivery.to_string());
+        }
+        let repeated =
+            |one: &&&Settled| settled.iter().any(|other| other.lease == one.lease && other.result != one.result);
+        if resends.is_empty() && settled.iter().filter(|it| it.status == Some(200)).any(|it| repeated(&it)) {
+            fail("what is settled again is answered the same", delivery.to_string());
         }
         let failures = settled.iter().filter(is_attempt).filter(|it| it.status == Some(500)).map(|it| &it.lease);
         let failures = failures.collect::<BTreeSet<_>>().len();
