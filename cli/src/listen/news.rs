@@ -4,7 +4,7 @@ use std::{mem, time::Duration};
 
 use serde_json::Value;
 
-use crate::{failure::Failure, terminal::cell};
+use crate::{clock, failure::Failure, terminal::cell};
 
 /// The pauses after calls that failed: the first, and the longest.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -89,8 +89,9 @@ impl News {
 
     fn rotation(&mut self, until: &Value) -> Option<String> {
         let before = self.rotated.replace(until.clone())?;
-        (before != *until && !until.is_null())
-            .then(|| format!("The secret was rotated. Until {}, the old secret signs, too.", cell(until)))
+        (before != *until && !until.is_null()).then(|| {
+            format!("The secret was rotated. The old one signs, too, until {} UTC.", clock::short(&cell(until)))
+        })
     }
 }
 
@@ -143,7 +144,7 @@ mod tests {
             (inactive(), &[back]),
             (down(), &[broke]),
             (fine(), &[back, "The endpoint is active again."]),
-            (rotated("tomorrow"), &["The secret was rotated. Until tomorrow, the old secret signs, too."]),
+            (rotated("tomorrow"), &["The secret was rotated. The old one signs, too, until tomorrow UTC."]),
             (rotated("tomorrow"), &[]),
             (fine(), &[]),
         ] {
