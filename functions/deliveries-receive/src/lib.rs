@@ -149,7 +149,9 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
     let taken = app.log.take(tenant, &endpoint.shards(), input.limit, app.lease_time, has_room, now).await?;
     let deliveries: Vec<_> =
         taken.into_iter().map(|taken| LeasedDelivery::new(&endpoint, taken, now)).collect::<Result<_>>()?;
-    app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await?;
+    let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
+    // What has been taken is leased: it must be answered.
+    noted.unwrap_or_else(|error| tracing::warn!(%tenant, ?error, "that an endpoint was asked could not be noted"));
     let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY);
     let pause = match is_full || deliveries.len() >= input.limit {
         true => Duration::ZERO,

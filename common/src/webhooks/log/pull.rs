@@ -71,7 +71,7 @@ impl Log {
     /// `has_room` says that there is room for it; what there is no room for can be taken again at once.
     ///
     /// # Errors
-    /// A call failed. What was leased until then comes back when its lease ends.
+    /// A call failed, and nothing was taken. If it failed after something was taken, that is the answer.
     pub async fn take(
         &self,
         tenant: &TenantId,
@@ -81,32 +81,46 @@ impl Log {
         mut has_room: impl FnMut(&Taken) -> bool,
         now: Timestamp,
     ) -> Result<Vec<Taken>> {
-        let (mut taken, mut passed, mut is_full) = (Vec::new(), BTreeMap::new(), false);
+        let (mut taken, mut passed, mut is_full, mut failed) = (Vec::new(), BTreeMap::new(), false, None);
         for _ in 0..LOOKS {
             let wanted = limit.saturating_sub(taken.len());
-            let due = self.due_for_taking(tenant, shards, wanted, &passed, now).await?;
-            let is_all = due.len() < wanted;
+            let due = match self.due_for_taking(tenant, shards, wanted, &passed, now).await {
+                Ok(due) => due,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            };
             for some in due.chunks(LEASES) {
-                if is_full {
+                if is_full || failed.is_some() {
                     break;
                 }
                 let leases: Vec<_> = some.iter().map(|due| self.lease(tenant, *due, now.after(lease_time))).collect();
                 for lease in stream::iter(leases).buffered(LEASES).collect::<Vec<_>>().await {
-                    let Some(lease) = lease? else { continue };
-                    is_full |= !has_room(&lease);
-                    if is_full {
-                        self.release(tenant, &lease.delivery, now).await?;
-                    } else {
-                        taken.push(lease);
+                    match lease {
+                        Ok(None) => {}
+                        Ok(Some(lease)) if !is_full && has_room(&lease) => taken.push(lease),
+                        Ok(Some(lease)) => {
+                            is_full = true;
+                            failed = self.release(tenant, &lease.delivery, now).await.err().or(failed);
+                        }
+                        Err(error) => failed = Some(error),
                     }
                 }
             }
-            if is_all || is_full || taken.len() >= limit {
+            if due.len() < wanted || taken.len() >= limit || is_full || failed.is_some() {
                 break;
             }
             passed.extend(due.into_iter().map(|due| (due.1.shard(), due)));
         }
-        Ok(taken)
+        match failed {
+            Some(error) if taken.is_empty() => Err(error),
+            Some(error) => {
+                tracing::warn!(%tenant, ?error, "less was taken than could have been");
+                Ok(taken)
+            }
+            None => Ok(taken),
+        }
     }
 
     /// What can be taken now: the first `limit` deliveries by their time, behind those that were passed in each shard.
