@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World, event};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Machine, common_id};
+use super::{Machine, common_id, network::Network};
 
 /// A listener, and what it has said. Dropping it kills it with -9.
 struct Listener {
@@ -280,6 +280,8 @@ struct Troubles {
     events: usize,
     kills: usize,
     asleep: Duration,
+    /// How long each cut of the network takes.
+    cuts: Vec<Duration>,
     restarts: usize,
     settings: &'static [(&'static str, &'static str)],
 }
@@ -295,13 +297,16 @@ async fn nothing_is_lost(troubles: Troubles) {
     ports.api = world.stack.api().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
     ports.sqs =
         world.stack.sqs().rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
-    let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+    let (tenant, mut machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+    let network = Network::to(world.stack.api()).await;
+    network.address().clone_into(&mut machine.api);
     machine.signs_in(&tenant).await;
     let mut listener = Listener::start(&machine, &receiver.url("/"), &[]);
     listener.says("Posting to").await;
     let endpoint = id_of(&world.only_endpoint(&tenant).await);
-    let rounds = troubles.kills + troubles.restarts + 1;
-    let (mut sent, mut cut) = (0, 0);
+    let mut cuts = troubles.cuts.iter();
+    let rounds = troubles.kills + troubles.cuts.len() + troubles.restarts + 1;
+    let mut sent = 0;
     for round in 0..rounds {
         let until = troubles.events * (round + 1) / rounds;
         for job in sent..until {
@@ -314,16 +319,17 @@ async fn nothing_is_lost(troubles: Troubles) {
             listener.signal("STOP");
             sleep(troubles.asleep).await;
             listener.signal("CONT");
-            cut += 1;
         } else if round <= troubles.kills {
             drop(listener);
             listener = Listener::start(&machine, &receiver.url("/"), &[]);
-            cut += 1;
+        } else if let Some(time) = cuts.next() {
+            network.cut();
+            sleep(*time).await;
+            network.mend();
         } else {
             world.stack.stop().await;
             sleep(Duration::from_secs(1)).await;
             world = World::started(troubles.settings, options(ports)).await;
-            cut += 1;
         }
     }
     let end = Instant::now() + Duration::from_secs(120 + u64::try_from(troubles.events / 50).expect("a number"));
@@ -344,8 +350,8 @@ async fn nothing_is_lost(troubles: Troubles) {
     }
     assert_eq!(times.len(), troubles.events, "each came");
     let repeated: usize = times.values().map(|count| count - 1).sum();
-    eprintln!("{} events, {cut} troubles, {repeated} repetitions", troubles.events);
-    assert!(repeated <= cut * UNDER_WAY, "{repeated} repetitions after {cut} troubles");
+    eprintln!("{} events, {rounds} troubles, {repeated} repetitions", troubles.events);
+    assert!(repeated <= rounds * UNDER_WAY, "{repeated} repetitions after {rounds} troubles");
     let mut delivered = 0;
     let mut cursor = Value::Null;
     loop {
@@ -374,6 +380,7 @@ async fn nothing_is_lost_while_listen_is_killed_stopped_and_cut_off() {
         events: 300,
         kills: 2,
         asleep: Duration::from_secs(3),
+        cuts: vec![Duration::from_secs(3)],
         restarts: 1,
         settings: &[("LEASE_TIME", "2")],
     })
@@ -388,6 +395,7 @@ async fn nothing_of_a_hundred_thousand_is_lost() {
         events: 100_000,
         kills: 10,
         asleep: Duration::from_secs(600),
+        cuts: vec![Duration::from_secs(5), Duration::from_secs(90)],
         restarts: 2,
         settings: &[],
     })

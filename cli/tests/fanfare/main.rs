@@ -9,6 +9,7 @@
 
 mod commands;
 mod listening;
+mod network;
 mod page;
 
 use std::{
