@@ -8,6 +8,7 @@ use crate::error::{Error, chain};
 
 pub mod clients;
 pub(crate) mod dynamo;
+mod https;
 pub(crate) mod transaction;
 
 /// Turns a failed call into an [`Error`] that says what was being done ("reading the user"). Throttling becomes

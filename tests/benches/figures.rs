@@ -66,6 +66,7 @@ async fn main() {
         account::cold_starts(&world, &binaries, effort, &mut table).await;
         account::warm_calls(&world, &binaries, effort, &mut table).await;
         account::console(&world, &binaries, effort, &mut table).await;
+        account::pull(&world, &binaries, effort, &mut table).await;
         account::sign_ups(&world, &binaries, effort, &mut table).await;
     }
     delivery::thousand(&world, &binaries, effort, &mut table).await;

@@ -5,21 +5,19 @@ use std::{sync::OnceLock, time::Duration};
 
 use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use aws_sdk_dynamodb::{
-    config::{HttpClient, RuntimeComponents, SharedHttpClient, StalledStreamProtectionConfig},
+    config::{SharedHttpClient, StalledStreamProtectionConfig},
     operation::{delete_item::DeleteItemError, put_item::PutItemError, update_item::UpdateItemError},
 };
-use aws_smithy_http_client::{
-    Builder,
-    tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode},
-};
 use aws_smithy_runtime_api::client::{
-    http::{HttpConnectorSettings, SharedHttpConnector},
     interceptors::context::InterceptorContext,
     retries::classifiers::{ClassifyRetry, RetryAction},
 };
 use aws_smithy_types::{retry::RetryConfig, timeout::TimeoutConfig};
 
-use crate::config::{ConfigError, Env};
+use crate::{
+    aws::https::Https,
+    config::{ConfigError, Env},
+};
 
 /// What every client is built from. A function builds only the clients it uses, and each of them once.
 pub struct Aws<'env> {
@@ -69,7 +67,7 @@ impl<'env> Aws<'env> {
             env,
             region: env.required("AWS_REGION")?,
             credentials: SharedCredentialsProvider::new(credentials),
-            https: http_client(&TrustStore::default()),
+            https: SharedHttpClient::new(Https::new()),
             dynamodb: OnceLock::new(),
         })
     }
@@ -111,29 +109,7 @@ impl<'env> Aws<'env> {
 /// An HTTP client for services without TLS, such as embedded ones.
 #[must_use]
 pub fn plain_http() -> SharedHttpClient {
-    http_client(&TrustStore::empty())
-}
-
-/// The only kind of HTTP client here: each further kind would bring its own copy of the HTTP stack.
-fn http_client(roots: &TrustStore) -> SharedHttpClient {
-    #[expect(clippy::expect_used, reason = "building it cannot fail (1.5): there is nothing to check")]
-    let tls = TlsContext::builder().with_trust_store(roots.clone()).build().expect("a TLS context");
-    let client = Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).tls_context(tls).build_https();
-    SharedHttpClient::new(ReadsRootsLate(client))
-}
-
-/// When a service's client is built, the SDK's HTTP client sets up a connector only to read the machine's root
-/// certificates early, and throws it away. That is five sixths of the instructions of a cold start, and some of them
-/// again for each further client. This wrapper leaves it to the first connection.
-#[derive(Debug)]
-struct ReadsRootsLate(SharedHttpClient);
-
-impl HttpClient for ReadsRootsLate {
-    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
-        self.0.http_connector(settings, components)
-    }
-
-    // `validate_base_client_config` is not forwarded: it is what reads the certificates.
+    SharedHttpClient::new(Https::plain())
 }
 
 /// A write of one item that meets a transaction with the same item is refused, and did nothing. The transaction ends in

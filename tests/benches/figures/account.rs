@@ -129,6 +129,57 @@ pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, 
     table.push(Row::ratio(name, "ms", own, baseline).at_most(3.0, 2.0));
 }
 
+/// How many deliveries a taker takes at once.
+const TAKEN: usize = 10;
+
+/// Deliveries that are taken and settled, and the poll of a taker for whom nothing waits. Each delivery is two writes, so
+/// that as many calls of the bare function, with one call of AWS each, are what they are compared with.
+pub(crate) async fn pull(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
+    let tls = Tls::before(world.stack.dynamodb()).await;
+    let tenant = world.tenant("pull").await;
+    let made = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await;
+    let fields = json!({"webhook_endpoint_id": made.ok()["webhook_endpoint_id"], "limit": TAKEN});
+    let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
+    let start = async |name| Lambda::start(&binaries.path(name), &environment(name), Stdio::null()).await;
+    let (mut receive, mut settle) = (start("deliveries-receive").await, start("deliveries-settle").await);
+    let list = environment("webhooks-list");
+    let mut baseline = Lambda::start(&binaries.path(BASELINE), &list, Stdio::null()).await;
+    let (ask, call_of_bare) =
+        (event("deliveries-receive", &tenant.key, &fields), event("webhooks-list", &tenant.key, &json!({})));
+    let (mut idle, mut one, mut busy, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..effort.runs(100) {
+        idle.push(call(&mut receive, &ask).await);
+        one.push(call(&mut baseline, &call_of_bare).await);
+    }
+    for round in 0..effort.runs(40) {
+        for job in 0..TAKEN {
+            world.enqueue("job-events", tests::event(&tenant.id, format!("{round} {job}"))).await;
+        }
+        world.handle_all().await;
+        let before = receive.cpu() + settle.cpu();
+        let taken: Value = serde_json::from_str(&receive.invoke(ask.clone()).await).expect("an answer");
+        let taken: Value = serde_json::from_str(taken["body"].as_str().expect("a body")).expect("JSON");
+        let settlements: Vec<_> =
+            taken["json"]["deliveries"].as_array().expect("deliveries").iter().map(settled).collect();
+        assert_eq!(settlements.len(), TAKEN);
+        call(&mut settle, &event("deliveries-settle", &tenant.key, &json!({"settlements": settlements}))).await;
+        busy.push(ms(receive.cpu() + settle.cpu() - before));
+        let mut calls = 0.0;
+        for _ in 0..2 * TAKEN {
+            calls += call(&mut baseline, &call_of_bare).await;
+        }
+        many.push(calls);
+    }
+    let name = "warm deliveries/receive with nothing waiting, CPU";
+    table.push(Row::ratio(name, "ms", median(idle), median(one)).at_most(2.2, 1.6));
+    let name = "10 deliveries received and settled, against 20 calls of a bare function, CPU";
+    table.push(Row::ratio(name, "ms", median(busy), median(many)).at_most(1.0, 0.7));
+}
+
+fn settled(taken: &Value) -> Value {
+    json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 200, "duration_ms": 7})
+}
+
 /// Deliveries to an endpoint over the last day, as if its receiver had taken them.
 async fn log_deliveries(world: &World, tenant: &str, endpoint: &str) {
     let (log, now) = (world.delivery_log(), Timestamp::now());

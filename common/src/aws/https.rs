@@ -1,0 +1,142 @@
+//! The HTTP client of the AWS clients: `hyper` with HTTP/1.1, which is what the AWS APIs used here answer in. The SDK's own
+//! client brings HTTP/2, proxies and more with it, which would be a twentieth of a function's binary.
+
+use std::{error::Error, io, sync::OnceLock};
+
+use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents};
+use aws_smithy_runtime_api::client::{
+    connection::{CaptureSmithyConnection, ConnectionMetadata},
+    http::{HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector},
+    orchestrator::{HttpRequest, HttpResponse},
+    result::ConnectorError,
+};
+use aws_smithy_types::{body::SdkBody, retry::ErrorKind};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{
+        Client, Error as ClientError,
+        connect::{CaptureConnection, HttpConnector as Tcp, capture_connection},
+    },
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::{ClientConfig, RootCertStore};
+
+/// One pool of connections, for all clients that share it. The machine's root certificates are read before the first
+/// request and not earlier: a cold start need not pay for them.
+#[derive(Debug)]
+pub(super) struct Https {
+    has_tls: bool,
+    connector: OnceLock<Result<SharedHttpConnector, String>>,
+}
+
+impl Https {
+    pub(super) fn new() -> Self {
+        Self { has_tls: true, connector: OnceLock::new() }
+    }
+
+    /// For services without TLS, which need no certificates.
+    pub(super) fn plain() -> Self {
+        Self { has_tls: false, connector: OnceLock::new() }
+    }
+}
+
+impl HttpClient for Https {
+    /// The settings are those of the first call: all clients here have the same, see `clients`.
+    fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        let connector = self.connector.get_or_init(|| {
+            let pool = Pool::new(settings, self.has_tls).map_err(|error| error.to_string())?;
+            Ok(SharedHttpConnector::new(pool))
+        });
+        match connector {
+            Ok(connector) => connector.clone(),
+            Err(error) => SharedHttpConnector::new(NoCertificates(error.clone())),
+        }
+    }
+}
+
+/// Connects nowhere.
+#[derive(Debug)]
+struct NoCertificates(String);
+
+impl HttpConnector for NoCertificates {
+    fn call(&self, _: HttpRequest) -> HttpConnectorFuture {
+        HttpConnectorFuture::ready(Err(ConnectorError::user(self.0.clone().into())))
+    }
+}
+
+#[derive(Debug)]
+struct Pool(Client<HttpsConnector<Tcp>, SdkBody>);
+
+impl Pool {
+    fn new(settings: &HttpConnectorSettings, has_tls: bool) -> io::Result<Self> {
+        let mut tcp = Tcp::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(settings.connect_timeout());
+        let builder = HttpsConnectorBuilder::new();
+        let builder = if has_tls {
+            builder.with_native_roots()?
+        } else {
+            let nobody = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+            builder.with_tls_config(nobody.with_no_client_auth())
+        };
+        let connector = builder.https_or_http().enable_http1().wrap_connector(tcp);
+        Ok(Self(Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector)))
+    }
+}
+
+impl HttpConnector for Pool {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let mut request = match request.try_into_http1x() {
+            Ok(request) => request,
+            Err(error) => return HttpConnectorFuture::ready(Err(ConnectorError::user(error.into()))),
+        };
+        let connection = capture_connection(&mut request);
+        // After some failures, the SDK wants the next attempt to use another connection.
+        if let Some(captured) = request.extensions().get::<CaptureSmithyConnection>() {
+            captured.set_connection_retriever(move || metadata(&connection));
+        }
+        let response = self.0.request(request);
+        HttpConnectorFuture::new(async move {
+            let response = response.await.map_err(connector_error)?;
+            HttpResponse::try_from(response.map(SdkBody::from_body_1_x))
+                .map_err(|error| ConnectorError::other(error.into(), None))
+        })
+    }
+}
+
+/// What the SDK has to know of a connection: how to end it.
+fn metadata(connection: &CaptureConnection) -> Option<ConnectionMetadata> {
+    let is_there = connection.connection_metadata().is_some();
+    let connection = connection.clone();
+    let poison = move || {
+        if let Some(connected) = connection.connection_metadata().as_ref() {
+            connected.poison();
+        }
+    };
+    is_there.then(|| ConnectionMetadata::builder().proxied(false).poison_fn(poison).build())
+}
+
+/// What the SDK tries again: whatever the network does.
+fn connector_error(error: ClientError) -> ConnectorError {
+    let from_hyper = source::<hyper::Error>(&error);
+    if from_hyper.is_some_and(hyper::Error::is_timeout) {
+        ConnectorError::timeout(error.into())
+    } else if from_hyper.is_some_and(hyper::Error::is_user) {
+        ConnectorError::user(error.into())
+    } else if error.is_connect()
+        || source::<io::Error>(&error).is_some()
+        || from_hyper.is_some_and(|cause| cause.is_closed() || cause.is_canceled())
+    {
+        ConnectorError::io(error.into())
+    } else if from_hyper.is_some_and(hyper::Error::is_incomplete_message) {
+        ConnectorError::other(error.into(), Some(ErrorKind::TransientError))
+    } else {
+        ConnectorError::other(error.into(), None)
+    }
+}
+
+/// The first cause of this type.
+fn source<E: Error + 'static>(error: &ClientError) -> Option<&E> {
+    std::iter::successors(error.source(), |&cause| cause.source()).find_map(|cause| cause.downcast_ref())
+}
