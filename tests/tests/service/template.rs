@@ -13,7 +13,7 @@ pub(crate) use watching::METRICS;
 /// The required parameters.
 pub(crate) const LEAST: [(&str, &str); 2] = [("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")];
 /// The optional parameters that make every condition of the template true.
-const ALL: [(&str, &str); 9] = [
+const ALL: [(&str, &str); 11] = [
     ("MailFrom", "mail@example.com"),
     ("MailIdentity", "example.com"),
     ("DomainName", "api.example.com"),
@@ -23,6 +23,8 @@ const ALL: [(&str, &str); 9] = [
     ("AlarmTopicArn", "arn:aws:sns:eu-central-1:123456789012:alarms"),
     ("EncryptionKeyArn", KEY),
     ("Tracing", "true"),
+    ("EgressSubnetIds", "subnet-0a1b2c3d,subnet-4e5f6a7b"),
+    ("EgressSecurityGroupIds", "sg-0a1b2c3d"),
 ];
 const KEY: &str = "arn:aws:kms:eu-central-1:123456789012:key/1";
 

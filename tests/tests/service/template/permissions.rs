@@ -17,7 +17,16 @@ use tests::{
 use super::{ALL, LEAST, functions, last, queues, resources, template, text, texts, variables};
 
 /// The only permissions that AWS cannot restrict to a resource.
-const UNAVOIDABLE: [&str; 2] = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"];
+const UNAVOIDABLE: [&str; 8] = [
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+    "xray:PutTelemetryRecords",
+    "xray:PutTraceSegments",
+];
 
 /// The statements of a role or policy.
 fn statements(properties: &Value) -> Vec<&Value> {
@@ -45,8 +54,7 @@ fn nothing_is_permitted_by_a_wildcard() {
             for policy in shared {
                 assert!(!policy.starts_with("arn:"), "{name} has permissions that are not in the template: {policy}");
             }
-            for statement in statements(properties) {
-                assert_eq!(statement["Effect"], "Allow", "{name}");
+            for statement in statements(properties).into_iter().filter(|statement| statement["Effect"] != "Deny") {
                 let actions = texts(&statement["Action"]);
                 if actions == ["ses:SendEmail"] {
                     // The identity may be a whole domain.
@@ -58,7 +66,11 @@ fn nothing_is_permitted_by_a_wildcard() {
                 for resource in texts(&statement["Resource"]) {
                     // CloudFormation gives the ARN of a log group with this suffix, which stands for its streams.
                     let resource = resource.strip_suffix("-logs:*").unwrap_or(resource);
-                    assert!(!resource.contains(['*', '?']) || actions == UNAVOIDABLE, "{name}: {resource}");
+                    let is_named = !resource.contains(['*', '?']);
+                    assert!(
+                        is_named || actions.iter().all(|action| UNAVOIDABLE.contains(action)),
+                        "{name}: {resource}"
+                    );
                 }
             }
         }
@@ -110,16 +122,17 @@ fn only_named_origins_and_headers_are_allowed() {
     assert_eq!(cors["AllowHeaders"], json!(["content-type", "idempotency-key", "x-api-key"]));
 }
 
-/// Every role has the shared policies.
+/// Every role has the shared policies, and only what makes attempts may connect to a VPC.
 #[test]
 fn every_role_has_the_shared_policies() {
-    for (parameters, shared) in [(&LEAST[..], 0), (&ALL[..], 2)] {
+    for (parameters, shared, vpc) in [(&LEAST[..], 0, 0), (&ALL[..], 2, 1)] {
         let template = template(parameters);
         let roles: Vec<_> = resources(&template, "AWS::IAM::Role").collect();
         assert_eq!(roles.len(), functions(&template).count());
         for (name, role) in roles {
             let policies = role["Properties"]["ManagedPolicyArns"].as_array().expect("a list");
-            assert_eq!(policies.len(), shared, "{name}");
+            let own = if name == "WebhooksDeliverRole" { vpc } else { 0 };
+            assert_eq!(policies.len(), shared + own, "{name}");
         }
     }
 }
@@ -460,4 +473,20 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
         }
         _ => vec![format!("dynamodb:{operation} {}", table(call))],
     }
+}
+
+/// Whoever gets the addresses of the VPC must not get into it, and no other function may be there.
+#[test]
+fn only_deliveries_leave_from_a_vpc_and_the_code_of_the_function_cannot_use_its_permissions() {
+    let within = template(&ALL);
+    let placed: Vec<_> = functions(&within).filter(|(_, function)| function["VpcConfig"].is_object()).collect();
+    let [(name, function)] = placed[..] else { unreachable!("{placed:?}") };
+    assert_eq!(name, "webhooks-deliver");
+    assert_eq!(function["VpcConfig"]["SubnetIds"], json!(["subnet-0a1b2c3d", "subnet-4e5f6a7b"]));
+    assert_eq!(function["VpcConfig"]["SecurityGroupIds"], json!(["sg-0a1b2c3d"]));
+    let policy = &within["Resources"]["EgressPolicy"]["Properties"];
+    let denied = statements(policy).into_iter().filter(|statement| statement["Effect"] == "Deny");
+    let condition = |statement: &Value| statement["Condition"]["ArnLike"]["lambda:SourceFunctionArn"].is_string();
+    assert_eq!(denied.map(condition).collect::<Vec<_>>(), [true]);
+    assert!(functions(&template(&LEAST)).all(|(_, function)| !function["VpcConfig"].is_object()));
 }
