@@ -20,6 +20,8 @@ pub(crate) struct Config {
 }
 
 const FILE: &str = "credentials.json";
+/// Of what a lock is about, so many characters are in its name. Two that begin alike wait for each other.
+const LONGEST_NAME: usize = 200;
 
 #[derive(Default, Deserialize, Serialize)]
 struct Kept {
@@ -49,7 +51,9 @@ impl Config {
         let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default() }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
-        let unreadable = |why: String| Failure::Local(format!("{} cannot be read: {why}.", path.display()));
+        let unreadable = |why: String| {
+            Failure::Local(format!("{} cannot be read: {why}. Delete it, and sign in again.", path.display()))
+        };
         let kept = match fs::read(&path).map(Zeroizing::new) {
             // What the parser says may quote a key.
             Ok(bytes) => serde_json::from_slice(&bytes)
@@ -115,16 +119,16 @@ impl Config {
         Ok(fs::rename(&new, folder.join(FILE))?)
     }
 
-    /// Held by a `listen` while it finds or makes its endpoint.
-    pub(crate) fn alone(&self) -> Result<fs::File, Failure> {
-        let lock = self.lock_file("listen.lock")?;
+    /// Held by a `listen` while it finds or makes the endpoint that it wants from a service. Those of other endpoints go on.
+    pub(crate) fn alone(&self, origin: &str, wanted: &str) -> Result<fs::File, Failure> {
+        let lock = self.lock_of(&format!("listen{origin}{wanted}"))?;
         lock.lock()?;
         Ok(lock)
     }
 
     /// The file that a `listen` holds while it takes from an endpoint.
     pub(crate) fn lock_of(&self, endpoint: &str) -> Result<fs::File, Failure> {
-        let name: String = endpoint.chars().filter(char::is_ascii_alphanumeric).collect();
+        let name: String = endpoint.chars().filter(char::is_ascii_alphanumeric).take(LONGEST_NAME).collect();
         self.lock_file(&format!("{name}.lock"))
     }
 }

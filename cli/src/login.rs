@@ -104,8 +104,11 @@ fn typed_key() -> Result<Zeroizing<String>, Failure> {
     }
     std::io::stdin().lock().take(1024).read_line(&mut text)?;
     let key = Zeroizing::new(text.trim().to_owned());
-    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if key.is_empty() {
         return Err(Failure::Local("There is no API key on standard input.".to_owned()));
+    }
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::Local("What is on standard input is not an API key: it has no spaces.".to_owned()));
     }
     Ok(key)
 }

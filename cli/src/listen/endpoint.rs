@@ -63,10 +63,10 @@ impl Source {
 /// Finds the endpoint or makes it, and brings back what failed, if that is asked for.
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
     // Another listen that starts now waits, and finds what this one has made.
-    let _alone = config.alone()?;
+    let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
+    let _alone = config.alone(&api.origin(), listen.endpoint.as_ref().unwrap_or(&description))?;
     let listed = api.call("webhooks/list", json!({})).await?;
     let endpoints = listed["webhook_endpoints"].as_array().cloned().unwrap_or_default();
-    let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
     let is_mine = |endpoint: &&Value| match &listen.endpoint {
         Some(id) => endpoint["webhook_endpoint_id"] == *id,
         None => endpoint["kind"] == "pull" && endpoint["description"] == description,

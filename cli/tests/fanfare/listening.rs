@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -24,7 +24,10 @@ struct Listener {
 
 impl Listener {
     fn start(machine: &Machine, to: &str, more: &[&str]) -> Self {
-        let mut command = machine.command(&[&["listen", "--to", to], more].concat());
+        Self::of(machine.command(&[&["listen", "--to", to], more].concat()))
+    }
+
+    fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let said = Arc::default();
         keep(child.stdout.take().expect("a pipe"), &said);
@@ -50,8 +53,7 @@ impl Listener {
     }
 
     fn signal(&self, name: &str) {
-        let sent =
-            std::process::Command::new("bash").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
+        let sent = Command::new("bash").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
         assert!(sent.expect("bash").success());
     }
 
@@ -173,6 +175,18 @@ async fn whoever_asks_twice_for_the_end_gets_it_at_once_and_the_event_comes_agai
     assert_eq!(listener.ends().await, Some(130));
     let _listener = Listener::start(&machine, &receiver.url("/"), &[]);
     assert_eq!(receiver.wait_for(1).await[0].json()["job_id"], "one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_whose_service_hangs_holds_up_no_other() {
+    let (_world, tenant, machine, receiver) = begin(&[]).await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut command = machine.command(&["listen", "--to", &receiver.url("/")]);
+    let api = format!("http://{}", silent.local_addr().expect("an address"));
+    command.env("FANFARE_API", api).env("FANFARE_API_KEY", &tenant.key);
+    let _waits = Listener::of(command);
+    let _asked = tokio::task::spawn_blocking(move || silent.accept().map(|(stream, _)| (silent, stream))).await;
+    Listener::start(&machine, &receiver.url("/"), &[]).says("Posting to").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

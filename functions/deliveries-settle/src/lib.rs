@@ -1,6 +1,10 @@
 //! Settling deliveries that were taken: what their receiver answered.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{
     aws::clients::Aws,
@@ -195,7 +199,10 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
         app.settle(tenant, &endpoints, settlement, before, now)
     });
     let settled: Vec<_> = settled.collect();
-    Ok(Output { settlements: stream::iter(settled).buffered(CONCURRENCY).try_collect().await? })
+    // Of two settlements of one delivery, the first counts.
+    let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
+    let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
+    Ok(Output { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
 }
 
 /// The endpoints of settlements, as far as they exist.
@@ -232,7 +239,9 @@ impl App {
                 Claim::Over => return Ok(verdict(Verdict::LeaseExpired, None)),
                 Claim::Settled => {
                     self.follow(tenant, &was, endpoint, now).await?;
-                    return Ok(verdict(done, Some(was.status)));
+                    // What is over was not given back, whatever is asked for now.
+                    let is_open = matches!(was.status, Status::Held | Status::Pending);
+                    return Ok(verdict(if is_open { done } else { Verdict::Settled }, Some(was.status)));
                 }
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };

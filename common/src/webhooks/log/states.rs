@@ -1,6 +1,9 @@
 //! Deliveries in the log: their states, payloads and attempts, written and read.
 
-use std::{collections::BTreeMap, iter};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest};
 use bytes::Bytes;
@@ -210,9 +213,10 @@ impl Log {
     /// # Errors
     /// The read failed, or a delivery cannot be read.
     pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
-        let keys = ids.iter().map(|id| state_key(tenant, id)).collect();
-        let found = self.get(keys).await?;
-        let deliveries = ids.iter().filter_map(|id| {
+        // DynamoDB refuses a batch that names a key twice.
+        let different: BTreeSet<_> = ids.iter().collect();
+        let found = self.get(different.iter().map(|id| state_key(tenant, id)).collect()).await?;
+        let deliveries = different.into_iter().filter_map(|id| {
             let item = found.get(&[shard_key(tenant, id.shard()), id.moment()])?;
             Some(read_delivery(*id, item).map(|delivery| (*id, delivery)))
         });

@@ -573,3 +573,23 @@ async fn a_poll_that_finds_nothing_reads_four_small_items_and_writes_nothing() {
     let written = recorded.written + leased.written + settled.written;
     assert!(taken.len() == 10 && written <= 100.0, "{written}");
 }
+
+#[tokio::test]
+async fn of_two_settlements_of_a_delivery_in_one_call_the_first_counts() {
+    let (world, tenant, endpoint) = with_endpoint(&[]).await;
+    for job in ["one", "other"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let taken = take(&world, &tenant, &endpoint).await;
+    let (one, other) = (&taken[0], &taken[1]);
+    let outcomes = [(one, json!({"status_code": 200})), (other, json!({"status_code": 204})), (one, json!({}))];
+    let settlements = outcomes.map(|(taken, outcome)| settlement(taken, outcome));
+    let fields = json!({"settlements": settlements});
+    for _ in ["at first", "again"] {
+        let answer = world.rpc(&tenant.key, "deliveries/settle", fields.clone()).await;
+        let expected = [one, other, one].map(|taken| result(taken, "settled", Some("delivered")));
+        assert_eq!(answer.ok()["settlements"], json!(expected));
+    }
+    let attempts = world.log(&tenant.id).await.into_iter().map(|delivery| delivery.attempts);
+    assert_eq!(attempts.collect::<Vec<_>>(), [1, 1]);
+}
