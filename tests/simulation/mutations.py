@@ -343,8 +343,8 @@ MUTATIONS = [
     Mutation(
         "the sweep checks only the long waits",
         WAKE + "lib.rs",
-        "by_tenant(self.log.all_due(minute, partition).await?)",
-        "by_tenant(self.log.waits(minute, partition).await?)",
+        "self.log.all_due(minute, partition, next).await?",
+        "self.log.waits(minute, partition, next).await?",
         "the message of a resend or a test cannot be sent",
     ),
     Mutation(

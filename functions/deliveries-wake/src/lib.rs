@@ -164,13 +164,19 @@ impl App {
     /// Sends the messages of the long waits that end in `minute`.
     async fn wake(&self, minute: Minute, now: Timestamp) -> Result<()> {
         let woken = (0..PARTITIONS).map(async |partition| {
-            let (slow, others): (Vec<_>, Vec<_>) =
-                self.log.waits(minute, partition).await?.into_iter().partition(|row| row.is_slow);
-            for (is_slow, rows) in [(true, slow), (false, others)] {
-                let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, row.at)).collect();
-                self.send(&due, is_slow, now).await?;
+            let mut next = None;
+            loop {
+                let page = self.log.waits(minute, partition, next).await?;
+                let (slow, others): (Vec<_>, Vec<_>) = page.rows.into_iter().partition(|row| row.is_slow);
+                for (is_slow, rows) in [(true, slow), (false, others)] {
+                    let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, row.at)).collect();
+                    self.send(&due, is_slow, now).await?;
+                }
+                next = page.next;
+                if next.is_none() {
+                    return Ok(());
+                }
             }
-            Ok(())
         });
         try_join_all(woken).await.map(drop)
     }
@@ -182,18 +188,24 @@ impl App {
     }
 
     async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp) -> Result<usize> {
-        let (mut overdue, mut checked) = (0, Ok(()));
-        for (tenant, due) in by_tenant(self.log.all_due(minute, partition).await?) {
-            match self.check_tenant(&tenant, &due, now).await {
-                Ok(late) => overdue += late,
-                // One tenant's failure does not hold up the others.
-                Err(error) => {
-                    tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
-                    checked = Err(error);
+        let (mut overdue, mut checked, mut next) = (0, Ok(()), None);
+        loop {
+            let page = self.log.all_due(minute, partition, next).await?;
+            for (tenant, due) in by_tenant(page.rows) {
+                match self.check_tenant(&tenant, &due, now).await {
+                    Ok(late) => overdue += late,
+                    // One tenant's failure does not hold up the others.
+                    Err(error) => {
+                        tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
+                        checked = Err(error);
+                    }
                 }
             }
+            next = page.next;
+            if next.is_none() {
+                return checked.map(|()| overdue);
+            }
         }
-        checked.map(|()| overdue)
     }
 
     async fn check_tenant(&self, tenant: &TenantId, due: &Due, now: Timestamp) -> Result<usize> {

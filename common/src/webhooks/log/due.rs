@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::types::ReturnValue;
 use super::table::{Log, Row, key};
 use crate::{
     aws::{
-        dynamo::{Item, Record, is_refused, number, query_all, text},
+        dynamo::{Item, Record, is_refused, number, text},
         failure,
     },
     error::Result,
@@ -23,6 +23,8 @@ use crate::{
 
 /// The partitions of a minute. Each takes a thousand rows a second.
 pub const PARTITIONS: u8 = 16;
+/// How many rows are read at once. In an outage, a minute has more rows than a function has memory for.
+const PAGE: i32 = 1000;
 /// How long after its minute a due row is checked: longer than anything that SQS delays, and any attempt, takes.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
 /// How long due rows are kept, and how far back a sweep begins at most.
@@ -38,6 +40,19 @@ pub struct DueRow {
     /// Whether its receiver was slow.
     pub is_slow: bool,
 }
+
+/// Due rows of a partition of a minute: a thousand at most, however many there are.
+#[derive(Debug)]
+pub struct DuePage {
+    /// The rows.
+    pub rows: Vec<DueRow>,
+    /// Where it ends. `None` if it is the last.
+    pub next: Option<DueEnd>,
+}
+
+/// Where a page ends and the next begins.
+#[derive(Debug)]
+pub struct DueEnd(Item);
 
 /// A minute, counted from the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,18 +132,18 @@ impl Log {
         Row(item)
     }
 
-    /// The long waits in a partition of a minute.
-    pub async fn waits(&self, minute: Minute, partition: u8) -> Result<Vec<DueRow>> {
-        self.due_rows(minute, partition, WAKE).await
+    /// A page of the long waits in a partition of a minute. `after` is the end of the page before.
+    pub async fn waits(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
+        self.due_page(minute, partition, WAKE, after).await
     }
 
-    /// All due attempts in a partition of a minute.
-    pub async fn all_due(&self, minute: Minute, partition: u8) -> Result<Vec<DueRow>> {
-        self.due_rows(minute, partition, "").await
+    /// A page of all due attempts in a partition of a minute, in the same way.
+    pub async fn all_due(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
+        self.due_page(minute, partition, "", after).await
     }
 
-    async fn due_rows(&self, minute: Minute, shard: u8, kind: &str) -> Result<Vec<DueRow>> {
-        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
+    async fn due_page(&self, minute: Minute, shard: u8, kind: &str, after: Option<DueEnd>) -> Result<DuePage> {
+        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true).limit(PAGE);
         let query = query.key_condition_expression("destination = :minute AND begins_with(delivery, :kind)");
         let query = query.expression_attribute_values(":minute", text(partition(minute, shard)));
         let query = if kind.is_empty() {
@@ -136,8 +151,12 @@ impl Log {
         } else {
             query.expression_attribute_values(":kind", text(kind))
         };
-        let items = query_all(query.projection_expression("delivery"), "reading what is due").await?;
-        Ok(items.iter().filter_map(due_row).collect())
+        let query = query.projection_expression("delivery").set_exclusive_start_key(after.map(|DueEnd(key)| key));
+        let page = query.send().await.map_err(failure("reading what is due"))?;
+        Ok(DuePage {
+            rows: page.items().iter().filter_map(due_row).collect(),
+            next: page.last_evaluated_key.map(DueEnd),
+        })
     }
 
     /// Takes the lease of the sweep until `until`, and returns how far the sweep is; `None` if the lease is taken.

@@ -24,9 +24,8 @@ async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
     for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
         for partition in 0..PARTITIONS {
-            found.extend(
-                book.log.all_due(minute, partition).await.expect("the rows").into_iter().map(|row| row.attempt),
-            );
+            let page = book.log.all_due(minute, partition, None).await.expect("the rows");
+            found.extend(page.rows.into_iter().map(|row| row.attempt));
         }
     }
     found

@@ -6,7 +6,13 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use common::{
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, DeliveryId, Status, WebhookId},
+        log::due::PARTITIONS,
+    },
+};
 use serde_json::json;
 use tests::{
     Receiver, Tenant, World, event,
@@ -60,6 +66,30 @@ async fn a_long_wait_has_no_message_until_its_minute_comes() {
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
     world.sweep(in_minutes(40)).await;
     assert!(world.drain("deliveries").await.is_empty(), "nobody wakes what is delivered");
+}
+
+/// A partition of a minute is read a thousand rows at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_waits_end_in_a_minute_each_is_woken() {
+    let (world, tenant, _) = failed_once("1000").await;
+    let (delivery, log) = (world.only_logged(&tenant.id).await, world.delivery_log());
+    let tenant = tenant.id.parse().expect("a tenant");
+    let ids = (0..).map(|job| WebhookId::of(&tenant, &job.to_string(), "job.completed", "callback"));
+    let shard = delivery.webhook_id.shard(PARTITIONS);
+    let ids: Vec<_> = ids.filter(|id| id.shard(PARTITIONS) == shard).take(1_000).collect();
+    let rows = ids.iter().map(|id| {
+        let other = Delivery { webhook_id: *id, id: DeliveryId { webhook_id: *id, ..delivery.id }, ..delivery.clone() };
+        ((), log.due(&tenant, &other, false, Timestamp::now()))
+    });
+    assert!(log.put(rows.collect()).await.is_empty());
+    world.sweep(in_minutes(21)).await;
+    let mut woken = 0;
+    while woken <= ids.len() {
+        let messages = world.drain("deliveries").await.len();
+        assert_ne!(messages, 0, "{woken} of {} are woken", ids.len() + 1);
+        woken += messages;
+    }
+    assert_eq!(woken, ids.len() + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
