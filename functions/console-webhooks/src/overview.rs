@@ -32,7 +32,7 @@ use crate::{
 /// How many endpoints are shown on a page. Of each, the log is read.
 const SHOWN: usize = 10;
 /// How many of the newest deliveries are read for a page, to all its endpoints together.
-const READ: usize = 600;
+const READ: usize = 300;
 
 /// An endpoint, and what the log says of it.
 struct Row {
