@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 use axum::{Router, http::header, routing::get};
 use bytes::Bytes;
-use common::{aws::clients::Aws, base_url::BaseUrl, config::Env, timestamp::Timestamp};
+use common::{aws::clients::Aws, base_url::BaseUrl, config::Env};
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::MissedTickBehavior};
@@ -28,7 +28,7 @@ use crate::{
     requests::Requests,
     server::{self, Limits, serve},
     services::{self, Services},
-    template::{Place, Template},
+    template::{Place, Schedule, Template},
 };
 
 const REGION: &str = "eu-central-1";
@@ -186,7 +186,7 @@ impl Stack {
             }
             for (properties, function) in template.functions.values().zip(functions.values()) {
                 for schedule in properties.schedules() {
-                    tasks.spawn(tick(schedule.period()?, Arc::clone(function), stop.clone()));
+                    tasks.spawn(tick(schedule.clone(), schedule.period()?, Arc::clone(function), stop.clone()));
                 }
             }
         }
@@ -512,12 +512,12 @@ fn pollers(
 }
 
 /// Invokes a function on its schedule, at once and then after each period.
-async fn tick(period: Duration, function: Arc<Function>, stop: CancellationToken) {
+async fn tick(schedule: Schedule, period: Duration, function: Arc<Function>, stop: CancellationToken) {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Skip);
     while stop.run_until_cancelled(timer.tick()).await.is_some() {
-        let event = json!({"source": "aws.events", "detail-type": "Scheduled Event", "time": Timestamp::now()});
-        if let Err(error) = function.invoke(event).await {
+        let invoked = async { function.invoke(schedule.event()?).await };
+        if let Err(error) = invoked.await {
             tracing::error!(error = format!("{error:#}"), "a scheduled function failed");
         }
     }

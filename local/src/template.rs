@@ -7,8 +7,9 @@ mod yaml;
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
+use common::timestamp::Timestamp;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use evaluate::Scope;
 pub(crate) use evaluate::text;
@@ -62,6 +63,8 @@ enum Event {
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Schedule {
     schedule: String,
+    /// The event, if it is not that of EventBridge.
+    input: Option<String>,
 }
 
 /// The requests that API Gateway sends to a function.
@@ -202,6 +205,14 @@ impl Schedule {
         let minutes = self.schedule.strip_prefix("rate(").and_then(|rest| rest.split_once(" minute")?.0.parse().ok());
         let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not understood", self.schedule))?;
         Ok(Duration::from_secs(minutes * 60))
+    }
+
+    /// The event that it invokes the function with, now.
+    pub(crate) fn event(&self) -> Result<Value> {
+        match &self.input {
+            Some(input) => serde_json::from_str(input).context("the input of a schedule is not JSON"),
+            None => Ok(json!({"source": "aws.events", "detail-type": "Scheduled Event", "time": Timestamp::now()})),
+        }
     }
 }
 

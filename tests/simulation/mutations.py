@@ -196,8 +196,8 @@ MUTATIONS = [
     Mutation(
         "the sweep finds no lost message of a slow receiver",
         WAKE + "lib.rs",
-        "for (is_slow, late) in [(true, &slow), (false, &others)] {",
-        "for (is_slow, late) in [(false, &others)] {",
+        "Ok(state) if is_overdue(&state, now) => {",
+        "Ok(state) if is_overdue(&state, now) && !is_slow => {",
         "the message for a slow receiver cannot be sent",
     ),
     # Parked events.
@@ -360,6 +360,13 @@ MUTATIONS = [
         "delivery.webhook_id.shard(PARTITIONS)",
         "delivery.webhook_id.shard(PARTITIONS + 1)",
         "one delivery in 17 waits for longer than a message can",
+    ),
+    Mutation(
+        "a sweeper sweeps half of its partitions",
+        WEBHOOKS + "log/due.rs",
+        "(self.0..PARTITIONS).step_by(SWEEPERS.into())",
+        "(self.0..PARTITIONS).step_by(2 * usize::from(SWEEPERS))",
+        "one delivery in two waits for longer than a message can",
     ),
     Mutation(
         "the sweep does not wake the long waits",

@@ -419,18 +419,18 @@ pub(crate) async fn sweep(world: Arc<World>) {
     }
 }
 
-/// Whether a sweep would have nothing to do now. If it has something to do, its cursor is moved past the minutes in which
+/// Whether a sweep would have nothing to do now. If it has something to do, its cursors are moved past the minutes in which
 /// nothing was due: to read these would take most of the time of a run.
 fn has_nothing_to_sweep(world: &World) -> bool {
     let stored = world.stored();
     let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();
-    let cursor = stored.deliveries.iter().find(|row| row["destination"]["S"] == "due");
-    let Some(mut cursor) = cursor.cloned() else { return false };
-    let number = |name: &str| cursor[name]["N"].as_str().and_then(|number| number.parse::<i64>().ok());
-    let (Some(woken), Some(checked)) = (number("woken"), number("checked")) else { return false };
-    if number("taken_until").is_some_and(|until| until > 0) {
+    let number = |row: &Value, name: &str| row[name]["N"].as_str().and_then(|number| number.parse::<i64>().ok());
+    let cursors: Vec<_> = stored.deliveries.iter().filter(|row| row["destination"]["S"] == "due").collect();
+    if cursors.iter().any(|cursor| number(cursor, "taken_until").is_some_and(|until| until > 0)) {
         return false;
     }
+    let least = |name: &str| cursors.iter().filter_map(|cursor| number(cursor, name)).min();
+    let (Some(woken), Some(checked)) = (least("woken"), least("checked")) else { return false };
     let due = |row: &Value| {
         let minute = text(row, "destination").strip_prefix("due/")?.split('.').next()?.parse::<i64>().ok()?;
         Some((minute, text(row, "delivery").starts_with("wake")))
@@ -454,9 +454,11 @@ fn has_nothing_to_sweep(world: &World) -> bool {
     }
     let (woken_to, checked_to) =
         (first_wait.map_or(last, |it| last.min(it - 1)), first.map_or(last_checked, |it| last_checked.min(it - 1)));
-    cursor["woken"]["N"] = json!(woken_to.max(woken).to_string());
-    cursor["checked"]["N"] = json!(checked_to.max(checked).to_string());
-    put(world, "deliveries", cursor);
+    for mut cursor in cursors.into_iter().cloned() {
+        cursor["woken"]["N"] = json!(woken_to.max(woken).to_string());
+        cursor["checked"]["N"] = json!(checked_to.max(checked).to_string());
+        put(world, "deliveries", cursor);
+    }
     false
 }
 

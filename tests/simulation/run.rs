@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use common::webhooks::delivery::MAX_AGE;
+use common::webhooks::{delivery::MAX_AGE, log::due::SWEEPERS};
 use dynoxide::actions::scan::ScanRequest;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -157,14 +157,13 @@ async fn run_to_its_end(script: Script) -> Run {
 pub(crate) async fn begin(world: &Arc<World>) -> Known {
     // The sweep has run before.
     let minute = BEGINNING.as_secs() / 60;
-    put(
-        world,
-        "deliveries",
-        json!({
-            "destination": {"S": "due"}, "delivery": {"S": "cursor"},
+    for sweeper in 0..SWEEPERS {
+        let cursor = json!({
+            "destination": {"S": "due"}, "delivery": {"S": format!("cursor.{sweeper}")},
             "woken": {"N": (minute - 1).to_string()}, "checked": {"N": (minute - 16).to_string()},
-        }),
-    );
+        });
+        put(world, "deliveries", cursor);
+    }
     let (mut tenants, observed) = (Vec::new(), Arc::default());
     for (number, tenant) in world.script.tenants.iter().enumerate() {
         let (id, key) = store_tenant(world, number);

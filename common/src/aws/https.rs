@@ -1,5 +1,6 @@
 //! The HTTP client of the AWS clients: `hyper` with HTTP/1.1, which is what the AWS APIs used here answer in. The SDK's own
-//! client brings HTTP/2, proxies and more with it, which would be a twentieth of a function's binary.
+//! client brings HTTP/2, proxies and more with it, which would be an eighth of a function's
+//! binary.
 
 use std::{error::Error, io, sync::OnceLock};
 

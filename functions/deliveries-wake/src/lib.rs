@@ -5,8 +5,9 @@
 //! and wakes all deliveries that are still due: none rests forever because its message got lost. It also carries on the
 //! recoveries, and sends the notices about endpoints and the mails about failed jobs.
 //!
-//! One invocation at a time sweeps. It saves how far it is after each minute, so a sweep that dies only sends some messages
-//! twice. A message that is late or sent twice is harmless: it is dropped if the delivery has got past its attempt.
+//! Several sweepers share the work, with a schedule and a lease each, so that one invocation at a time sweeps for each. It
+//! saves how far it is after each minute, so a sweep that dies only sends some messages twice. A message that is late or sent
+//! twice is harmless: it is dropped if the delivery has got past its attempt.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,18 +22,22 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DueAttempt},
+        delivery::{Delivery, DueAttempt},
         endpoints::{Endpoints, HoldFor, disable_after},
         failures::JobFailures,
         log::{
             Log,
-            due::{CHECK_AFTER, DueRow, Minute, PARTITIONS, Sweep},
+            due::{CHECK_AFTER, DueRow, Minute, Sweep, Sweeper},
             recovery::Recovery,
         },
         queue::Queues,
     },
 };
-use futures::future::{join_all, try_join_all};
+use futures::{
+    StreamExt,
+    future::{join_all, try_join_all},
+    stream,
+};
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -48,6 +53,8 @@ mod notices;
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// How many pages of a recovery are sent again in a minute: with a hundred deliveries each, a hundred a second.
 const PAGES: u32 = 60;
+/// How many recoveries go on side by side. Each has as many calls under way as the log allows one caller.
+const SIDE_BY_SIDE: usize = 8;
 /// The time over which a page of recovered deliveries is spread. Each page of a minute has a time of its own, so that a few
 /// deliveries do not wait for a minute because there might be many.
 const SPREAD: Duration = Duration::from_secs(1);
@@ -67,11 +74,13 @@ struct App {
     failures: Failures,
 }
 
-/// The event of a schedule, as EventBridge sends it.
+/// The event of a schedule.
 #[derive(Debug, Deserialize)]
 pub struct Tick {
-    /// The time it was sent for, in RFC 3339.
-    time: String,
+    /// The sweeper that is to sweep. Without a number, all do, side by side.
+    sweeper: Option<Sweeper>,
+    /// The time it was sent for, in RFC 3339, if it says so.
+    time: Option<String>,
 }
 
 /// The function, with the settings in `env`.
@@ -103,23 +112,20 @@ impl Wake {
     /// Sweeps up to the present minute, unless another invocation does.
     ///
     /// # Errors
-    /// A call failed, or the event has no time. What was done up to then stays done.
+    /// A call failed, or the event is malformed. What was done up to then stays done.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
+        let Tick { sweeper, time } = event.payload;
         // The event may be late, but not early; only a test sends one from the future.
-        let now = Timestamp::now().max(event.payload.time.parse()?);
-        let Some(mut progress) = self.app.log.take_sweep(now, now.after(left)).await.map_err(report)? else {
-            tracing::info!("another invocation is sweeping");
-            return Ok(());
+        let now = match time {
+            Some(time) => Timestamp::now().max(time.parse()?),
+            None => Timestamp::now(),
         };
-        let swept = self.app.sweep(&mut progress, now, end).await;
-        let sent = self.app.notices.send(now, end).await;
-        let told = self.app.failures.tell(now, end).await;
-        let recovered = self.app.recover(now, end).await;
-        let saved = self.app.log.save_sweep(progress, true).await;
-        swept.and(sent).and(told).and(recovered).and(saved).map_err(report)?;
-        Ok(())
+        let sweepers = Sweeper::all().filter(|other| sweeper.is_none_or(|sweeper| sweeper == *other));
+        let swept = sweepers.map(|sweeper| self.app.run(sweeper, now, now.after(left), end));
+        let swept: Result<()> = join_all(swept).await.into_iter().collect();
+        swept.and(self.app.report_lag(now).await).map_err(report)
     }
 }
 
@@ -132,38 +138,65 @@ fn report(error: Error) -> lambda_runtime::Error {
 }
 
 impl App {
+    /// Does the work of a sweeper, unless another invocation does. The recoveries go on while it sweeps: neither waits for the
+    /// other in a minute of much work.
+    async fn run(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp, end: Instant) -> Result<()> {
+        let Some(mut progress) = self.log.take_sweep(sweeper, now, until).await? else {
+            tracing::info!(?sweeper, "another invocation is sweeping");
+            return Ok(());
+        };
+        let (swept, recovered, told) = futures::join!(
+            self.sweep(sweeper, &mut progress, now, end),
+            self.recover(sweeper, now, end),
+            self.tell(sweeper, now, end),
+        );
+        let saved = self.log.save_sweep(sweeper, progress, true).await;
+        swept.and(told).and(recovered).and(saved)
+    }
+
+    /// Sends the notices about endpoints and the mails about failed jobs, which are few: the first sweeper does it.
+    async fn tell(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
+        if !sweeper.is_first() {
+            return Ok(());
+        }
+        let sent = self.notices.send(now, end).await;
+        sent.and(self.failures.tell(now, end).await)
+    }
+
+    /// Reports how far the last of all sweepers is.
+    async fn report_lag(&self, now: Timestamp) -> Result<()> {
+        if let Some(swept) = self.log.swept().await? {
+            let lag = swept.age(now).as_secs_f64();
+            metrics::emit(&[Metric { name: "SweepLag", unit: "Seconds", values: vec![lag] }], &[]);
+        }
+        Ok(())
+    }
+
     /// Passes over the minutes since the last sweep, as far as there is time.
-    async fn sweep(&self, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
+    async fn sweep(&self, sweeper: Sweeper, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
         let last = Minute::of(now);
         let is_early = || Instant::now() < end;
         let mut overdue = 0;
         for minute in progress.woken.until(last).take_while(|_| is_early()) {
-            self.wake(minute, now).await?;
+            self.wake(sweeper, minute, now).await?;
             progress.woken = minute;
-            self.log.save_sweep(*progress, false).await?;
+            self.log.save_sweep(sweeper, *progress, false).await?;
         }
         let checkable = last.before(CHECK_AFTER).min(progress.woken);
         for minute in progress.checked.until(checkable).take_while(|_| is_early()) {
-            overdue += self.check(minute, now).await?;
+            overdue += self.check(sweeper, minute, now).await?;
             progress.checked = minute;
-            self.log.save_sweep(*progress, false).await?;
+            self.log.save_sweep(sweeper, *progress, false).await?;
         }
-        let lag = progress.woken.age(now).as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let overdue = overdue as f64;
-        metrics::emit(
-            &[
-                Metric { name: "SweepLag", unit: "Seconds", values: vec![lag] },
-                Metric { name: "Overdue", unit: "Count", values: vec![overdue] },
-            ],
-            &[],
-        );
+        metrics::emit(&[Metric { name: "Overdue", unit: "Count", values: vec![overdue] }], &[]);
         Ok(())
     }
 
     /// Sends the messages of the long waits that end in `minute`.
-    async fn wake(&self, minute: Minute, now: Timestamp) -> Result<()> {
-        let woken = (0..PARTITIONS).map(async |partition| {
+    async fn wake(&self, sweeper: Sweeper, minute: Minute, now: Timestamp) -> Result<()> {
+        let woken = sweeper.partitions().map(async |partition| {
             let mut next = None;
             loop {
                 let page = self.log.waits(minute, partition, next).await?;
@@ -182,8 +215,8 @@ impl App {
     }
 
     /// Wakes the deliveries that were due in `minute` and still are. Returns how many.
-    async fn check(&self, minute: Minute, now: Timestamp) -> Result<usize> {
-        let overdue = (0..PARTITIONS).map(|partition| self.check_partition(minute, partition, now));
+    async fn check(&self, sweeper: Sweeper, minute: Minute, now: Timestamp) -> Result<usize> {
+        let overdue = sweeper.partitions().map(|partition| self.check_partition(minute, partition, now));
         join_all(overdue).await.into_iter().sum()
     }
 
@@ -191,32 +224,30 @@ impl App {
         let (mut overdue, mut checked, mut next) = (0, Ok(()), None);
         loop {
             let page = self.log.all_due(minute, partition, next).await?;
-            for (tenant, due) in by_tenant(page.rows) {
-                match self.check_tenant(&tenant, &due, now).await {
-                    Ok(late) => overdue += late,
-                    // One tenant's failure does not hold up the others.
+            let mut late: BTreeMap<(bool, &TenantId), Vec<Delivery>> = BTreeMap::new();
+            for (DueRow { attempt, is_slow, .. }, state) in self.log.states(&page.rows).await? {
+                match state {
+                    Ok(state) if is_overdue(&state, now) => {
+                        late.entry((*is_slow, &attempt.tenant)).or_default().push(state);
+                    }
+                    Ok(_) => {}
+                    // A delivery that cannot be read does not hold up the others.
                     Err(error) => {
-                        tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
+                        let DueAttempt { tenant, id, .. } = attempt;
+                        tracing::error!(%tenant, delivery_id = %id, ?error, "a delivery cannot be checked");
                         checked = Err(error);
                     }
                 }
+            }
+            for ((is_slow, tenant), late) in late {
+                self.rouse(tenant, &late, is_slow, now).await?;
+                overdue += late.len();
             }
             next = page.next;
             if next.is_none() {
                 return checked.map(|()| overdue);
             }
         }
-    }
-
-    async fn check_tenant(&self, tenant: &TenantId, due: &Due, now: Timestamp) -> Result<usize> {
-        let deliveries = self.log.known(tenant, &due.keys().copied().collect::<Vec<_>>()).await?;
-        let late = deliveries.into_values().filter(|delivery| is_overdue(delivery, now));
-        let (slow, others): (Vec<_>, Vec<_>) =
-            late.partition(|delivery| due.get(&delivery.id).is_some_and(|is_slow| *is_slow));
-        for (is_slow, late) in [(true, &slow), (false, &others)] {
-            self.rouse(tenant, late, is_slow, now).await?;
-        }
-        Ok(slow.len() + others.len())
     }
 
     /// Sends a message for each of these deliveries, with a due row in case that gets lost, too.
@@ -238,20 +269,30 @@ impl App {
 
     /// Carries on the recoveries, a page of each in turn, as far as there is time. A recovery that fails goes on with the
     /// next sweep, and does not hold up the others.
-    async fn recover(&self, now: Timestamp, end: Instant) -> Result<()> {
-        let (mut open, mut failed) = (self.log.open_recoveries().await?, Ok(()));
+    async fn recover(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
+        let (mut open, mut failed) = (self.log.open_recoveries(|tenant| sweeper.recovers(tenant)).await?, Ok(()));
         for page in 0..PAGES {
-            for (tenant, mut recovery) in std::mem::take(&mut open) {
+            let start = now.after(SPREAD * page);
+            let sent = open.into_iter().map(async |(tenant, mut recovery)| {
                 if Instant::now() >= end {
-                    return failed;
+                    return Ok(None);
                 }
-                match self.recover_page(&tenant, &mut recovery, now.after(SPREAD * page), now).await {
-                    Ok(()) if recovery.done => {}
-                    Ok(()) => open.push((tenant, recovery)),
+                match self.recover_page(&tenant, &mut recovery, start, now).await {
+                    Ok(()) if recovery.done => Ok(None),
+                    Ok(()) => Ok(Some((tenant, recovery))),
                     Err(error) => {
                         tracing::error!(%tenant, recovery_id = %recovery.id, ?error, "a recovery failed, and goes on later");
-                        failed = Err(error);
+                        Err(error)
                     }
+                }
+            });
+            let sent: Vec<_> = sent.collect();
+            let sent: Vec<Result<_>> = stream::iter(sent).buffered(SIDE_BY_SIDE).collect().await;
+            open = Vec::new();
+            for sent in sent {
+                match sent {
+                    Ok(recovery) => open.extend(recovery),
+                    Err(error) => failed = Err(error),
                 }
             }
         }
@@ -276,16 +317,4 @@ impl App {
 
 fn is_overdue(delivery: &Delivery, now: Timestamp) -> bool {
     delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)
-}
-
-/// Deliveries that are due, and whether the receiver of each was slow when that was last decided.
-type Due = BTreeMap<DeliveryId, bool>;
-
-/// What is due for each tenant.
-fn by_tenant(due: Vec<DueRow>) -> BTreeMap<TenantId, Due> {
-    let mut tenants: BTreeMap<TenantId, Due> = BTreeMap::new();
-    for DueRow { attempt: DueAttempt { tenant, id, .. }, is_slow, .. } in due {
-        tenants.entry(tenant).or_default().insert(id, is_slow);
-    }
-    tenants
 }

@@ -1,12 +1,12 @@
 //! The queues.
 
 use aws_sdk_sqs::{Client, types::QueueAttributeName};
-use common::timestamp::Timestamp;
+use common::{timestamp::Timestamp, webhooks::log::due::SWEEPERS};
 use futures::future::join_all;
 use local::Worker;
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, tables::item};
 
 /// How many messages a queue has: visible, being handled, delayed.
 pub async fn counts(client: &Client, url: &str) -> [usize; 3] {
@@ -101,6 +101,16 @@ impl World {
     /// Runs the sweep of the minute of this time.
     pub async fn sweep(&self, at: Timestamp) {
         self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
+    }
+
+    /// Stores these attributes as the cursor and the lease of each sweeper.
+    pub async fn put_cursors(&self, fields: &Value) {
+        for sweeper in 0..SWEEPERS {
+            let mut cursor = fields.clone();
+            cursor["destination"] = json!("due");
+            cursor["delivery"] = json!(format!("cursor.{sweeper}"));
+            self.put("deliveries", item(&cursor)).await;
+        }
     }
 
     /// Lets messages that are not acknowledged come back after so many seconds, instead of the template's three minutes.

@@ -5,7 +5,7 @@ mod mails;
 
 use common::timestamp::Timestamp;
 use serde_json::{Value, json};
-use tests::{Receiver, Tenant, World, event, text, world::tables::item};
+use tests::{Receiver, Tenant, World, event, text};
 
 const MINUTE: i64 = 60_000;
 
@@ -22,8 +22,7 @@ pub(crate) async fn sweep(world: &World, at: Timestamp) {
 
 async fn pass_over_all_minutes(world: &World, at: Timestamp) {
     let minute = at.as_second() / 60;
-    let cursor = json!({"destination": "due", "delivery": "cursor", "woken": minute, "checked": minute});
-    world.put("deliveries", item(&cursor)).await;
+    world.put_cursors(&json!({"woken": minute, "checked": minute})).await;
 }
 
 /// The mails to the address for failures, oldest first.

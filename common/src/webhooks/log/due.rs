@@ -4,10 +4,13 @@
 //! minute twice. At the minute itself it wakes the deliveries that wait for longer than SQS can delay a message. Fifteen
 //! minutes later it checks the state of all: a delivery that is still due has lost its message, and is woken again. Rows
 //! are never deleted, since that would cost as much as writing them: they expire.
+//!
+//! Several sweepers share the partitions of each minute, each with a lease and a cursor of its own.
 
 use std::{fmt, time::Duration};
 
 use aws_sdk_dynamodb::types::ReturnValue;
+use serde::Deserialize;
 
 use super::table::{Log, Row, key};
 use crate::{
@@ -23,6 +26,8 @@ use crate::{
 
 /// The partitions of a minute. Each takes a thousand rows a second.
 pub const PARTITIONS: u8 = 16;
+/// The sweepers that share them. The template has a schedule for each.
+pub const SWEEPERS: u8 = 4;
 /// How many rows are read at once. In an outage, a minute has more rows than a function has memory for.
 const PAGE: i32 = 1000;
 /// How long after its minute a due row is checked: longer than anything that SQS delays, and any attempt, takes.
@@ -58,7 +63,50 @@ pub struct DueEnd(Item);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minute(i64);
 
-/// How far the sweep is.
+/// A sweeper, by its number. It sweeps every partition whose number has the same remainder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u8")]
+pub struct Sweeper(u8);
+
+impl TryFrom<u8> for Sweeper {
+    type Error = String;
+
+    fn try_from(number: u8) -> Result<Self, String> {
+        if number < SWEEPERS { Ok(Self(number)) } else { Err(format!("there is no sweeper {number}")) }
+    }
+}
+
+impl Sweeper {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..SWEEPERS).map(Self)
+    }
+
+    /// Whether it is the first, which does what is not shared.
+    #[must_use]
+    pub fn is_first(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The partitions of a minute that it sweeps.
+    pub fn partitions(self) -> impl Iterator<Item = u8> {
+        (self.0..PARTITIONS).step_by(SWEEPERS.into())
+    }
+
+    /// Whether it carries on the recoveries of `tenant`: one sweeper does, so that their rate is bounded.
+    #[must_use]
+    pub fn recovers(self, tenant: &TenantId) -> bool {
+        let sum = tenant.as_str().bytes().fold(0_u8, u8::wrapping_add);
+        sum % SWEEPERS == self.0
+    }
+
+    /// The key of its lease and its cursor.
+    fn key(self) -> Item {
+        key("due", format!("cursor.{}", self.0))
+    }
+}
+
+/// How far a sweeper is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// The last minute whose long waits have been woken.
@@ -159,9 +207,9 @@ impl Log {
         })
     }
 
-    /// Takes the lease of the sweep until `until`, and returns how far the sweep is; `None` if the lease is taken.
-    pub async fn take_sweep(&self, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweep_key()));
+    /// Takes the lease of `sweeper` until `until`, and returns how far it is; `None` if the lease is taken.
+    pub async fn take_sweep(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweeper.key()));
         let taken = update
             .update_expression("SET taken_until = :until")
             .condition_expression("attribute_not_exists(taken_until) OR taken_until < :now")
@@ -183,9 +231,9 @@ impl Log {
         }))
     }
 
-    /// Stores how far the sweep is. At its end, the lease is given back, so that the next sweep need not wait.
-    pub async fn save_sweep(&self, sweep: Sweep, is_over: bool) -> Result<()> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweep_key()));
+    /// Stores how far `sweeper` is. At its end, the lease is given back, so that the next sweep need not wait.
+    pub async fn save_sweep(&self, sweeper: Sweeper, sweep: Sweep, is_over: bool) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweeper.key()));
         let given_back = if is_over { ", taken_until = :never" } else { "" };
         let mut update = update
             .update_expression(format!("SET woken = :woken, checked = :checked{given_back}"))
@@ -195,6 +243,13 @@ impl Log {
             update = update.expression_attribute_values(":never", number(0));
         }
         update.send().await.map(drop).map_err(failure("saving the sweep"))
+    }
+
+    /// The last minute that every sweeper has woken; `None` before any has. A sweeper whose schedule has stopped is seen by
+    /// the others.
+    pub async fn swept(&self) -> Result<Option<Minute>> {
+        let cursors = self.get(Sweeper::all().map(Sweeper::key).collect()).await?;
+        Ok(cursors.values().filter_map(|item| Record::new("sweep", item).optional_number("woken").map(Minute)).min())
     }
 }
 
@@ -210,8 +265,4 @@ fn due_row(item: &Item) -> Option<DueRow> {
 
 fn partition(minute: Minute, shard: u8) -> String {
     format!("due/{minute}.{shard}")
-}
-
-fn sweep_key() -> Item {
-    key("due", "cursor")
 }

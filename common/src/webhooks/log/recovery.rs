@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, boolean, change, is_refused, item, number, text},
+        dynamo::{Item, Record, boolean, change, is_refused, item, number, query_all, text},
         failure,
         transaction::{Marker, Transaction},
     },
@@ -204,18 +204,23 @@ impl Log {
         found.map(|item| Record::new("latest recovery", &item).text("recovery").map(str::to_owned)).transpose()
     }
 
-    /// The oldest unfinished recovery of each tenant: one at a time, so that a tenant with many does not hold up others,
+    /// The oldest unfinished recovery of each of these tenants: one at a time, so that a tenant with many does not hold up others,
     /// and the rate of each tenant is bounded.
-    pub async fn open_recoveries(&self) -> Result<Vec<(TenantId, Recovery)>> {
+    pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
         let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
         let query = query
             .key_condition_expression("#open = :recovery")
             .expression_attribute_names("#open", "open")
             .expression_attribute_values(":recovery", text(OPEN));
-        let keys = query.send().await.map_err(failure("listing open recoveries"))?.items.unwrap_or_default();
+        let keys = query_all(query, "listing open recoveries").await?;
+        let tenant = |partition: &str| -> Option<TenantId> { partition.strip_prefix(PREFIX)?.parse().ok() };
+        let wanted = keys.into_iter().filter(|key| {
+            let partition = key.get("destination").and_then(|partition| partition.as_s().ok());
+            partition.and_then(|partition| tenant(partition)).is_some_and(|tenant| is_wanted(&tenant))
+        });
         let mut open = Vec::new();
-        for ([partition, _], item) in self.get(keys.into_iter().map(only_key).collect()).await? {
-            let tenant = partition.strip_prefix(PREFIX).and_then(|tenant| tenant.parse().ok());
+        for ([partition, _], item) in self.get(wanted.map(only_key).collect()).await? {
+            let tenant = tenant(&partition);
             // An unreadable recovery must not stop the others.
             match Recovery::from_item(&item) {
                 Ok(recovery) => open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery))),

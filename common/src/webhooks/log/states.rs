@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use super::{
+    due::DueRow,
     items::{attempt_value, pull_attributes, read_attempt, read_delivery},
     payload::{self, LZ4, Packed, RAW},
     table::{
@@ -221,6 +222,21 @@ impl Log {
             Some(read_delivery(*id, item).map(|delivery| (*id, delivery)))
         });
         deliveries.collect()
+    }
+
+    /// The states of these attempts' deliveries, whoever their tenants are, read consistently. What the log does not have is
+    /// left out; what cannot be read is an error of its own.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub async fn states<'a>(&self, due: &'a [DueRow]) -> Result<Vec<(&'a DueRow, Result<Delivery>)>> {
+        let different: BTreeMap<_, _> = due.iter().map(|row| ((&row.attempt.tenant, row.attempt.id), row)).collect();
+        let found = self.get(different.keys().map(|(tenant, id)| state_key(tenant, id)).collect()).await?;
+        let states = different.into_iter().filter_map(|((tenant, id), row)| {
+            let item = found.get(&[shard_key(tenant, id.shard()), id.moment()])?;
+            Some((row, read_delivery(id, item)))
+        });
+        Ok(states.collect())
     }
 
     /// A delivery, with its payload if that is kept, read consistently.

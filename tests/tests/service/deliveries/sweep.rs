@@ -1,9 +1,6 @@
 //! The sweep wakes what waits for long, and what lost its message.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
@@ -14,10 +11,7 @@ use common::{
     },
 };
 use serde_json::json;
-use tests::{
-    Receiver, Tenant, World, event,
-    world::{faults::failure, log::due_message, tables::item},
-};
+use tests::{Receiver, Tenant, World, event, world::log::due_message};
 
 fn in_minutes(minutes: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + minutes * 60_000)
@@ -98,10 +92,8 @@ async fn what_is_woken_twice_is_attempted_once() {
     world.make_due(&tenant.id, &world.only_logged(&tenant.id).await, Timestamp::now()).await;
     for _ in 0..2 {
         world.sweep(in_minutes(21)).await;
-        let cursor = world.stack.dynamodb_client().delete_item().table_name("deliveries");
-        let (destination, delivery) = (AttributeValue::S("due".into()), AttributeValue::S("cursor".into()));
         // As if the first one had died before it saved how far it was.
-        cursor.key("destination", destination).key("delivery", delivery).send().await.expect("it is deleted");
+        world.put_cursors(&json!({})).await;
     }
     world.poll_all("deliveries").await;
     assert_eq!(receiver.count().await, 2);
@@ -158,25 +150,47 @@ async fn what_is_not_overdue_is_left_alone() {
 async fn one_sweep_runs_at_a_time() {
     let (world, _, _receiver) = failed_once("1000").await;
     let until = in_minutes(22).as_millisecond();
-    world.put("deliveries", item(&json!({"destination": "due", "delivery": "cursor", "taken_until": until}))).await;
+    world.put_cursors(&json!({"taken_until": until})).await;
     world.sweep(in_minutes(21)).await;
     assert!(world.drain("deliveries").await.is_empty(), "another one is sweeping");
     world.sweep(in_minutes(23)).await;
     assert_eq!(world.drain("deliveries").await.len(), 1, "one that died is followed");
 }
 
+/// Each has a schedule, and sweeps what the others do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn sweepers_share_what_is_due() {
+    let (world, tenant, _) = failed_once("1000").await;
+    let (delivery, log) = (world.only_logged(&tenant.id).await, world.delivery_log());
+    let tenant = tenant.id.parse().expect("a tenant");
+    let other = |job: u32| {
+        let webhook_id = WebhookId::of(&tenant, &job.to_string(), "job.completed", "callback");
+        Delivery { webhook_id, id: DeliveryId { webhook_id, ..delivery.id }, ..delivery.clone() }
+    };
+    let rows = (1..100).map(|job| ((), log.due(&tenant, &other(job), false, Timestamp::now())));
+    assert!(log.put(rows.collect()).await.is_empty());
+    let mut woken = Vec::new();
+    for sweeper in [0, 1, 2, 3, 0, 1, 2, 3] {
+        let tick = json!({"sweeper": sweeper, "time": in_minutes(21)});
+        world.stack.invoke("deliveries-wake", tick).await.expect("it sweeps");
+        let mut messages = 0;
+        loop {
+            match world.drain("deliveries").await.len() {
+                0 => break,
+                more => messages += more,
+            }
+        }
+        woken.push(messages);
+    }
+    assert!(woken[..4].iter().all(|share| *share > 5), "{woken:?}");
+    assert_eq!((woken[..4].iter().sum(), &woken[4..]), (100, [0; 4].as_slice()));
+    assert!(world.stack.invoke("deliveries-wake", json!({"sweeper": 4})).await.is_err(), "there is no fifth");
+}
+
 /// What is due in a minute is in partitions, in which the tenants are mixed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_whose_deliveries_cannot_be_read_does_not_hold_up_those_in_the_same_partition() {
-    let broken = Arc::new(Mutex::new(None));
-    let whose = Arc::clone(&broken);
-    let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {
-        let whose = whose.lock().expect("no panic");
-        let is_theirs =
-            whose.as_ref().is_some_and(|tenant: &String| call.body.to_string().contains(&format!("{tenant}/")));
-        (call.operation == "BatchGetItem" && is_theirs).then(failure)
-    })
-    .await;
+async fn a_delivery_that_cannot_be_read_does_not_hold_up_those_in_the_same_partition() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
     // Tenants are looked at in the order of their ids, which is that of their sign-ups.
     let (first, second) = (world.tenant("first").await, world.tenant("second").await);
@@ -187,14 +201,20 @@ async fn a_tenant_whose_deliveries_cannot_be_read_does_not_hold_up_those_in_the_
     }
     bring_together(&world).await;
 
-    *broken.lock().expect("no panic") = Some(first.id.clone());
+    let states = world.items("deliveries").await.into_iter();
+    let is_theirs = |row: &HashMap<String, AttributeValue>| {
+        row["destination"].as_s().is_ok_and(|key| key.starts_with(&format!("{}/", first.id)))
+    };
+    let state = states.filter(is_theirs).find(|row| row.contains_key("status")).expect("a state");
+    let mut broken = state.clone();
+    broken.remove("event").expect("it has an event");
+    world.put("deliveries", broken).await;
     let tick = json!({"time": in_minutes(16)});
     assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "the minute is not done");
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
-    assert_eq!(world.only_logged(&first.id).await.status, Status::Pending);
 
-    *broken.lock().expect("no panic") = None;
+    world.put("deliveries", state).await;
     world.sweep(in_minutes(16)).await;
     attempt(&world).await;
     assert_eq!(world.only_logged(&first.id).await.status, Status::Delivered);

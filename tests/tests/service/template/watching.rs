@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::telemetry::metrics::NAMESPACE;
+use common::{telemetry::metrics::NAMESPACE, webhooks::log::due::SWEEPERS};
 use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};
@@ -118,7 +118,11 @@ fn deliveries_are_swept_every_minute() {
     let template = template(&LEAST);
     let (_, function) = super::functions(&template).find(|(name, _)| *name == "deliveries-wake").expect("a function");
     let schedules: Vec<_> = function["Events"].as_object().expect("events").values().collect();
-    assert_eq!(schedules, [&json!({"Type": "Schedule", "Properties": {"Schedule": "rate(1 minute)"}})]);
+    let schedule = |sweeper: u8| {
+        let input = json!({"sweeper": sweeper}).to_string().replace(':', ": ");
+        json!({"Type": "Schedule", "Properties": {"Schedule": "rate(1 minute)", "Input": input}})
+    };
+    assert_eq!(schedules, (0..SWEEPERS).map(schedule).collect::<Vec<_>>().iter().collect::<Vec<_>>());
     assert!(function["Timeout"].as_u64().is_some_and(|timeout| timeout <= 60));
     let alarm = &template["Resources"]["SweepLagAlarm"]["Properties"];
     assert!(alarm["Period"].as_u64().is_some_and(|period| period >= 5 * 60), "{alarm}");
