@@ -5,7 +5,8 @@
 //! runs, writes only the JSON, and fails if a figure is more than twice as bad as its bound.
 //!
 //! With `--delivery`, it measures only what has to do with deliveries: most of its time is for building the other functions.
-//! Then it prints the table, and writes the costs and the plot.
+//! Then it prints the table, and writes the costs and the plot. With `--costs`, it only computes the costs, and what events at
+//! some rates take (`docs/scaling.md`).
 
 #![expect(
     clippy::expect_used,
@@ -24,10 +25,12 @@ mod build;
 mod cost;
 #[path = "figures/delivery.rs"]
 mod delivery;
+#[path = "shared/page.rs"]
+mod page;
 #[path = "figures/plot.rs"]
 mod plot;
-#[path = "figures/readme.rs"]
-mod readme;
+#[path = "figures/scaling.rs"]
+mod scaling;
 #[path = "shared/service.rs"]
 mod service;
 #[path = "figures/table.rs"]
@@ -56,11 +59,18 @@ impl Effort {
 
 #[tokio::main]
 async fn main() {
-    let effort = Effort { quick: std::env::args().any(|argument| argument == "--quick") };
+    let has = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let effort = Effort { quick: has("--quick") };
     let mut table = Table::default();
     let world = World::with(&[("ARGON2_MEMORY_KIB", "19456"), ("ARGON2_ITERATIONS", "2")]).await;
-    let is_of_all = std::env::args().all(|argument| argument != "--delivery");
+    let is_of_all = !has("--delivery") && !has("--costs");
     let binaries = Binaries::build(effort, is_of_all);
+    if has("--costs") {
+        cost::table(&world, &binaries, &mut table).await;
+        table.print();
+        world.stack.stop().await;
+        return;
+    }
     if is_of_all {
         build::sizes(&binaries, &mut table);
         account::cold_starts(&world, &binaries, effort, &mut table).await;
@@ -81,7 +91,7 @@ async fn main() {
     table.print();
     if is_of_all {
         if !effort.quick {
-            readme::put("figures", &table.markdown());
+            page::put("benchmarks.md", "figures", &table.markdown());
         }
         table.save();
     }

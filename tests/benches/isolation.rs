@@ -51,7 +51,7 @@ async fn main() {
     let wanted = |name: &str| names.iter().all(|part| name.contains(part.as_str()));
     let all = flags.iter().any(|flag| flag == "--all");
     let scenarios = if all { Scenario::all() } else { Scenario::usual() };
-    let local = artifacts::local();
+    let local = service::build();
     let mut is_well = true;
     let mut controls = Vec::new();
     println!("{HEAD}");

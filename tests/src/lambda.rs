@@ -26,10 +26,10 @@ use tokio::{
     time::timeout,
 };
 
-/// More than starting and calling an unoptimised binary takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The timeout of the delivery function, the longest in the template.
-const TIMEOUT_MS: i64 = 30_000;
+/// More than any call takes, of an unoptimised binary on a busy machine, too.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout of `deliveries-wake`, the longest in the template.
+const TIMEOUT_MS: i64 = 60_000;
 
 /// A running function, started as Lambda does it.
 pub struct Lambda {

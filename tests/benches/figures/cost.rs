@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::{
     build::{Binaries, DELIVER},
     delivery::{batch, deliver, job_event_of},
-    readme,
+    page, scaling,
     table::{Row, Table},
 };
 
@@ -57,7 +57,7 @@ struct Invocation {
 }
 
 /// What an event causes: invocations, and what is done beside them.
-struct Way {
+pub(crate) struct Way {
     invocations: Vec<Invocation>,
     /// Requests to SQS of the producer, and of `deliveries-wake`.
     requests: f64,
@@ -71,19 +71,29 @@ impl Way {
         self.invocations.iter().map(|invocation| of(invocation) / invocation.records).sum()
     }
 
-    fn invocations(&self) -> f64 {
+    pub(crate) fn invocations(&self) -> f64 {
         self.sum(|_| 1.0)
+    }
+
+    /// How many invocations are under way on average, for each event a second.
+    pub(crate) fn busy(&self) -> f64 {
+        self.sum(|invocation| invocation.billed_seconds)
+    }
+
+    /// How many messages are being handled on average, for each event a second.
+    pub(crate) fn in_flight(&self) -> f64 {
+        self.sum(|invocation| invocation.billed_seconds * invocation.records)
     }
 
     fn requests(&self) -> f64 {
         self.requests + self.sum(|invocation| invocation.requests)
     }
 
-    fn reads(&self) -> f64 {
+    pub(crate) fn reads(&self) -> f64 {
         self.reads + self.sum(|invocation| invocation.units.read)
     }
 
-    fn writes(&self) -> f64 {
+    pub(crate) fn writes(&self) -> f64 {
         self.sum(|invocation| invocation.units.written)
     }
 
@@ -100,7 +110,8 @@ impl Way {
         ]
     }
 
-    fn together(&self) -> f64 {
+    /// Dollars per million events.
+    pub(crate) fn together(&self) -> f64 {
         self.dollars().iter().sum()
     }
 }
@@ -244,9 +255,11 @@ impl Drop for Process<'_> {
 
 /// The delivery function's memory in MiB.
 static MEMORY: LazyLock<f64> = LazyLock::new(|| {
-    let template =
-        local::template(&[("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")]).expect("the template");
-    template["Resources"]["WebhooksDeliverFunction"]["Properties"]["MemorySize"].as_f64().expect("MiB")
+    TEMPLATE["Resources"]["WebhooksDeliverFunction"]["Properties"]["MemorySize"].as_f64().expect("MiB")
+});
+
+static TEMPLATE: LazyLock<Value> = LazyLock::new(|| {
+    local::template(&[("MailFrom", "mail@example.com"), ("MailIdentity", "example.com")]).expect("the template")
 });
 
 /// A receiver that responds with `status` after a delay.
@@ -307,7 +320,8 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     let what = "a million events that fail every time, receivers answer at once";
     table.push(row(&format!("{what}, full batches"), batched[1].together()).at_most(25.0, 20.0));
     table.push(row(&format!("{what}, single messages"), single[1].together()).at_most(25.0, 20.0));
-    readme::put("costs", &tables(&all, delays.len() + 1));
+    scaling::write([&batched[0], &single[0]], &batched[1], &TEMPLATE);
+    page::put("benchmarks.md", "costs", &tables(&all, delays.len() + 1));
 }
 
 /// What an event of this size causes, with these waits between its invocations.

@@ -12,9 +12,9 @@ use futures::{StreamExt, stream};
 use serde_json::json;
 
 use crate::{
-    Effort, artifacts,
+    Effort,
     delivery::{Counter, job_event},
-    service::Service,
+    service::{self, Service},
     table::{Row, Table, median},
 };
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What a process does with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500.
 pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let (runs, events) = if effort.quick { (1, 2_000) } else { (3, 20_000) };
-    let local = artifacts::local();
+    let local = service::build();
     let (mut rates, mut costs, mut failing, mut of_failures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
         let (rate, cpu) = run(&local, "job.completed", events, StatusCode::OK).await;

@@ -9,14 +9,6 @@ pub(crate) fn folder() -> PathBuf {
     this.ancestors().nth(2).expect("a folder").to_owned()
 }
 
-/// Builds the local runner. It has the profile of this benchmark, and shares all that was built for it.
-pub(crate) fn local() -> PathBuf {
-    let folder = folder();
-    let profile = if folder.ends_with("debug") { "dev" } else { "bench" };
-    cargo_build(folder.parent().expect("a target folder"), ["--profile", profile, "--bin", "local"]);
-    folder.join("local")
-}
-
 /// `cargo build` into a target folder.
 pub(crate) fn cargo_build<'a>(target: &Path, what: impl IntoIterator<Item = &'a str>) {
     let mut build = tests::cargo();

@@ -1,6 +1,9 @@
 //! A running `cargo local`, with a client for its API and one for its queues.
 
-use std::{path::Path, process::Stdio};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use common::{aws::clients::Aws, config::Env};
@@ -10,6 +13,16 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
 };
+
+use crate::artifacts::{cargo_build, folder};
+
+/// Builds the local runner. It has the profile of this benchmark, and shares all that was built for it.
+pub(crate) fn build() -> PathBuf {
+    let folder = folder();
+    let profile = if folder.ends_with("debug") { "dev" } else { "bench" };
+    cargo_build(folder.parent().expect("a target folder"), ["--profile", profile, "--bin", "local"]);
+    folder.join("local")
+}
 
 /// A running `cargo local`. Dropping it kills it.
 pub(crate) struct Service {

@@ -1,9 +1,9 @@
-//! Updates the sections of `docs/benchmarks.md` that the benchmark writes.
+//! Updates the sections of the documentation that a benchmark writes.
 
-/// Replaces the text between the markers of `section`.
-pub(crate) fn put(section: &str, text: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
-    let page = std::fs::read_to_string(path).expect("the page");
+/// Replaces the text between the markers of `section` in this page of `docs/`.
+pub(crate) fn put(page: &str, section: &str, text: &str) {
+    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/{}"), page);
+    let page = std::fs::read_to_string(&path).expect("the page");
     let (begin, end) = (format!("<!-- {section}, written by the benchmark -->"), format!("<!-- end of {section} -->"));
     let (before, rest) = page.split_once(&begin).expect("the first mark");
     let (_, after) = rest.split_once(&end).expect("the second mark");

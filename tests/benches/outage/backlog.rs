@@ -1,0 +1,96 @@
+//! What an hour of failures leaves in the log.
+
+use std::time::Duration;
+
+use common::{
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Attempt, AttemptResult, Delivery, Destination, Failure, Outcome, Payload, Trigger},
+        event::JobEvent,
+        log::{First, Log, due::Minute, recovery::Missed},
+    },
+};
+
+use crate::on_the_minute;
+
+/// How many rows are written at once.
+const BATCH: usize = 5_000;
+/// The wait that ends in the minute of the sweep: longer than SQS delays a message.
+const WAIT: Duration = Duration::from_secs(30 * 60);
+
+/// The log, and tenants with an endpoint each.
+pub(crate) struct Backlog {
+    log: Log,
+    destinations: Vec<(TenantId, EndpointId)>,
+    now: Timestamp,
+}
+
+impl Backlog {
+    pub(crate) fn of(world: &tests::World, tenants: usize) -> Self {
+        let destinations = (0..tenants).map(|_| (TenantId::generate(), EndpointId::generate()));
+        let now = on_the_minute(Timestamp::now());
+        Self { log: world.delivery_log(), destinations: destinations.collect(), now }
+    }
+
+    /// Deliveries whose next attempt is due in one minute, which is returned. They have been sent again meanwhile, so that a
+    /// check finds that nothing is to be done.
+    pub(crate) async fn wait(&self, number: usize) -> Timestamp {
+        for first in (0..number).step_by(BATCH) {
+            let jobs = first..number.min(first + BATCH);
+            let made: Vec<_> = jobs.map(|job| self.failed(job, job * 60_000 / number, &[WAIT])).collect();
+            let rows = made.iter().map(|(tenant, waits, _)| {
+                let minute = Minute::of(waits.next_attempt_at.expect("it waits"));
+                assert_eq!(minute, Minute::of(self.now.after(WAIT)), "all are due in one minute");
+                ((), self.log.due(tenant, waits, true, self.now))
+            });
+            assert!(self.log.put(rows.collect()).await.is_empty(), "all are written");
+            let later: Vec<_> = made
+                .into_iter()
+                .map(|(tenant, waits, payload)| {
+                    let next_attempt_at = waits.next_attempt_at.map(|at| at.after(WAIT * 20));
+                    (tenant, Delivery { next_attempt_at, ..waits }, payload)
+                })
+                .collect();
+            self.begin(&later).await;
+        }
+        self.now.after(WAIT)
+    }
+
+    /// Deliveries that have failed for good, and a recovery of each tenant.
+    pub(crate) async fn fail(&self, number: usize) {
+        for first in (0..number).step_by(BATCH) {
+            let jobs = first..number.min(first + BATCH);
+            let made: Vec<_> = jobs.map(|job| self.failed(1_000_000 + job, 0, &[])).collect();
+            self.begin(&made).await;
+        }
+        let time = self.now.before(WAIT)..self.now.after(WAIT);
+        for (tenant, endpoint) in &self.destinations {
+            let started =
+                self.log.start_recovery(tenant, *endpoint, time.clone(), Missed::Failed, |_| Ok(None), self.now);
+            started.await.expect("it is written");
+        }
+    }
+
+    async fn begin(&self, made: &[(TenantId, Delivery, Payload)]) {
+        let states = made.iter().map(|(tenant, delivery, payload)| First { tenant, delivery, payload: Some(payload) });
+        for begun in self.log.begin(&states.collect::<Vec<_>>(), self.now).await {
+            assert!(begun.expect("it is written"), "it is new");
+        }
+    }
+
+    /// A delivery whose attempt failed so many milliseconds after the beginning.
+    fn failed(&self, job: usize, after: usize, schedule: &[Duration]) -> (TenantId, Delivery, Payload) {
+        let (tenant, endpoint) = &self.destinations[job % self.destinations.len()];
+        let at = self.now.after(Duration::from_millis(u64::try_from(after).expect("a small number")));
+        let event = serde_json::json!({
+            "event": "job.completed", "tenant_id": tenant, "job_id": job.to_string(), "result": "a".repeat(100),
+        });
+        let event = JobEvent::parse(&event.to_string(), at).expect("a job event");
+        let destination = Destination::Endpoint(*endpoint);
+        let outcome = Outcome::Failed(Failure::Status(500, None));
+        let made = AttemptResult::Made(Attempt::new(at, 12, outcome, None, Trigger::Event), outcome);
+        let delivery = Delivery::first(&event, &destination, 1).after(&made, schedule, || 0.0, at);
+        (tenant.clone(), delivery, Payload { destination, body: event.body })
+    }
+}
