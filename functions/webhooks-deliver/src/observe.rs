@@ -32,7 +32,7 @@ struct Counts {
     latencies: Vec<f64>,
     ages: Vec<f64>,
     delivered: u32,
-    /// Attempts from the queue for slow receivers, and attempts that were cut off.
+    /// Those of them that were made from the queue for slow receivers.
     slow: u32,
     cut: u32,
     failed: BTreeMap<&'static str, u32>,
@@ -100,8 +100,9 @@ impl Tally {
         if latencies.is_empty() {
             return;
         }
+        // Those at slow receivers are in the total already.
         #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
-        let attempts = counted("Attempts", latencies.len() as f64);
+        let attempts = counted("Attempts", latencies.len() as f64 - f64::from(slow));
         let delivered = counted("Delivered", delivered.into());
         metrics::emit(
             &[attempts, milliseconds("AttemptLatency", latencies), delivered, milliseconds("AgeAtDelivery", ages)],
