@@ -240,8 +240,14 @@ impl App {
                 }
             }
             for ((is_slow, tenant), late) in late {
-                self.rouse(tenant, &late, is_slow, now).await?;
-                overdue += late.len();
+                match self.rouse(tenant, &late, is_slow, now).await {
+                    Ok(()) => overdue += late.len(),
+                    // One tenant's failure does not hold up the others.
+                    Err(error) => {
+                        tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
+                        checked = Err(error);
+                    }
+                }
             }
             next = page.next;
             if next.is_none() {

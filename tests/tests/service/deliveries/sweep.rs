@@ -1,6 +1,10 @@
 //! The sweep wakes what waits for long, and what lost its message.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
@@ -11,7 +15,10 @@ use common::{
     },
 };
 use serde_json::json;
-use tests::{Receiver, Tenant, World, event, world::log::due_message};
+use tests::{
+    Receiver, Tenant, World, event,
+    world::{faults::failure, log::due_message},
+};
 
 fn in_minutes(minutes: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + minutes * 60_000)
@@ -189,17 +196,49 @@ async fn sweepers_share_what_is_due() {
 
 /// What is due in a minute is in partitions, in which the tenants are mixed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_cannot_be_read_does_not_hold_up_those_in_the_same_partition() {
-    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+async fn a_tenant_whose_deliveries_cannot_be_woken_does_not_hold_up_those_in_the_same_partition() {
+    let broken = Arc::new(Mutex::new(None));
+    let whose = Arc::clone(&broken);
+    let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {
+        let whose = whose.lock().expect("no panic");
+        let is_theirs = whose.as_ref().is_some_and(|tenant: &String| call.body.to_string().contains(tenant));
+        (call.operation == "BatchWriteItem" && is_theirs).then(failure)
+    })
+    .await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let (first, second) = two_in_a_partition(&world, &receiver).await;
+
+    *broken.lock().expect("no panic") = Some(first.id.clone());
+    let tick = json!({"time": in_minutes(16)});
+    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "the minute is not done");
+    attempt(&world).await;
+    assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
+    assert_eq!(world.only_logged(&first.id).await.status, Status::Pending);
+
+    *broken.lock().expect("no panic") = None;
+    world.sweep(in_minutes(16)).await;
+    attempt(&world).await;
+    assert_eq!(world.only_logged(&first.id).await.status, Status::Delivered);
+}
+
+/// Two tenants with a delivery each, whose messages got lost, and whose due rows are in the same partition.
+async fn two_in_a_partition(world: &World, receiver: &Receiver) -> (Tenant, Tenant) {
     // Tenants are looked at in the order of their ids, which is that of their sign-ups.
     let (first, second) = (world.tenant("first").await, world.tenant("second").await);
     for tenant in [&first, &second] {
         world.endpoint(tenant, &receiver.url("/"), "s").await;
         world.deliver(event(&tenant.id, "j")).await;
-        lose_message(&world).await;
+        lose_message(world).await;
     }
-    bring_together(&world).await;
+    bring_together(world).await;
+    (first, second)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_cannot_be_read_does_not_hold_up_those_in_the_same_partition() {
+    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let (first, second) = two_in_a_partition(&world, &receiver).await;
 
     let states = world.items("deliveries").await.into_iter();
     let is_theirs = |row: &HashMap<String, AttributeValue>| {
