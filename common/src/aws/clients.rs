@@ -166,19 +166,27 @@ mod tests {
     use super::*;
 
     /// A client of tables that refuse the first call with `code` and take the second.
-    async fn client(code: &'static str) -> Client {
+    async fn client(code: &str) -> Client {
+        let refusal = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}"}}"#);
+        client_of([answer("400 Bad Request", &refusal), answer("200 OK", "{}")]).await
+    }
+
+    fn answer(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    /// A client of tables that answer calls so, each on a connection of its own.
+    async fn client_of(answers: [String; 2]) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
-            let refusal = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}"}}"#);
-            for (status, body) in [("400 Bad Request", refusal.as_str()), ("200 OK", "{}")] {
+            for answer in answers {
                 let (mut connection, _) = listener.accept().await.expect("a connection");
                 let mut request = Vec::new();
                 while !is_whole(&request) {
                     connection.read_buf(&mut request).await.expect("a request");
                 }
-                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}", body.len());
-                connection.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.expect("an answer");
+                connection.write_all(answer.as_bytes()).await.expect("an answer");
             }
         });
         let env = Env::new(move |name| match name {
@@ -202,6 +210,14 @@ mod tests {
         update.update_item().table_name("t").set_key(Some(key.clone())).send().await.expect("it is updated");
         put.put_item().table_name("t").set_item(Some(key.clone())).send().await.expect("it is put");
         delete.delete_item().table_name("t").set_key(Some(key)).send().await.expect("it is deleted");
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_connection_ends_before_its_answer_is_tried_again() {
+        for cut in ["", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"] {
+            let get = client_of([cut.to_owned(), answer("200 OK", "{}")]).await.get_item().table_name("t");
+            get.key("id", AttributeValue::S("1".to_owned())).send().await.expect(cut);
+        }
     }
 
     #[tokio::test]
