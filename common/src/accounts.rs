@@ -7,6 +7,7 @@ pub mod deleted_organizations;
 pub mod email;
 pub mod invitations;
 pub mod inviting;
+pub mod key_owners;
 pub mod leaving;
 pub mod mail;
 pub mod members;

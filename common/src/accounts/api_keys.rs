@@ -55,7 +55,7 @@ impl ApiKey {
         Self(key)
     }
 
-    /// Accepts any text of the right form; whether such a key exists is up to [`ApiKeys::holder`].
+    /// Accepts any text of the right form; whether such a key exists is up to the table.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
@@ -99,6 +99,22 @@ pub struct KeyHolder {
 }
 
 impl KeyHolder {
+    /// Reads it from the item of a key. `None` if the key has expired by `now`.
+    pub(super) fn from_item(item: &Item, hash: &SecretHash, now: Timestamp) -> Result<Option<Self>> {
+        let record = Record::new("API key", item);
+        if record.optional_parsed("expires_at")?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            key: record.parsed("key_id")?,
+            tenant: record.parsed("organization_id")?,
+            user: record.parsed("user_id")?,
+            last_request: record.optional_parsed("last_request")?,
+            epoch: record.optional_number("epoch").unwrap_or(0),
+            hash: hash.clone(),
+        }))
+    }
+
     /// Whether it still belongs to `user`: they are in its organization, and have not reset their password since.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
@@ -164,23 +180,16 @@ impl ApiKeys {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
     }
 
-    /// Looks up who holds `key`: `None` if it was never issued, has been revoked, or has expired by `now`. The read is
-    /// strongly consistent, so a revoked key stops working at once.
-    pub async fn holder(&self, key: &ApiKey, now: Timestamp) -> Result<Option<KeyHolder>> {
-        let hash = SecretHash::of(key.reveal());
+    /// Looks up who holds the key with this hash: `None` if it was never issued, has been revoked, or has expired by `now`. The
+    /// read is strongly consistent, so a revoked key stops working at once.
+    pub(super) async fn holder(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<KeyHolder>> {
         let Some(found) = self.read(hash.as_str()).await? else { return Ok(None) };
-        let record = Record::new("API key", &found);
-        if record.optional_parsed("expires_at")?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
-            return Ok(None);
-        }
-        Ok(Some(KeyHolder {
-            key: record.parsed("key_id")?,
-            tenant: record.parsed("organization_id")?,
-            user: record.parsed("user_id")?,
-            last_request: record.optional_parsed("last_request")?,
-            epoch: record.optional_number("epoch").unwrap_or(0),
-            hash,
-        }))
+        KeyHolder::from_item(&found, hash, now)
+    }
+
+    /// The item of the key with this hash: its table and its key.
+    pub(super) fn holder_item(&self, hash: &SecretHash) -> (&String, Item) {
+        (&self.table, item([("key_hash", text(hash.as_str()))]))
     }
 
     /// Notes that a key was used on the day of `now`, if that is not known yet: a write a day at most.

@@ -49,7 +49,7 @@ impl fmt::Debug for Token {
 
 /// The SHA-256 of a random secret, in base64url. A plain hash is enough, since nobody can guess 256 random bits, and it
 /// makes a leaked table useless for signing in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SecretHash(String);
 
 impl SecretHash {

@@ -182,6 +182,15 @@ impl Users {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }
 
+    /// The item of the user `id`: its table and its key.
+    pub(super) fn item(&self, id: UserId) -> (&String, Item) {
+        (&self.table, item([("pk", text(user_key(id)))]))
+    }
+
+    pub(super) fn dynamodb(&self) -> &Client {
+        &self.dynamodb
+    }
+
     /// Finds the user with this email, and their password hash. It takes two reads whether there is such a user or not,
     /// so that the timing gives nothing away; for the same reason it accepts `None`, for a text that is not an email.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {

@@ -3,14 +3,15 @@
 use super::{call::Call, info::Credential};
 use crate::{
     accounts::{
-        api_keys::{ApiKey, ApiKeys, KeyHolder},
+        api_keys::{ApiKey, KeyHolder},
+        key_owners::KeyOwners,
         sessions::{Session as Stored, Sessions},
         users::{User, Users},
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
-    id::{TenantId, UserId},
+    id::TenantId,
     telemetry::metrics,
     timestamp::Timestamp,
 };
@@ -64,11 +65,6 @@ impl AsRef<Self> for People {
 }
 
 impl People {
-    /// The user with this id, unless the credential that names it is not theirs any more.
-    async fn user(&self, id: UserId, is_of: impl FnOnce(&User) -> bool) -> Result<Option<User>> {
-        Ok(self.users.find(id).await?.filter(is_of))
-    }
-
     /// The session in the cookie of a call, unless there is none or it has ended.
     async fn session(&self, call: &Call<()>) -> Result<Option<Stored>> {
         match call.session() {
@@ -80,7 +76,8 @@ impl People {
     /// Who has the session in the cookie of a call, whose day it notes.
     async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
         let Some(session) = self.session(call).await? else { return Ok(None) };
-        let Some(user) = self.user(session.user, |user| session.is_of(user)).await? else { return Ok(None) };
+        let user = self.users.find(session.user).await?.filter(|user| session.is_of(user));
+        let Some(user) = user else { return Ok(None) };
         note(self.sessions.note_use(&session, Timestamp::now()).await);
         Ok(Some(SignedIn { user, session }))
     }
@@ -93,7 +90,7 @@ fn note(noted: Result<()>) {
 
 /// The stores that tell who calls.
 pub struct Callers {
-    keys: ApiKeys,
+    keys: KeyOwners,
     people: People,
 }
 
@@ -105,24 +102,16 @@ impl AsRef<People> for Callers {
 
 impl CallerStores for Callers {
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { keys: ApiKeys::from_env(env, aws)?, people: People::from_env(env, aws)? })
+        Ok(Self { keys: KeyOwners::from_env(env, aws)?, people: People::from_env(env, aws)? })
     }
 }
 
 impl Callers {
-    /// Who holds the key in a header, unless it is malformed, unknown, revoked or expired.
-    async fn holder(&self, key: &str) -> Result<Option<KeyHolder>> {
-        match ApiKey::parse(key) {
-            Some(key) => self.keys.holder(&key, Timestamp::now()).await,
-            None => Ok(None),
-        }
-    }
-
-    /// Whose key it is, unless its user is gone or has ended it, or is not of the key's organization.
+    /// Whose key it is, unless it is malformed or has ended.
     async fn of_key(&self, key: &str) -> Result<Option<Caller>> {
-        let Some(holder) = self.holder(key).await? else { return Ok(None) };
-        let Some(user) = self.people.user(holder.user, |user| holder.is_of(user)).await? else { return Ok(None) };
-        note(self.keys.note_use(&holder, Timestamp::now()).await);
+        let (Some(key), now) = (ApiKey::parse(key), Timestamp::now()) else { return Ok(None) };
+        let Some((holder, user)) = self.keys.find(&key, now).await? else { return Ok(None) };
+        note(self.keys.note_use(&holder, now).await);
         Ok(Some(Caller { user, by: By::Key(holder) }))
     }
 }

@@ -58,12 +58,47 @@ async fn the_day_of_the_last_request_is_written_once_a_day() {
 async fn a_revoked_key_stops_working_at_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    world.endpoints(&tenant).await;
+    for _ in 0..2 {
+        world.endpoints(&tenant).await;
+    }
     let keys = world.items("api-keys").await;
     let hash = keys.iter().find(|item| item.contains_key("key_id")).expect("the key")["key_hash"].clone();
     let dynamodb = world.stack.dynamodb_client();
     dynamodb.delete_item().table_name("api-keys").key("key_hash", hash).send().await.expect("it is revoked");
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_knows_a_key_reads_it_and_its_user_in_one_call() {
+    let reads = Arc::new(Mutex::new(Vec::new()));
+    let read = Arc::clone(&reads);
+    let world = World::answering(&[], move |call| {
+        if call.function == "webhooks-list" && call.operation.ends_with("GetItem") {
+            read.lock().expect("no panic").push(call.operation.clone());
+        }
+        None
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    for (number, expected) in [["GetItem"; 2].as_slice(), &["BatchGetItem"], &["BatchGetItem"]].into_iter().enumerate()
+    {
+        world.endpoints(&tenant).await;
+        assert_eq!(std::mem::take(&mut *reads.lock().expect("no panic")), expected, "call {number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_a_process_knows_ends_at_once_with_its_user() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "jo@example.com", "member").await;
+    for _ in 0..2 {
+        assert!(world.key_works(&member.key).await);
+    }
+    let fields = json!({"memberIdOrEmail": "jo@example.com"});
+    assert_eq!(world.cli(&owner.cookie, "organization/remove-member", fields).await.status, 200);
+    world.is_shut_out(&member).await;
+    assert!(world.key_works(&owner.key).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -252,7 +252,10 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
     the_pages_are_used(world).await;
     the_console_is_used(world).await;
-    let keys = get("/api/auth/api-key/list").await.body;
+    let mut keys = json!([]);
+    for _ in 0..2 {
+        keys = get("/api/auth/api-key/list").await.body;
+    }
     let deleted = world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(deleted.status, 200);
     assert_eq!(world.cli(&tenant.cookie, "sign-out", json!({})).await.status, 200);
@@ -287,7 +290,10 @@ async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Ten
     for route in ["auth/cliLoginApprove", "auth/status"] {
         world.forget_uses().await;
         assert_eq!(world.rpc_by_session(&tenant.cookie, route, login.clone()).await.status, 200, "{route}");
-        assert_eq!(world.rpc(&tenant.key, route, json!({})).await.status, 401, "{route}");
+        // Once more: a process that knows a key reads it and its user together.
+        for _ in 0..2 {
+            assert_eq!(world.rpc(&tenant.key, route, json!({})).await.status, 401, "{route}");
+        }
     }
     let fetched = world.rpc("", "auth/cliLoginPoll", login).await.ok().clone();
     assert_eq!(world.cli(text(&fetched["cookieHeader"]), "sign-out", json!({})).await.status, 200);
