@@ -18,6 +18,7 @@
 pub mod count;
 pub mod due;
 mod forget;
+mod gathered;
 pub mod glance;
 mod items;
 pub mod parked;

@@ -42,7 +42,6 @@ pub(crate) async fn attempt(
     batch: &Batch,
 ) -> Result<(), Undone> {
     let Stores { endpoints, hold_for, log, queues, .. } = &ledger.stores;
-    let passed = gate.pass().await;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
         // It has expired.
@@ -71,10 +70,12 @@ pub(crate) async fn attempt(
         return Ok(queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
     }
     let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
+    let passed = gate.pass().await;
     let endpoint = match payload.destination {
         Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?,
         Destination::Callback { .. } => None,
     };
+    drop(passed);
     let is_test = delivery.trigger == Trigger::Test;
     let endpoint = endpoint.filter(|endpoint| is_test || endpoint.takes_events(*hold_for, now));
     let outgoing = Outgoing {
@@ -89,7 +90,6 @@ pub(crate) async fn attempt(
         is_cut: false,
         mark: record.mark.clone(),
     };
-    drop(passed);
     let sent = match record.has_time {
         true => in_turn(outgoing, false, sender, batch).await,
         false => sender.send(outgoing, batch).await,
@@ -111,7 +111,6 @@ pub(crate) async fn event(
     batch: &Batch,
 ) -> Result<(), Undone> {
     let Stores { log, .. } = &ledger.stores;
-    let passed = gate.pass().await;
     let Some(Parked { event, endpoints }) = log.parked(&due).await? else {
         // It is also gone if its only delivery has succeeded, and may not keep its payload: then this record has come back.
         let has_ended = match due.parked {
@@ -123,6 +122,7 @@ pub(crate) async fn event(
         }
         return Ok(());
     };
+    let passed = gate.pass().await;
     let receivers = batch.receivers(&event, &ledger.stores).await?;
     drop(passed);
     let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
@@ -149,9 +149,7 @@ pub(crate) async fn event(
     let stuck: Vec<_> = stuck.into_iter().map(|(_, first)| first).collect();
     park(&event, &stuck, &due, log, sender).into_iter().for_each(|parked| batch.finish(parked));
     let mut firsts = others.into_iter().map(|(_, first)| first).collect();
-    let passed = gate.pass().await;
     leave_out_known(&event.tenant, &mut firsts, record.has_time, ledger).await?;
-    drop(passed);
     let sent = firsts.into_iter().map(async |first| match in_turn(first, is_young, sender, batch).await {
         Sent::Ended(ended) => {
             batch.finish(ended);

@@ -3,7 +3,7 @@
 //! Attempts that end at about the same time are stored together:
 //!
 //! 1. In batched writes: the row of a delivery that succeeded at once; for any other, its due row, and its payload or,
-//!    later, the attempt before.
+//!    later, attempts for which the state has no more room.
 //! 2. The states of those others, each on condition that no other attempt came first. A delivery that is held at once, since
 //!    its endpoint is inactive, has no more than this: its state, with its payload.
 //! 3. A message for each attempt that is due within SQS's longest delay.
@@ -207,7 +207,7 @@ impl Ledger {
             _ if ended.is_held_in_one_row() => None,
             (_, false) if ended.is_payload_stored => None,
             (_, false) => Some(log.payload(tenant, &after.id, payload, now)),
-            (AttemptResult::Made(..), true) => log.attempt(tenant, before, now),
+            (AttemptResult::Made(..), true) => log.attempts(tenant, before, after, now),
             (_, true) => None,
         };
         other.into_iter().chain(due)

@@ -33,7 +33,7 @@ impl Stores {
         Ok(Self {
             endpoints: Endpoints::from_env(env, aws)?,
             hold_for: HoldFor::from_env(env)?,
-            log: Log::from_env(env, aws)?,
+            log: Log::from_env(env, aws)?.gathering(),
             queues: Queues::from_env(env, aws)?,
             slow: Arc::new(Semaphore::new(SLOW_CALLS)),
         })

@@ -47,4 +47,19 @@ impl Attempt {
         };
         Self { at, outcome: name.into(), status_code, duration_ms, response, trigger }
     }
+
+    /// About how many bytes it takes in an item: the names and the numbers, and its texts.
+    fn stored_bytes(&self) -> usize {
+        let response = self.response.as_ref().map_or(0, |response| "response".len() + response.len());
+        48 + self.outcome.len() + response
+    }
+}
+
+/// How many bytes of earlier attempts the state of a delivery has room for, so that it stays below a kilobyte: an update pays
+/// for each one that is begun.
+const ROOM: usize = 560;
+
+/// Whether the state of a delivery has room for these attempts before its last one.
+pub(super) fn have_room(attempts: &[Attempt]) -> bool {
+    attempts.iter().map(Attempt::stored_bytes).sum::<usize>() <= ROOM
 }

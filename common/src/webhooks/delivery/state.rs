@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    attempt::Attempt,
+    attempt::{Attempt, have_room},
     id::{DeliveryId, DestinationId, Millis, WebhookId},
     outcome::{MAX_AGE, Outcome, Step, next_step},
     payload::Destination,
@@ -50,6 +50,9 @@ pub struct Delivery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Attempt")]
     pub last_attempt: Option<Attempt>,
+    /// Attempts before the last, oldest first. Once there are too many, the log has them elsewhere.
+    #[serde(skip)]
+    pub earlier: Vec<Attempt>,
     /// How many attempts of the current schedule have been made: a resend starts it anew.
     #[serde(skip)]
     pub tries: u32,
@@ -96,6 +99,7 @@ impl Delivery {
             created_at: Timestamp::from_millisecond(id.at.get()),
             next_attempt_at: None,
             last_attempt: None,
+            earlier: Vec::new(),
             tries: 0,
             trigger: Trigger::Event,
             fails_at: fails_at(id.at),
@@ -169,9 +173,22 @@ impl Delivery {
             tries: self.tries.saturating_add(1),
             trigger: Trigger::Schedule,
             last_attempt: Some(attempt),
+            earlier: self.earlier_then(),
             pull: self.pull.as_ref().map(|pull| pull.settled(next_attempt_at)),
             ..self.clone()
         }
+    }
+
+    /// The attempts so far, if there is room for them once another one has been made. What is to be taken has its payload
+    /// beside it instead.
+    fn earlier_then(&self) -> Vec<Attempt> {
+        let attempts: Vec<_> = self.attempts_so_far().cloned().collect();
+        if self.pull.is_none() && have_room(&attempts) { attempts } else { Vec::new() }
+    }
+
+    /// The last attempt, and those before it that are not elsewhere in the log; oldest first.
+    pub fn attempts_so_far(&self) -> impl Iterator<Item = &Attempt> {
+        self.earlier.iter().chain(&self.last_attempt)
     }
 
     /// The state after waiting too long for an attempt, because the receiver does not answer, or nobody took it.
@@ -283,6 +300,12 @@ mod tests {
         before.after(result, &SCHEDULE, || 0.0, now())
     }
 
+    /// With a response of this many bytes.
+    fn answered(bytes: usize) -> AttemptResult {
+        let outcome = Outcome::Failed(Failure::Status(500, None));
+        AttemptResult::Made(Attempt::new(now(), 12, outcome, Some("x".repeat(bytes)), Trigger::Event), outcome)
+    }
+
     fn made(outcome: Outcome) -> AttemptResult {
         AttemptResult::Made(Attempt::new(now(), 12, outcome, None, Trigger::Event), outcome)
     }
@@ -301,6 +324,22 @@ mod tests {
         assert_eq!((delivered.status, delivered.attempts), (Status::Delivered, 2));
         let reopened = failed.reopened(Trigger::Resend, now(), now());
         assert_eq!((reopened.status, reopened.attempts, reopened.tries), (Status::Pending, 2, 0));
+    }
+
+    #[test]
+    fn earlier_attempts_stay_in_the_state_as_long_as_there_is_room() {
+        let numbers = |responses: &[usize]| {
+            let mut delivery = first();
+            responses.iter().for_each(|bytes| delivery = after(&delivery, &answered(*bytes)));
+            (delivery.attempts, delivery.attempts_so_far().count())
+        };
+        assert_eq!(numbers(&[0; 8]), (8, 8), "all that a schedule has");
+        assert_eq!(numbers(&[0; 20]).0, 20);
+        assert!(numbers(&[0; 20]).1 <= 10);
+        assert_eq!([numbers(&[1024, 0]), numbers(&[1024, 0, 0])], [(2, 1), (3, 2)], "a long answer leaves at once");
+        assert_eq!(numbers(&[0, 1024]), (2, 2), "but not before it is an earlier one");
+        let pull = Delivery { pull: Some(Pull::default()), ..first() };
+        assert_eq!(after(&after(&pull, &answered(0)), &answered(0)).attempts_so_far().count(), 1);
     }
 
     #[test]

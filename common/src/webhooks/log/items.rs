@@ -22,6 +22,21 @@ pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     AttributeValue::M(value)
 }
 
+/// Attempts that are kept beside a last one; `None` if there are none.
+pub(super) fn earlier_value(earlier: &[Attempt]) -> Option<(&'static str, AttributeValue)> {
+    let values = earlier.iter().map(attempt_value).collect();
+    (!earlier.is_empty()).then_some((EARLIER, AttributeValue::L(values)))
+}
+
+/// The attempts that are kept beside the last one of `item`.
+pub(super) fn read_earlier(item: &Item) -> Result<Vec<Attempt>> {
+    let values = item.get(EARLIER).and_then(|value| value.as_l().ok()).map_or(&[][..], Vec::as_slice);
+    values.iter().map(read_attempt).collect()
+}
+
+/// The attribute of the attempts before the last.
+pub(super) const EARLIER: &str = "earlier";
+
 pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     let none = Item::new();
     let record = Record::new("attempt", value.as_m().unwrap_or(&none));
@@ -49,6 +64,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
         attempts: count("attempts"),
         next_attempt_at,
         last_attempt: item.get("last").map(read_attempt).transpose()?,
+        earlier: read_earlier(item)?,
         tries: count("tries"),
         trigger: record.optional_text("trigger").and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
         fails_at: Millis::new(record.optional_number("fails_at").unwrap_or_default()),

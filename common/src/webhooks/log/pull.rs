@@ -14,10 +14,10 @@ use bytes::Bytes;
 use futures::{StreamExt, future::try_join_all, stream};
 
 use super::{
-    items::{attempt_value, pull_attributes, read_delivery},
+    items::{pull_attributes, read_delivery},
     payload,
     search::id,
-    states::{standing, unset},
+    states::attempted,
     table::{Log, PAYLOAD, details_key, shard_key, state_key},
 };
 use crate::{
@@ -202,14 +202,11 @@ impl Log {
     pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
         let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
         let is_attempted = after.attempts > before.attempts;
-        let earlier = is_attempted.then(|| self.attempt(tenant, before, now)).flatten();
+        let earlier = is_attempted.then(|| self.attempts(tenant, before, after, now)).flatten();
         if !self.put(earlier.map(|row| ((), row)).into_iter().collect()).await.is_empty() {
             return Err(Error::Busy);
         }
-        let mut set = standing(tenant, after);
-        set.push(("attempts", number(after.attempts.into())));
-        set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt_value(attempt))));
-        let remove = unset(&set);
+        let (set, remove) = attempted(tenant, after);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
         let update = change(update, set, &remove)
             .condition_expression("lease = :was_lease AND attribute_exists(lease_ends)")

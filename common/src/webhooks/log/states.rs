@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     due::DueRow,
-    items::{attempt_value, pull_attributes, read_attempt, read_delivery},
+    items::{EARLIER, attempt_value, earlier_value, pull_attributes, read_attempt, read_delivery, read_earlier},
     payload::{self, LZ4, Packed, RAW},
     table::{
         CONCURRENCY, Log, NOT_FOUND, PAYLOAD, Row, WRITES, details_key, details_partition, index_key, shard_key,
@@ -40,7 +40,7 @@ pub const TAKEN_WITH_STATE: usize = 512;
 const ATTEMPT: &str = "attempt.";
 /// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a
 /// JSON string. There a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
-const MAX_ATTEMPTS: i32 = 200;
+const MAX_ATTEMPTS: usize = 200;
 
 /// The first state of a delivery that did not succeed at once.
 pub struct First<'a> {
@@ -73,12 +73,13 @@ impl Log {
         Row(item)
     }
 
-    /// The row that keeps the last attempt of `delivery`, before the next one replaces it in the state.
+    /// The row that keeps the attempts that the state of a delivery has before another attempt, and has no room for after it.
     #[must_use]
-    pub fn attempt(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<Row> {
-        let attempt = delivery.last_attempt.as_ref()?;
-        let mut item = details_key(tenant, &delivery.id, &attempt_key(delivery.attempts));
+    pub fn attempts(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
+        let attempt = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
+        let mut item = details_key(tenant, &before.id, &attempt_key(before.attempts));
         item.insert("last".to_owned(), attempt_value(attempt));
+        item.extend(earlier_value(&before.earlier).map(|(name, value)| (name.to_owned(), value)));
         item.insert("expires_at".to_owned(), self.expiry(now));
         Some(Row(item))
     }
@@ -151,10 +152,7 @@ impl Log {
     /// Changes the state from `before` to `after`. Returns `false` if it is no longer `before`: another attempt or a resend
     /// came first. A delivery that succeeded is `delivered`, whatever came first.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
-        let mut set = standing(tenant, after);
-        set.push(("attempts", number(after.attempts.into())));
-        set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt_value(attempt))));
-        let remove = unset(&set);
+        let (set, remove) = attempted(tenant, after);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
         let update = change(update, set, &remove);
         let update = if after.status == Status::Delivered {
@@ -278,18 +276,26 @@ impl Log {
     /// # Errors
     /// The read failed, or an attempt cannot be read.
     pub async fn earlier_attempts(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Vec<Attempt>> {
+        let in_state = u32::try_from(delivery.attempts_so_far().count()).unwrap_or(u32::MAX);
+        let apart = delivery.attempts.saturating_sub(in_state);
         let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
         let query = query
             .key_condition_expression("destination = :delivery AND delivery BETWEEN :first AND :last")
             .expression_attribute_values(":delivery", text(details_partition(tenant, &delivery.id)))
             .expression_attribute_values(":first", text(ATTEMPT))
-            // A crash may have kept the last attempt here too.
-            .expression_attribute_values(":last", text(attempt_key(delivery.attempts.saturating_sub(1))))
+            // A crash may have kept here too what the state has.
+            .expression_attribute_values(":last", text(attempt_key(apart)))
             .scan_index_forward(false)
-            .limit(MAX_ATTEMPTS);
+            .limit(i32::try_from(MAX_ATTEMPTS).unwrap_or(i32::MAX));
         let items = query.send().await.map_err(failure("reading attempts"))?.items.unwrap_or_default();
-        let attempts = items.iter().rev().filter_map(|item| item.get("last")).map(read_attempt);
-        attempts.collect()
+        let mut attempts = Vec::new();
+        for item in items.iter().rev() {
+            attempts.extend(read_earlier(item)?);
+            attempts.extend(item.get("last").map(read_attempt).transpose()?);
+        }
+        attempts.extend(delivery.earlier.iter().cloned());
+        attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));
+        Ok(attempts)
     }
 
     /// The item of a delivery's state.
@@ -303,7 +309,7 @@ impl Log {
         if let Some(attempt) = &delivery.last_attempt {
             set("last", attempt_value(attempt));
         }
-        for (name, value) in standing(tenant, delivery) {
+        for (name, value) in standing(tenant, delivery).into_iter().chain(earlier_value(&delivery.earlier)) {
             set(name, value);
         }
         item
@@ -332,6 +338,22 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static 
         set.push(("fails_at", number(delivery.fails_at.get())));
     }
     set
+}
+
+/// What another attempt changes, and the attributes that the delivery no longer has.
+pub(super) fn attempted(
+    tenant: &TenantId,
+    after: &Delivery,
+) -> (Vec<(&'static str, AttributeValue)>, Vec<&'static str>) {
+    let mut set = standing(tenant, after);
+    set.push(("attempts", number(after.attempts.into())));
+    set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt_value(attempt))));
+    let mut remove = unset(&set);
+    match earlier_value(&after.earlier) {
+        Some(earlier) => set.push(earlier),
+        None => remove.push(EARLIER),
+    }
+    (set, remove)
 }
 
 /// The attributes of [`standing`] that a delivery no longer has, if these are set.

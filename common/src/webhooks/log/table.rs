@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,6 +12,7 @@ use aws_sdk_dynamodb::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::gathered::Gathered;
 use crate::{
     aws::{
         clients::Aws,
@@ -31,6 +33,7 @@ pub struct Log {
     pub(super) table: String,
     pub(super) retention: Retention,
     pub(super) kept_payload_bytes: usize,
+    gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
 /// How long deliveries can be seen.
@@ -117,7 +120,14 @@ impl Log {
             retention: Retention::from_env(env)?,
             // The largest item that DynamoDB takes has 400 KB.
             kept_payload_bytes: env.number("KEPT_PAYLOAD_BYTES", 0..=350_000)?,
+            gathered: None,
         })
+    }
+
+    /// The same, but what is read by key at about the same time is read in one call.
+    #[must_use]
+    pub fn gathering(self) -> Self {
+        Self { gathered: Some(Arc::default()), ..self }
     }
 
     /// Writes rows, in any order. Each has a label, by which the caller knows it.
@@ -171,6 +181,18 @@ impl Log {
 
     /// Reads items consistently, in any number, by their keys.
     pub(super) async fn get(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
+        match &self.gathered {
+            Some(gathered) => {
+                let read = |keys: Vec<Key>| {
+                    self.get_all(keys.into_iter().map(|[destination, delivery]| key(destination, delivery)).collect())
+                };
+                gathered.get(keys.iter().map(key_of).collect(), read).await
+            }
+            None => self.get_all(keys).await,
+        }
+    }
+
+    async fn get_all(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
         let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec())).collect();
         let items: Vec<Vec<Item>> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
         Ok(items.into_iter().flatten().map(|item| (key_of(&item), item)).collect())

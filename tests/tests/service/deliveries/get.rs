@@ -61,7 +61,7 @@ async fn every_attempt_is_shown_oldest_first() {
     for (number, attempt) in (1..).zip(&attempts) {
         (delivery.attempts, delivery.last_attempt) = (number, Some(attempt.clone()));
         // After a crash, the last attempt may be in both places.
-        rows.extend(book.log.attempt(&id(&tenant), &delivery, book.now));
+        rows.extend(book.log.attempts(&id(&tenant), &delivery, &delivery, book.now));
     }
     book.put(rows).await;
     assert!(matches!(
@@ -86,7 +86,7 @@ async fn the_largest_delivery_fits_into_lambdas_answer() {
     let mut rows = vec![book.log.payload(&id(&tenant), &delivery.id, &payload, book.now)];
     for number in 1..=300 {
         (delivery.attempts, delivery.last_attempt) = (number, Some(largest.clone()));
-        rows.extend(book.log.attempt(&id(&tenant), &delivery, book.now));
+        rows.extend(book.log.attempts(&id(&tenant), &delivery, &delivery, book.now));
     }
     book.put(rows).await;
     assert!(matches!(

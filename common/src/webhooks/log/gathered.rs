@@ -1,0 +1,148 @@
+//! Reads that are gathered: what several callers ask for at about the same time is read in one call.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::Hash,
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    sync::{self, oneshot},
+    task::yield_now,
+};
+
+use crate::error::{Error, Result};
+
+/// The reads of a process. One of them is under way at a time, and takes all that has been asked for meanwhile.
+pub(super) struct Gathered<K, V> {
+    asked: Mutex<Vec<Asked<K, V>>>,
+    turn: sync::Mutex<()>,
+}
+
+/// What somebody has asked for.
+struct Asked<K, V> {
+    keys: Vec<K>,
+    answer: oneshot::Sender<Result<HashMap<K, V>>>,
+}
+
+impl<K, V> Default for Gathered<K, V> {
+    fn default() -> Self {
+        Self { asked: Mutex::default(), turn: sync::Mutex::default() }
+    }
+}
+
+impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
+    /// Reads values by their keys, in a call of `read` that begins after this one. It gets each key once.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: the read failed, which has been logged.
+    pub(super) async fn get<R: Future<Output = Result<HashMap<K, V>>>>(
+        &self,
+        keys: Vec<K>,
+        read: impl Fn(Vec<K>) -> R,
+    ) -> R::Output {
+        loop {
+            let (sender, mut answer) = oneshot::channel();
+            self.asked().push(Asked { keys: keys.clone(), answer: sender });
+            // Whoever is about to ask does so before anybody reads.
+            yield_now().await;
+            let turn = tokio::select! {
+                biased;
+                found = &mut answer => match found {
+                    Ok(found) => return found,
+                    // Whoever read for this caller was stopped.
+                    Err(_) => continue,
+                },
+                turn = self.turn.lock() => turn,
+            };
+            self.read_all(&read).await;
+            drop(turn);
+            if let Ok(found) = answer.await {
+                return found;
+            }
+        }
+    }
+
+    /// Reads all that has been asked for.
+    async fn read_all<R: Future<Output = Result<HashMap<K, V>>>>(&self, read: impl Fn(Vec<K>) -> R) {
+        let asked = mem::take(&mut *self.asked());
+        if asked.is_empty() {
+            return;
+        }
+        let different: BTreeSet<&K> = asked.iter().flat_map(|asked| &asked.keys).collect();
+        let found = read(different.into_iter().cloned().collect()).await;
+        if let Err(error) = &found {
+            tracing::error!(?error, callers = asked.len(), "a read for several callers failed");
+        }
+        for Asked { keys, answer } in asked {
+            let found = match &found {
+                Ok(found) => {
+                    Ok(keys.into_iter().filter_map(|key| Some((key.clone(), found.get(&key)?.clone()))).collect())
+                }
+                Err(_) => Err(Error::Busy),
+            };
+            // Nobody waits any more if the caller was stopped.
+            answer.send(found).ok();
+        }
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Vec<Asked<K, V>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, future::pending, rc::Rc};
+
+    use futures::{FutureExt, future::join_all};
+
+    use super::*;
+
+    /// Reads twice each number, and remembers what it was asked for.
+    async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> Result<HashMap<u8, u8>> {
+        calls.borrow_mut().push(keys.clone());
+        yield_now().await;
+        Ok(keys.into_iter().map(|key| (key, key * 2)).collect())
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_at_the_same_time_is_read_in_one_call_and_what_comes_later_in_the_next() {
+        let (gathered, calls) = (Gathered::default(), RefCell::default());
+        let get = async |keys: &[u8]| gathered.get(keys.to_vec(), |keys| read(&calls, keys)).await;
+        let later = async {
+            yield_now().await;
+            yield_now().await;
+            join_all([get(&[1]), get(&[9])]).await
+        };
+        let (first, later) = tokio::join!(join_all([get(&[1, 2]), get(&[2, 3]), get(&[])]), later);
+        let first: Vec<_> = first.into_iter().map(|found| found.expect("no error")).collect();
+        assert_eq!(first, [HashMap::from([(1, 2), (2, 4)]), HashMap::from([(2, 4), (3, 6)]), HashMap::new()]);
+        assert_eq!(
+            later.into_iter().map(Result::unwrap_or_default).collect::<Vec<_>>(),
+            [[(1, 2)].into(), [(9, 18)].into()]
+        );
+        assert_eq!(*calls.borrow(), [vec![1, 2, 3], vec![1, 9]]);
+    }
+
+    #[tokio::test]
+    async fn a_failed_read_fails_for_all_of_its_callers() {
+        let gathered = Gathered::<u8, u8>::default();
+        let get = |key| gathered.get(vec![key], |_| async { Err(Error::Internal("no".to_owned())) });
+        let found = join_all([get(1), get(2)]).await;
+        assert!(found.iter().all(|found| matches!(found, Err(Error::Busy))), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn a_caller_whose_reader_is_stopped_reads_itself() {
+        let (gathered, calls) = (Rc::new(Gathered::default()), RefCell::default());
+        let mut stopped = Box::pin(gathered.get(vec![1], |_| pending()));
+        let mut other = Box::pin(gathered.get(vec![2], |keys| read(&calls, keys)));
+        for _ in 0..3 {
+            assert!((&mut stopped).now_or_never().is_none() && (&mut other).now_or_never().is_none());
+        }
+        drop(stopped);
+        assert_eq!(other.await.expect("no error"), HashMap::from([(2, 4)]));
+    }
+}
