@@ -6,7 +6,7 @@
 //!
 //! With `--delivery`, it measures only what has to do with deliveries: most of its time is for building the other functions.
 //! Then it prints the table, and writes the costs and the plot. With `--costs`, it only computes the costs, and what events at
-//! some rates take (`docs/scaling.md`).
+//! some rates take (`docs/scaling.md`). With names of parts, such as `warm thousand`, it measures only these, and prints them.
 
 #![expect(
     clippy::expect_used,
@@ -64,6 +64,12 @@ async fn main() {
     let mut table = Table::default();
     let world = World::with(&[("ARGON2_MEMORY_KIB", "19456"), ("ARGON2_ITERATIONS", "2")]).await;
     let is_of_all = !has("--delivery") && !has("--costs");
+    let parts: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if !parts.is_empty() {
+        some(&parts, &world, effort, &mut table).await;
+        world.stack.stop().await;
+        return;
+    }
     let binaries = Binaries::build(effort, is_of_all);
     if has("--costs") {
         cost::table(&world, &binaries, &mut table).await;
@@ -81,6 +87,7 @@ async fn main() {
     }
     delivery::thousand(&world, &binaries, effort, &mut table).await;
     delivery::fan_out(&world, &binaries, effort, &mut table).await;
+    delivery::burst(&world, &binaries, effort, &mut table).await;
     let curve = delivery::in_flight(&world, &binaries, effort, &mut table).await;
     delivery::hanging(&world, &binaries, effort, &mut table).await;
     whole::process(effort, &mut table).await;
@@ -99,4 +106,28 @@ async fn main() {
     if effort.quick && table.is_far_off() {
         std::process::exit(1);
     }
+}
+
+/// Measures the parts with these names, with the functions that they need.
+async fn some(parts: &[String], world: &World, effort: Effort, table: &mut Table) {
+    for part in parts {
+        let functions: &[&str] = match part.as_str() {
+            "warm" => &["webhooks-list"],
+            "pull" => &["webhooks-list", "deliveries-receive", "deliveries-settle"],
+            "whole" => &[],
+            _ => &[build::DELIVER],
+        };
+        let binaries = Binaries::of(functions, effort);
+        match part.as_str() {
+            "warm" => account::warm_calls(world, &binaries, effort, table).await,
+            "pull" => account::pull(world, &binaries, effort, table).await,
+            "thousand" => delivery::thousand(world, &binaries, effort, table).await,
+            "fan-out" => delivery::fan_out(world, &binaries, effort, table).await,
+            "burst" => delivery::burst(world, &binaries, effort, table).await,
+            "in-flight" => drop(delivery::in_flight(world, &binaries, effort, table).await),
+            "whole" => whole::process(effort, table).await,
+            other => unreachable!("there is no part {other}"),
+        }
+    }
+    table.print();
 }

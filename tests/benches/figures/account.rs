@@ -91,7 +91,7 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
         own_runs.push(call(&mut own, &event).await);
     }
     let (own, baseline) = (median(own_runs), median(baseline_runs));
-    table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(2.2, 1.6));
+    table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(1.5, 1.3));
 }
 
 /// How many endpoints the tenant of the console has, how many of them are shown on a page, and how many deliveries each of

@@ -32,8 +32,14 @@ impl Binaries {
     /// quick run accepts that difference, and uses twice the cores. They get a target folder of their own: otherwise the
     /// benchmark's profile and theirs would overwrite each other's artifacts.
     pub(crate) fn build(effort: Effort, with_http_functions: bool) -> Self {
+        let functions: Vec<_> = http_functions().filter(|_| with_http_functions).chain([DELIVER]).collect();
+        Self::of(&functions, effort)
+    }
+
+    /// The same for these functions.
+    pub(crate) fn of(functions: &[&str], effort: Effort) -> Self {
         let shipped = folder().parent().expect("a target folder").join("shipped");
-        let packages: Vec<_> = http_functions().filter(|_| with_http_functions).chain([DELIVER, "baseline"]).collect();
+        let packages: Vec<_> = functions.iter().copied().chain(["baseline"]).collect();
         for packages in packages.chunks(if effort.quick { packages.len() } else { 1 }) {
             let packages = packages.iter().flat_map(|package| ["--package", package]);
             cargo_build(&shipped, ["--release"].into_iter().chain(packages));

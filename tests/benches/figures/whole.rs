@@ -46,7 +46,7 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let rows = if effort.quick {
         [rate, cost.at_most(2.5, 2.5), failing.at_most(10.0, 10.0)]
     } else {
-        [rate.at_least(4000.0, 8000.0), cost.at_most(0.25, 0.2), failing.at_most(0.5, 0.4)]
+        [rate.at_least(6000.0, 9000.0), cost.at_most(0.22, 0.16), failing.at_most(0.4, 0.3)]
     };
     rows.into_iter().for_each(|row| table.push(row));
 }
