@@ -17,6 +17,7 @@ use common::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     sync::{OnceCell, mpsc::UnboundedSender},
+    task::unconstrained,
     time::Instant,
 };
 
@@ -98,6 +99,9 @@ impl Batch {
 }
 
 /// Runs all futures to completion and returns their outputs, in any order. Each is polled only when it is woken.
+///
+/// Without tokio's budget for a task, all of them begin before any goes on: with it, the first answers would be read, logged
+/// and stored while a third of a hundred posts have yet to be sent. Each is bounded in what it reads and does.
 pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    futures.collect::<FuturesUnordered<_>>().collect().await
+    unconstrained(futures.collect::<FuturesUnordered<_>>().collect()).await
 }
