@@ -2,16 +2,16 @@
 """Shows that the simulation finds mistakes: makes them, one at a time, and runs the simulation on each.
 
 Each mutation is a mistake that somebody could make in the delivery protocol. It is made in a copy of the sources, in
-`target/mutations/`, never in the tree itself. The simulation then aims faults at its small worlds, and runs the seeds from 0
-on, until a run violates an invariant. First of all, the sources as they are must pass. With `AIMED=slow`, only worlds of that
-name are aimed at, and with `--seeds 0` nothing else is run.
+`target/mutations/`, never in the tree itself. The simulation then aims faults at its small worlds, runs the seeds from 0
+on, and goes through an hour without receivers, until something violates an invariant. First of all, the sources as they are
+must pass. With `AIMED=slow`, only worlds of that name are aimed at, and with `--seeds 0` no seeds are run.
 
     python3 tests/simulation/mutations.py                     all of them; prints a table
     python3 tests/simulation/mutations.py parked notice       those with one of these words in their names
     python3 tests/simulation/mutations.py --seeds 20000       runs more seeds
     python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
     python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
-    AIMED=none python3 tests/simulation/mutations.py --seeds 0 pull    those of pull endpoints, with takers alone
+    AIMED=none python3 tests/simulation/mutations.py --seeds 0 pull    those of pull endpoints, with takers and the hour
     python3 tests/simulation/mutations.py --quotes            only whether each quotes the code as it is; a test runs this
     python3 tests/simulation/mutations.py --list              only the names
 
@@ -756,7 +756,7 @@ def simulate(seeds):
         raise Broken(f"there is no simulation to run:\n{output}")
     if is_good:
         return None
-    found = re.search(r"\b(pull: seed \d+|seed \d+|aimed: .+)\n+violated: (.+)", output)
+    found = re.search(r"\b(pull: seed \d+|seed \d+|aimed: .+|hour)\n+violated: (.+)", output)
     if not found:
         raise Broken(f"the simulation fails, and does not say why:\n{output}")
     return found[1].removeprefix("seed "), found[2].strip()
