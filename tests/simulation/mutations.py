@@ -494,6 +494,49 @@ MUTATIONS = [
         "_ if self.mailed_at.is_some_and(is_soon) => Step::Drop,",
         "an endpoint is disabled soon after it began to fail",
     ),
+    # What only an outage of all receivers shows.
+    Mutation(
+        "a slow receiver is never good again",
+        DELIVER + "standing.rs",
+        "now.since(since) < PROBATION || recorded >= Some(since) {",
+        "now.since(since) < PROBATION || recorded.is_some() {",
+        "a receiver comes back after it was slow, and new events come for it",
+    ),
+    Mutation(
+        "a receiver that refuses counts as one that hangs",
+        DELIVER + "standing.rs",
+        "let hangs = now.since(began) > SOON || outcome == Outcome::Failed(Failure::Timeout);",
+        "let hangs = outcome != Outcome::Delivered(200);",
+        "a receiver refuses for long, and comes back",
+    ),
+    Mutation(
+        "attempts that failed are not counted",
+        DELIVER + "observe.rs",
+        "for (reason, number) in failed {",
+        "for (reason, number) in failed.into_iter().take(0) {",
+        "most attempts fail",
+    ),
+    Mutation(
+        "what is not due yet counts as overdue",
+        WAKE + "lib.rs",
+        "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)",
+        "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE || now < at)",
+        "a delivery waits for its next attempt when the row of the one before is checked",
+    ),
+    Mutation(
+        "a sweep does not ask whether another one is under way",
+        WEBHOOKS + "log/due.rs",
+        '"attribute_not_exists(taken_until) OR taken_until < :now"',
+        '"attribute_not_exists(taken_until) OR taken_until < :now OR taken_until >= :now"',
+        "two sweeps run at the same time",
+    ),
+    Mutation(
+        "what a sweep wakes comes all at once",
+        WAKE + "lib.rs",
+        "if at < now { at.after(MINUTE) } else { at }",
+        "if at < now { at } else { at }",
+        "most of a minute's long waits have ended when its sweep comes",
+    ),
     # Secrets and ids.
     Mutation(
         "the previous secret signs for ever",
