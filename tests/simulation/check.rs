@@ -118,6 +118,6 @@ impl Check<'_> {
 }
 
 /// When an attempt ended.
-fn ends(attempt: &Value) -> Time {
+pub(crate) fn ends(attempt: &Value) -> Time {
     time(&attempt["at"]) + Duration::from_millis(attempt["duration_ms"].as_u64().unwrap_or(0))
 }

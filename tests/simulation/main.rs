@@ -12,7 +12,10 @@ mod aimed;
 mod aws;
 mod check;
 mod crowd;
+mod hour;
 mod outage;
+#[path = "../benches/shared/page.rs"]
+mod page;
 mod processes;
 mod pull;
 mod queue;
@@ -168,8 +171,8 @@ fn a_long_simulation() {
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
 }
 
-/// For `mutations.py`: first the faults that are aimed, then takers, and then as the long simulation, but only names what
-/// fails.
+/// For `mutations.py`: first the faults that are aimed, then takers, then as the long simulation, and in the end the hour
+/// without receivers; but only names what fails.
 #[test]
 #[ignore = "for mutations.py"]
 fn mutated() {
@@ -183,7 +186,13 @@ fn mutated() {
         panic!("seed {seed} of pull fails");
     }
     let sum = run_all(0..number("SEEDS").unwrap_or(2000));
-    let Some(seed) = sum.failed else { return };
+    let Some(seed) = sum.failed else {
+        if let Some(violated) = hour::first() {
+            println!("hour\nviolated: {violated}");
+            panic!("the hour without receivers fails");
+        }
+        return;
+    };
     let violated = std::panic::catch_unwind(|| run(&Script::of(seed)).violations.first().map(|it| it.invariant));
     let violated = violated.unwrap_or(Some("nothing panics")).unwrap_or("a seed decides everything");
     println!("seed {seed}\nviolated: {violated}");

@@ -2,16 +2,16 @@
 """Shows that the simulation finds mistakes: makes them, one at a time, and runs the simulation on each.
 
 Each mutation is a mistake that somebody could make in the delivery protocol. It is made in a copy of the sources, in
-`target/mutations/`, never in the tree itself. The simulation then aims faults at its small worlds, and runs the seeds from 0
-on, until a run violates an invariant. First of all, the sources as they are must pass. With `AIMED=slow`, only worlds of that
-name are aimed at, and with `--seeds 0` nothing else is run.
+`target/mutations/`, never in the tree itself. The simulation then aims faults at its small worlds, runs the seeds from 0
+on, and goes through an hour without receivers, until something violates an invariant. First of all, the sources as they are
+must pass. With `AIMED=slow`, only worlds of that name are aimed at, and with `--seeds 0` no seeds are run.
 
     python3 tests/simulation/mutations.py                     all of them; prints a table
     python3 tests/simulation/mutations.py parked notice       those with one of these words in their names
     python3 tests/simulation/mutations.py --seeds 20000       runs more seeds
     python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
     python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
-    AIMED=none python3 tests/simulation/mutations.py --seeds 0 pull    those of pull endpoints, with takers alone
+    AIMED=none python3 tests/simulation/mutations.py --seeds 0 pull    those of pull endpoints, with takers and the hour
     python3 tests/simulation/mutations.py --quotes            only whether each quotes the code as it is; a test runs this
     python3 tests/simulation/mutations.py --list              only the names
 
@@ -494,6 +494,49 @@ MUTATIONS = [
         "_ if self.mailed_at.is_some_and(is_soon) => Step::Drop,",
         "an endpoint is disabled soon after it began to fail",
     ),
+    # What only an outage of all receivers shows.
+    Mutation(
+        "a slow receiver is never good again",
+        DELIVER + "standing.rs",
+        "now.since(since) < PROBATION || recorded >= Some(since) {",
+        "now.since(since) < PROBATION || recorded.is_some() {",
+        "a receiver comes back after it was slow, and new events come for it",
+    ),
+    Mutation(
+        "a receiver that refuses counts as one that hangs",
+        DELIVER + "standing.rs",
+        "let hangs = now.since(began) > SOON || outcome == Outcome::Failed(Failure::Timeout);",
+        "let hangs = outcome != Outcome::Delivered(200);",
+        "a receiver refuses for long, and comes back",
+    ),
+    Mutation(
+        "attempts that failed are not counted",
+        DELIVER + "observe.rs",
+        "for (reason, number) in failed {",
+        "for (reason, number) in failed.into_iter().take(0) {",
+        "most attempts fail",
+    ),
+    Mutation(
+        "what is not due yet counts as overdue",
+        WAKE + "lib.rs",
+        "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)",
+        "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE || now < at)",
+        "a delivery waits for its next attempt when the row of the one before is checked",
+    ),
+    Mutation(
+        "a sweep does not ask whether another one is under way",
+        WEBHOOKS + "log/due.rs",
+        '"attribute_not_exists(taken_until) OR taken_until < :now"',
+        '"attribute_not_exists(taken_until) OR taken_until < :now OR taken_until >= :now"',
+        "two sweeps run at the same time",
+    ),
+    Mutation(
+        "what a sweep wakes comes all at once",
+        WAKE + "lib.rs",
+        "if at < now { at.after(MINUTE) } else { at }",
+        "if at < now { at } else { at }",
+        "most of a minute's long waits have ended when its sweep comes",
+    ),
     # Secrets and ids.
     Mutation(
         "the previous secret signs for ever",
@@ -756,7 +799,7 @@ def simulate(seeds):
         raise Broken(f"there is no simulation to run:\n{output}")
     if is_good:
         return None
-    found = re.search(r"\b(pull: seed \d+|seed \d+|aimed: .+)\n+violated: (.+)", output)
+    found = re.search(r"\b(pull: seed \d+|seed \d+|aimed: .+|hour)\n+violated: (.+)", output)
     if not found:
         raise Broken(f"the simulation fails, and does not say why:\n{output}")
     return found[1].removeprefix("seed "), found[2].strip()

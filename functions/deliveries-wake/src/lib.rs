@@ -58,6 +58,8 @@ const SIDE_BY_SIDE: usize = 8;
 /// The time over which a page of recovered deliveries is spread. Each page of a minute has a time of its own, so that a few
 /// deliveries do not wait for a minute because there might be many.
 const SPREAD: Duration = Duration::from_secs(1);
+/// How often the sweep comes.
+const MINUTE: Duration = Duration::from_secs(60);
 /// The time kept free at the end of an invocation for calls under way.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
@@ -202,7 +204,7 @@ impl App {
                 let page = self.log.waits(minute, partition, next).await?;
                 let (slow, others): (Vec<_>, Vec<_>) = page.rows.into_iter().partition(|row| row.is_slow);
                 for (is_slow, rows) in [(true, slow), (false, others)] {
-                    let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, row.at)).collect();
+                    let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, spread(row.at, now))).collect();
                     self.send(&due, is_slow, now).await?;
                 }
                 next = page.next;
@@ -319,6 +321,13 @@ impl App {
         self.send(&due.collect::<Vec<_>>(), false, now).await?;
         self.log.save_recovery(tenant, recovery).await
     }
+}
+
+/// When to make an attempt that is due in the minute of a sweep. The sweep comes somewhere in its minute: what was due before
+/// comes a minute later, so that a receiver does not get the waits of most of a minute at once. What was due a minute ago or
+/// more has waited for long enough.
+fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
+    if at < now { at.after(MINUTE) } else { at }
 }
 
 fn is_overdue(delivery: &Delivery, now: Timestamp) -> bool {

@@ -69,6 +69,20 @@ async fn a_long_wait_has_no_message_until_its_minute_comes() {
     assert!(world.drain("deliveries").await.is_empty(), "nobody wakes what is delivered");
 }
 
+/// A sweep comes somewhere in its minute. What was due in that minute before it would all come at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_due_in_a_minute_before_its_sweep_comes_a_minute_after_its_time() {
+    let (world, tenant, _) = failed_once("1000").await;
+    let at = world.only_logged(&tenant.id).await.next_attempt_at.expect("it waits");
+    let second = Duration::from_secs(1);
+    world.sweep(at.after(second * 30)).await;
+    assert!(world.drain("deliveries").await.is_empty(), "it comes in half a minute");
+    assert_eq!(world.counts("deliveries").await, [0, 0, 1]);
+    world.put_cursors(&json!({})).await;
+    world.sweep(at.after(second * 61)).await;
+    assert_eq!(world.drain("deliveries").await.len(), 1, "it is late already");
+}
+
 /// A partition of a minute is read a thousand rows at a time.
 #[tokio::test(flavor = "multi_thread")]
 async fn however_many_waits_end_in_a_minute_each_is_woken() {

@@ -1,0 +1,403 @@
+//! An outage of everything: for an hour, all receivers refuse, while events go on; then all come back at once. What a minute
+//! of it takes at full size is measured by `benches/outage.rs`. This is the whole hour, with the hours after it, at the
+//! rate of one event in many: each attempt here stands for hundreds.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use common::telemetry::log::subscriber;
+use serde_json::{Value, json};
+use tokio::time::sleep_until;
+use tracing::level_filters::LevelFilter;
+
+use crate::{
+    check::{Violation, ends},
+    page,
+    processes::Fleet,
+    run::{Known, begin, in_virtual_time, produce, start, time},
+    script::{Audience, Event, Fault, Manner, Order, Processes, Receiver, Script, Tenant, Time, WHOLE},
+    world::{BEGINNING, World, stamp},
+};
+
+const fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(minutes * 60)
+}
+
+/// When the receivers go, and when they are back.
+const GONE: Time = minutes(10);
+const BACK: Time = minutes(70);
+/// When the run ends: the longest wait that is under way when the receivers are back takes two hours, and a fifth of that.
+const END: Time = BACK.saturating_add(minutes(150));
+/// The periods of the table, in minutes after the return.
+const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
+/// Up to so many minutes after the return, a receiver gets at most so many times its usual rate.
+const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];
+/// The period of the alarms.
+const PERIOD: Duration = minutes(5);
+/// What waits for long is woken by the sweep of its minute, and comes a minute late if it was due before the sweep came.
+const SLACK: Duration = Duration::from_secs(65);
+/// What comes within so long of a sweep may have come with it, and the most of all that waited long.
+const WITH_A_SWEEP: Duration = Duration::from_secs(1);
+const MOST_WITH_A_SWEEP: f64 = 0.1;
+/// A slow receiver's event is parked for a second or two.
+const PARKED: Duration = Duration::from_secs(5);
+/// After so long, the receivers are good again, and events are not parked.
+const PROBATION: Duration = minutes(15);
+const PROMPT: Duration = Duration::from_secs(1);
+/// How far behind the sweep may be: its metric counts from the beginning of a minute.
+const LAG: f64 = 120.0;
+/// Metrics behind other alarms.
+const OTHERS: [&str; 4] = ["Overdue", "DeliveryFailed", "LogWriteFailed", "EndpointDisabled"];
+
+/// How many tenants there are, with an endpoint each, how long it is between two events of a tenant, and what the receivers do
+/// in the outage.
+struct Hour {
+    tenants: usize,
+    every: Duration,
+    manner: Manner,
+}
+
+/// An hour that is small enough for every `cargo test`.
+const SMALL: Hour = Hour { tenants: 3, every: Duration::from_secs(45), manner: Manner::Refuses };
+/// That of the table.
+const LARGE: Hour = Hour { tenants: 100, every: minutes(2), manner: Manner::Refuses };
+/// One in which they hang instead.
+const HANGING: Hour = Hour { tenants: 10, every: minutes(1), manner: Manner::Hangs };
+
+/// An event, and what became of its delivery.
+struct Sent {
+    at: Time,
+    /// When its receiver took it.
+    taken: Vec<Time>,
+    status: String,
+    /// When each attempt began and ended, by the log.
+    attempts: Vec<Range<Time>>,
+}
+
+/// What happened.
+struct Seen {
+    sent: Vec<Sent>,
+    /// The requests that receivers got.
+    requests: Vec<(Time, usize)>,
+    metrics: Metrics,
+}
+
+/// The metrics that the functions emit, in each period: the sum of the values, and the highest.
+#[derive(Clone, Default)]
+struct Metrics(Arc<Mutex<BTreeMap<(String, u128), (f64, f64)>>>);
+
+impl io::Write for Metrics {
+    /// Takes a line of the log. It is written at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if str::from_utf8(line).is_ok_and(|line| line.contains("\"_aws\":")) {
+            self.add(&serde_json::from_slice(line)?);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Metrics {
+    fn add(&self, document: &Value) {
+        let at = document["_aws"]["Timestamp"].as_u64().expect("a time");
+        let period = Duration::from_millis(at).saturating_sub(BEGINNING).as_millis() / PERIOD.as_millis();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, values) in document.as_object().expect("a document") {
+            let values = values.as_array().map_or(std::slice::from_ref(values), Vec::as_slice);
+            for value in values.iter().filter_map(Value::as_f64) {
+                let (sum, highest) = all.entry((name.clone(), period)).or_default();
+                (*sum, *highest) = (*sum + value, highest.max(value));
+            }
+        }
+    }
+
+    /// The sum and the highest value of a metric in the period that begins then.
+    fn of(&self, name: &str, begins: Time) -> (f64, f64) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&(name.to_owned(), begins.as_millis() / PERIOD.as_millis())).copied().unwrap_or_default()
+    }
+
+    /// What the alarms of the template should not have made of the period that begins then.
+    fn violation(&self, begins: Time) -> Option<Violation> {
+        let sum = |name| self.of(name, begins).0;
+        let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
+        // `AttemptsFailed` also wants a hundred: that is less than one here, where each attempt stands for hundreds.
+        let invariant = if (failed > delivered) != (GONE..BACK).contains(&begins) {
+            "the alarm is on during an outage, and only then"
+        } else if !(1.0..LAG).contains(&lag) {
+            "the sweep does not fall behind in an outage"
+        } else if OTHERS.into_iter().any(|name| sum(name) > 0.0) {
+            "no other alarm is on in an outage"
+        } else {
+            return None;
+        };
+        let others = OTHERS.map(|name| (name, sum(name)));
+        let begins = stamp(begins);
+        Some(Violation::new(
+            invariant,
+            format!("from {begins}: {failed} failed, {delivered} delivered, {lag} s, {others:?}"),
+        ))
+    }
+}
+
+impl Hour {
+    fn script(&self) -> Script {
+        let receiver = Receiver {
+            phases: vec![(GONE, Manner::Prompt), (BACK, self.manner), (Duration::MAX, Manner::Prompt)],
+            only_failures: false,
+            has_dead_address: false,
+        };
+        let tenant = Tenant { endpoints: vec![receiver.clone()], callbacks: receiver };
+        let apart = self.every / u32::try_from(self.tenants).expect("few");
+        let number = END.as_millis() / apart.as_millis();
+        let events = (0..usize::try_from(number).expect("few")).map(|number| Event {
+            at: apart * u32::try_from(number).expect("few"),
+            tenant: number % self.tenants,
+            number,
+            failed: false,
+            audience: Audience::Endpoints,
+        });
+        Script {
+            seed: 1,
+            schedule: WHOLE,
+            disable_after: 432_000,
+            hold_for: 604_800,
+            overlap: 86_400,
+            processes: Processes::Lambda,
+            order: Order::Oldest,
+            slots: 200,
+            skew: 0,
+            sweep_every: 1,
+            sweeps_idly: true,
+            trouble: END,
+            tenants: vec![tenant; self.tenants],
+            events: events.collect(),
+            actions: Vec::new(),
+            // As if each sweep took longer than a minute.
+            faults: (0..END.as_secs() / 60).map(Fault::TwoSweeps).collect(),
+        }
+    }
+
+    /// How many events a tenant usually has in that time.
+    fn usual(&self, time: Duration) -> f64 {
+        time.as_secs_f64() / self.every.as_secs_f64()
+    }
+
+    fn run(&self) -> Seen {
+        let metrics = Metrics::default();
+        let writer = metrics.clone();
+        let log = subscriber(LevelFilter::INFO, move || writer.clone());
+        let _guard = tracing::subscriber::set_default(log);
+        let script = self.script();
+        in_virtual_time(script.seed, async {
+            let world = World::new(script);
+            let known = begin(&world).await;
+            let fleet = Fleet::new(&world);
+            let mut tasks = start(&world, &fleet);
+            tasks.spawn(produce(Arc::clone(&world), known.ids()));
+            sleep_until(world.instant(END)).await;
+            tasks.abort_all();
+            let sent = sent(&world, &known).await;
+            let requests = world.state().posts.iter().map(|post| (post.at, post.to.0)).collect();
+            Seen { sent, requests, metrics }
+        })
+    }
+}
+
+/// What became of all events.
+async fn sent(world: &World, known: &Known) -> Vec<Sent> {
+    let mut taken = BTreeMap::<_, Vec<_>>::new();
+    for post in world.state().posts.iter().filter(|post| post.taken) {
+        let body: Value = serde_json::from_str(&post.body).expect("JSON");
+        taken.entry(body["job_id"].as_str().expect("a job").to_owned()).or_default().push(post.at);
+    }
+    let mut logged = BTreeMap::new();
+    for tenant in &known.tenants {
+        for delivery in tenant.client.deliveries(&json!({"limit": 100})).await {
+            let mut attempts = vec![delivery["last_attempt"].clone()];
+            if delivery["attempts"] != 1 {
+                let id = json!({"delivery_id": delivery["delivery_id"]});
+                let (_, details) = tenant.client.observer().call("deliveries-get", &id, None).await;
+                attempts.clone_from(details["attempts"].as_array().expect("attempts"));
+            }
+            let attempts = attempts.iter().filter(|attempt| attempt.is_object());
+            let attempts: Vec<_> = attempts.map(|attempt| time(&attempt["at"])..ends(attempt)).collect();
+            let status = delivery["status"].as_str().expect("a status").to_owned();
+            logged.insert(delivery["job_id"].as_str().expect("a job").to_owned(), (status, attempts));
+        }
+    }
+    let events = world.script.events.iter().map(|event| {
+        let (status, attempts) = logged.remove(&event.job()).unwrap_or(("missing".to_owned(), Vec::new()));
+        let taken = taken.remove(&event.job()).unwrap_or_default();
+        Sent { at: event.at, taken, status, attempts }
+    });
+    events.collect()
+}
+
+impl Sent {
+    /// Whether the receivers were gone when it came.
+    fn is_old(&self) -> bool {
+        (GONE..BACK).contains(&self.at)
+    }
+
+    /// Whether it was made then or before, and not taken until later.
+    fn is_pending(&self, then: Time) -> bool {
+        self.at <= then && self.taken.first().is_none_or(|taken| *taken > then)
+    }
+
+    /// Until when it has to be taken: an attempt is due after each of those that failed.
+    fn due(&self) -> Time {
+        let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + PARKED };
+        self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK
+    }
+
+    /// What does not hold of it.
+    fn violation(&self) -> Option<Violation> {
+        let Self { at, taken, status, attempts } = self;
+        let last = taken.last().copied().unwrap_or(Time::MAX);
+        let is_good = *at + PROMPT < GONE || *at >= BACK + PROBATION;
+        let invariant = if *at + PARKED >= END {
+            // It may still be under way.
+            return None;
+        } else if status != "delivered" || taken.is_empty() {
+            "all is delivered after an outage"
+        } else if taken.len() > 1 {
+            "nothing is delivered twice after an outage"
+        } else if attempts.iter().rev().skip(1).any(|attempt| attempt.start >= BACK) {
+            "the first attempt after an outage succeeds"
+        } else if last > self.due() {
+            "what waits comes when it is due, whatever is new"
+        } else if is_good && last > *at + PROMPT {
+            "nothing new is parked once the receivers are good"
+        } else {
+            return None;
+        };
+        let at = stamp(*at);
+        Some(Violation::new(invariant, format!("{status}, of {at}, attempts {attempts:?}, taken at {taken:?}")))
+    }
+}
+
+impl Seen {
+    /// How many requests receivers got, or one of them.
+    fn requests(&self, within: &Range<Time>, of: Option<usize>) -> usize {
+        let is_meant = |(at, to): &&(Time, usize)| within.contains(at) && of.is_none_or(|of| of == *to);
+        self.requests.iter().filter(is_meant).count()
+    }
+
+    /// What does not hold.
+    fn violations(&self, hour: &Hour) -> Vec<Violation> {
+        let mut violations: Vec<_> = self.sent.iter().filter_map(Sent::violation).collect();
+        let mut from = 0;
+        for (until, times) in BOUNDS {
+            for begins in (from..until).step_by(5) {
+                let within = BACK + minutes(begins)..BACK + minutes(until.min(begins + 5));
+                let usual = hour.usual(within.end - within.start) * times;
+                let each = (0..hour.tenants).map(|tenant| (Some(tenant), usual));
+                for (of, usual) in each.chain([(None, usual * hour.tenants as f64)]) {
+                    // Three standard deviations more, as if they came by chance.
+                    let (most, got) = (usual + 3.0 * usual.sqrt(), self.requests(&within, of));
+                    if got as f64 > most {
+                        let detail = format!("{got} and not {most:.0} to {of:?} from minute {begins} on");
+                        violations
+                            .push(Violation::new("receivers get the backlog at the rate at which it came", detail));
+                    }
+                }
+            }
+            from = until;
+        }
+        // The third wait of the schedule is the first that a sweep ends.
+        let waited_long: Vec<_> = self.sent.iter().filter(|sent| sent.attempts.len() > 3).collect();
+        let is_with_a_sweep = |sent: &&&Sent| sent.taken.iter().any(|at| at.as_secs() % 60 < WITH_A_SWEEP.as_secs());
+        let (number, all) = (waited_long.iter().filter(is_with_a_sweep).count(), waited_long.len());
+        if number as f64 > all as f64 * MOST_WITH_A_SWEEP {
+            let detail = format!("{number} of {all}");
+            violations.push(Violation::new("what waited long does not come all at once", detail));
+        }
+        let periods = u32::try_from(END.as_secs() / PERIOD.as_secs()).expect("few");
+        violations.extend((0..periods).filter_map(|period| self.metrics.violation(PERIOD * period)));
+        violations
+    }
+
+    /// The table of docs/scaling.md.
+    fn table(&self, hour: &Hour) -> String {
+        let mut text = "| minutes after the return | requests, in the usual rate | in its highest minute | \
+                        new events, the slowest | of the outage's events, pending at the end | the oldest of them |\n\
+                        |---|---|---|---|---|---|\n"
+            .to_owned();
+        let old = self.sent.iter().filter(|sent| sent.is_old()).count();
+        let everybody = hour.tenants as f64;
+        let periods = PERIODS.windows(2).map(|period| (period[0], period[1]));
+        for (from, to) in periods {
+            let within = BACK + minutes(from)..BACK + minutes(to);
+            let rate = |within: Range<Time>| {
+                self.requests(&within, None) as f64 / hour.usual(within.end - within.start) / everybody
+            };
+            let highest = (from..to).map(|minute| rate(BACK + minutes(minute)..BACK + minutes(minute + 1)));
+            let new = self.sent.iter().filter(|sent| within.contains(&sent.at) && sent.at + PARKED < END);
+            let slowest = new.filter_map(|sent| Some(*sent.taken.first()? - sent.at)).max().unwrap_or_default();
+            let pending: Vec<_> =
+                self.sent.iter().filter(|sent| sent.is_old() && sent.is_pending(within.end)).collect();
+            let oldest = pending.iter().map(|sent| within.end - sent.at).max();
+            let oldest = oldest.map_or_else(
+                || "-".to_owned(),
+                |age| format!("{} h {} min", age.as_secs() / 3600, age.as_secs() / 60 % 60),
+            );
+            writeln!(
+                text,
+                "| {from} to {to} | {:.1} | {:.1} | {:.1} s | {:.0} % | {oldest} |",
+                rate(within.clone()),
+                highest.fold(0.0, f64::max),
+                slowest.as_secs_f64(),
+                pending.len() as f64 / old as f64 * 100.0,
+            )
+            .expect("a string takes it");
+        }
+        text
+    }
+}
+
+/// For `mutations.py`: what does not hold.
+pub(crate) fn first() -> Option<&'static str> {
+    SMALL.run().violations(&SMALL).first().map(|violation| violation.invariant)
+}
+
+fn hold(hour: &Hour) -> String {
+    let seen = hour.run();
+    let table = seen.table(hour);
+    println!("{} events, {} requests\n\n{table}", seen.sent.len(), seen.requests.len());
+    let violations = seen.violations(hour);
+    for Violation { invariant, detail } in violations.iter().take(20) {
+        println!("violated: {invariant}: {detail}");
+    }
+    assert_eq!(violations.len(), 0, "violations");
+    table
+}
+
+#[test]
+fn after_an_hour_without_receivers_all_is_delivered_at_a_rate_that_they_bear() {
+    hold(&SMALL);
+}
+
+#[test]
+#[ignore = "takes minutes; writes the table of docs/scaling.md"]
+fn an_hour_of_a_hundred_tenants() {
+    page::put("scaling.md", "the hours after it", &hold(&LARGE));
+}
+
+/// What a receiver that hangs gets does not keep the schedule, but all of it comes in the end, and not all at once.
+#[test]
+#[ignore = "takes a minute; prints the same table"]
+fn an_hour_of_receivers_that_hang() {
+    let seen = HANGING.run();
+    println!("{}", seen.table(&HANGING));
+    assert!(seen.sent.iter().all(|sent| sent.at + PARKED >= END || sent.status == "delivered"), "all is delivered");
+}
