@@ -7,6 +7,7 @@ mod links;
 mod operating;
 mod reference;
 mod settings;
+mod versions;
 
 use std::{fs, path::PathBuf};
 

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Packs binaries into a folder that deploys without a build: python3 .ci/package.py ARCHITECTURE BINARIES FOLDER
+
+ARCHITECTURE is arm64 or x86_64, as the template calls it; BINARIES has the functions' binaries; FOLDER is made anew. The same
+binaries of the same commit make the same bytes.
+"""
+
+import datetime, hashlib, json, pathlib, re, shutil, subprocess, sys, tomllib, uuid, zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RUST = {"arm64": "aarch64-unknown-linux-gnu", "x86_64": "x86_64-unknown-linux-gnu"}
+READ = ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE-APACHE", "LICENSE-MIT", "docs"]
+
+
+def output(*command):
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def pack_functions(architecture, binaries, folder):
+    """Each function's zip, and the template that names it.
+
+    The text is changed, and not what a parser makes of it, so that the comments stay.
+    """
+    source = (ROOT / "template.yaml").read_text()
+
+    def replace(old, new, times=1):
+        nonlocal source
+        source, found = re.subn(old, new, source, flags=re.MULTILINE)
+        if found != times:
+            sys.exit(f"template.yaml has {found} times what {times} were expected of: {old}")
+
+    names = sorted(path.name for path in (ROOT / "functions").iterdir())
+    replace(
+        r"^    Metadata: {BuildMethod: rust-cargolambda, BuildProperties: {Binary: (.+)}}\n    Properties:\n",
+        r"    Properties:\n      CodeUri: functions/\1.zip\n",
+        len(names),
+    )
+    replace(r"^    CodeUri: \.\n", "")
+    # Only this one: an update keeps the value that the stack has, which may be that of another package.
+    replace(
+        r"^    Default: arm64\n    AllowedValues: \[arm64, x86_64\]\n",
+        f"    Default: {architecture}\n    AllowedValues: [{architecture}]\n",
+    )
+    (folder / "template.yaml").write_text(source)
+
+    (folder / "functions").mkdir()
+    for name in names:
+        # Without the time of this release: a function that did not change is not deployed again.
+        bootstrap = zipfile.ZipInfo("bootstrap", date_time=(1980, 1, 1, 0, 0, 0))
+        bootstrap.create_system = 3  # Unix, for the permissions that follow.
+        bootstrap.external_attr = 0o100755 << 16
+        bootstrap.compress_type = zipfile.ZIP_DEFLATED
+        with zipfile.ZipFile(folder / "functions" / f"{name}.zip", "w") as archive:
+            archive.writestr(bootstrap, (binaries / name).read_bytes(), compresslevel=9)
+
+
+def shipped(architecture):
+    """The crates that the functions and the two programs are made of, with what each depends on.
+
+    These are a few more than are linked: those of macros, and those of features that only the tests ask for.
+    """
+    metadata = json.loads(
+        output("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", RUST[architecture])
+    )
+    packages = {package["id"]: package for package in metadata["packages"]}
+    needs = {
+        node["id"]: sorted(
+            dependency["pkg"]
+            for dependency in node["deps"]
+            if any(kind["kind"] is None for kind in dependency["dep_kinds"])
+        )
+        for node in metadata["resolve"]["nodes"]
+    }
+    # `local` has every function in it.
+    wanted = [id for id in metadata["workspace_members"] if packages[id]["name"] in ("cli", "local")]
+    found = {}
+    while wanted:
+        id = wanted.pop()
+        if id not in found:
+            found[id] = needs[id]
+            wanted += needs[id]
+    return [(packages[id], [packages[need] for need in found[id]]) for id in sorted(found, key=lambda id: label(packages[id]))]
+
+
+def label(package):
+    return f"{package['name']} {package['version']}"
+
+
+def licence(package):
+    return re.sub(" ?/ ?", " OR ", package["license"])
+
+
+def write_licences(crates, folder):
+    """The licence texts of all crates that are not ours, each text once."""
+    users = {}
+    for package in crates:
+        crate = pathlib.Path(package["manifest_path"]).parent
+        # Also those of what a crate has inside, such as mimalloc.
+        texts = [
+            path.read_text(errors="replace")
+            for path in sorted(crate.rglob("*"))
+            if re.match("(UN)?LICEN[CS]E|COPY(ING|RIGHT)|NOTICE", path.name, re.IGNORECASE)
+            and path.suffix not in (".rs", ".py")
+            and path.is_file()
+        ]
+        # Some crates name their licence and come without its text.
+        if not texts and "Apache-2.0" in package["license"]:
+            texts = [(ROOT / "LICENSE-APACHE").read_text()]
+        elif not texts and package["license"] == "MIT":
+            holder = ", ".join(package["authors"]) or f"the authors of {package['name']}"
+            texts = [re.sub("Copyright .*", f"Copyright (c) {holder}", (ROOT / "LICENSE-MIT").read_text())]
+        elif not texts:
+            sys.exit(f"{label(package)} has no licence text")
+        for text in texts:
+            users.setdefault(text.strip("\n") + "\n", []).append(f"{label(package)} ({licence(package)})")
+    line = "=" * 80 + "\n"
+    with open(folder / "licences" / "crates.txt", "w") as file:
+        for text, names in sorted(users.items(), key=lambda pair: pair[1]):
+            file.write(line + "\n".join(dict.fromkeys(names)) + "\n" + line + "\n" + text + "\n")
+
+
+def write_sbom(architecture, crates, folder):
+    """What is inside, in the form of CycloneDX."""
+    locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    checksums = {label(package): package.get("checksum") for package in locked}
+
+    def reference(package):
+        # Our own crates are in no registry; crates of the same names are.
+        return f"pkg:cargo/{package['name']}@{package['version']}" if package["source"] else f"fanfare/{package['name']}"
+
+    def component(package):
+        of_registry = {
+            "purl": reference(package),
+            "hashes": [{"alg": "SHA-256", "content": checksums[label(package)]}],
+        }
+        return {
+            "type": "library",
+            "bom-ref": reference(package),
+            "name": package["name"],
+            "version": package["version"],
+            "licenses": [{"expression": licence(package)}],
+            **(of_registry if package["source"] else {}),
+        }
+
+    version = next(package["version"] for package, _ in crates if package["name"] == "cli")
+    rust = re.search(r"^release: (.*)$", output("rustc", "-vV"), re.MULTILINE)[1]
+    released = int(output("git", "log", "-1", "--format=%ct"))
+    sbom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "timestamp": datetime.datetime.fromtimestamp(released, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "component": {
+                "type": "application",
+                "bom-ref": "fanfare",
+                "name": "fanfare",
+                "version": version,
+                "licenses": [{"expression": "MIT OR Apache-2.0"}],
+            },
+            "properties": [{"name": "architecture", "value": architecture}],
+        },
+        "components": [
+            *(component(package) for package, _ in crates),
+            {
+                "type": "library",
+                "bom-ref": "std",
+                "name": "std",
+                "version": rust,
+                "description": "The Rust standard library",
+                "licenses": [{"expression": "MIT OR Apache-2.0"}],
+            },
+        ],
+        "dependencies": [
+            {"ref": "fanfare", "dependsOn": ["fanfare/cli", "fanfare/local", "std"]},
+            *(
+                {"ref": reference(package), "dependsOn": sorted({reference(need) for need in needs})}
+                for package, needs in crates
+            ),
+        ],
+    }
+    content = hashlib.sha256(json.dumps(sbom).encode()).hexdigest()
+    sbom["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, content)}"
+    (folder / "sbom.cdx.json").write_text(json.dumps(sbom, indent=1) + "\n")
+
+
+def main():
+    architecture, binaries, folder = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "licences").mkdir(parents=True)
+    pack_functions(architecture, binaries, folder)
+    crates = shipped(architecture)
+    write_licences([package for package, _ in crates if package["source"]], folder)
+    write_sbom(architecture, crates, folder)
+    for path in output("git", "ls-files", "-z", "--", *READ).split("\0")[:-1]:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, folder / path)
+
+
+main()
