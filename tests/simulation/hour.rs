@@ -90,7 +90,10 @@ struct Seen {
 
 /// The metrics that the functions emit, in each period: the sum of the values, and the highest.
 #[derive(Clone, Default)]
-struct Metrics(Arc<Mutex<BTreeMap<(String, u128), (f64, f64)>>>);
+struct Metrics(Arc<Mutex<BTreeMap<Period, (f64, f64)>>>);
+
+/// A metric, and the number of a period.
+type Period = (String, u128);
 
 impl io::Write for Metrics {
     /// Takes a line of the log. It is written at once.

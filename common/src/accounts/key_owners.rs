@@ -16,7 +16,7 @@ use crate::{
         dynamo::{Item, batch_get},
     },
     config::{ConfigError, Env},
-    error::Result,
+    error::{Error, Result},
     id::UserId,
     timestamp::Timestamp,
 };
@@ -45,7 +45,11 @@ impl KeyOwners {
         let hash = SecretHash::of(key.reveal());
         let seen = self.seen().get(&hash).copied();
         let found = match seen {
-            Some(user) => self.read_both(&hash, user, now).await?,
+            Some(user) => match self.read_both(&hash, user, now).await {
+                // One of the tables is throttled. The SDK tries single reads again.
+                Err(Error::Busy) => self.read_in_turn(&hash, now).await?,
+                found => found?,
+            },
             None => self.read_in_turn(&hash, now).await?,
         };
         let found = found.filter(|(holder, user)| holder.is_of(user));

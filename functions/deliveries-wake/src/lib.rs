@@ -202,6 +202,8 @@ impl App {
             let mut next = None;
             loop {
                 let page = self.log.waits(minute, partition, next).await?;
+                // A sweep with much to do takes a while.
+                let now = now.max(Timestamp::now());
                 let (slow, others): (Vec<_>, Vec<_>) = page.rows.into_iter().partition(|row| row.is_slow);
                 for (is_slow, rows) in [(true, slow), (false, others)] {
                     let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, spread(row.at, now))).collect();

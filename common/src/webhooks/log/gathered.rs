@@ -1,7 +1,7 @@
 //! Reads that are gathered: what several callers ask for at about the same time is read in one call.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::Hash,
     mem,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -20,6 +20,12 @@ pub(super) struct Gathered<K, V> {
     turn: sync::Mutex<()>,
 }
 
+/// What a read has found, and the keys that it could not read.
+pub(super) struct Found<K, V> {
+    pub(super) values: HashMap<K, V>,
+    pub(super) unread: HashSet<K>,
+}
+
 /// What somebody has asked for.
 struct Asked<K, V> {
     keys: Vec<K>,
@@ -36,12 +42,12 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
     /// Reads values by their keys, in a call of `read` that begins after this one. It gets each key once.
     ///
     /// # Errors
-    /// [`Error::Busy`]: the read failed, which has been logged.
-    pub(super) async fn get<R: Future<Output = Result<HashMap<K, V>>>>(
+    /// [`Error::Busy`]: a key of this caller could not be read.
+    pub(super) async fn get<R: Future<Output = Found<K, V>>>(
         &self,
         keys: Vec<K>,
         read: impl Fn(Vec<K>) -> R,
-    ) -> R::Output {
+    ) -> Result<HashMap<K, V>> {
         loop {
             let (sender, mut answer) = oneshot::channel();
             self.asked().push(Asked { keys: keys.clone(), answer: sender });
@@ -65,22 +71,18 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
     }
 
     /// Reads all that has been asked for.
-    async fn read_all<R: Future<Output = Result<HashMap<K, V>>>>(&self, read: impl Fn(Vec<K>) -> R) {
+    async fn read_all<R: Future<Output = Found<K, V>>>(&self, read: impl Fn(Vec<K>) -> R) {
         let asked = mem::take(&mut *self.asked());
         if asked.is_empty() {
             return;
         }
         let different: BTreeSet<&K> = asked.iter().flat_map(|asked| &asked.keys).collect();
-        let found = read(different.into_iter().cloned().collect()).await;
-        if let Err(error) = &found {
-            tracing::error!(?error, callers = asked.len(), "a read for several callers failed");
-        }
+        let Found { values, unread } = read(different.into_iter().cloned().collect()).await;
         for Asked { keys, answer } in asked {
-            let found = match &found {
-                Ok(found) => {
-                    Ok(keys.into_iter().filter_map(|key| Some((key.clone(), found.get(&key)?.clone()))).collect())
-                }
-                Err(_) => Err(Error::Busy),
+            let found = if keys.iter().any(|key| unread.contains(key)) {
+                Err(Error::Busy)
+            } else {
+                Ok(keys.into_iter().filter_map(|key| Some((key.clone(), values.get(&key)?.clone()))).collect())
             };
             // Nobody waits any more if the caller was stopped.
             answer.send(found).ok();
@@ -101,10 +103,10 @@ mod tests {
     use super::*;
 
     /// Reads twice each number, and remembers what it was asked for.
-    async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> Result<HashMap<u8, u8>> {
+    async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> Found<u8, u8> {
         calls.borrow_mut().push(keys.clone());
         yield_now().await;
-        Ok(keys.into_iter().map(|key| (key, key * 2)).collect())
+        Found { values: keys.into_iter().map(|key| (key, key * 2)).collect(), unread: HashSet::new() }
     }
 
     #[tokio::test]
@@ -127,11 +129,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_read_fails_for_all_of_its_callers() {
-        let gathered = Gathered::<u8, u8>::default();
-        let get = |key| gathered.get(vec![key], |_| async { Err(Error::Internal("no".to_owned())) });
-        let found = join_all([get(1), get(2)]).await;
-        assert!(found.iter().all(|found| matches!(found, Err(Error::Busy))), "{found:?}");
+    async fn a_key_that_could_not_be_read_fails_only_for_those_who_asked_for_it() {
+        let gathered = Gathered::default();
+        let get = |keys: Vec<u8>| {
+            gathered.get(keys, |_| async { Found { values: HashMap::from([(1, 2)]), unread: HashSet::from([3]) } })
+        };
+        let found = join_all([get(vec![1, 2]), get(vec![1, 3]), get(vec![2])]).await;
+        let found: Vec<_> = found.into_iter().map(Result::ok).collect();
+        assert_eq!(found, [Some(HashMap::from([(1, 2)])), None, Some(HashMap::new())]);
     }
 
     #[tokio::test]

@@ -294,6 +294,9 @@ impl Log {
             attempts.extend(item.get("last").map(read_attempt).transpose()?);
         }
         attempts.extend(delivery.earlier.iter().cloned());
+        // A success counts whatever came first, so there may be items of attempts that the state has not.
+        attempts.sort_by_key(|attempt| attempt.at);
+        attempts.dedup();
         attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));
         Ok(attempts)
     }

@@ -10,9 +10,9 @@ use aws_sdk_dynamodb::{
     Client,
     types::{AttributeValue, KeysAndAttributes, PutRequest, WriteRequest},
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 
-use super::gathered::Gathered;
+use super::gathered::{Found, Gathered};
 use crate::{
     aws::{
         clients::Aws,
@@ -181,38 +181,54 @@ impl Log {
 
     /// Reads items consistently, in any number, by their keys.
     pub(super) async fn get(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
-        match &self.gathered {
-            Some(gathered) => {
-                let read = |keys: Vec<Key>| {
-                    self.get_all(keys.into_iter().map(|[destination, delivery]| key(destination, delivery)).collect())
-                };
-                gathered.get(keys.iter().map(key_of).collect(), read).await
+        let Some(gathered) = &self.gathered else {
+            let (found, error) = self.get_all(keys).await;
+            return error.map_or(Ok(found.values), Err);
+        };
+        let read = |keys: Vec<Key>| async move {
+            let keys = keys.into_iter().map(|[destination, delivery]| key(destination, delivery));
+            let (found, error) = self.get_all(keys.collect()).await;
+            if let Some(error) = error {
+                tracing::error!(?error, unread = found.unread.len(), "a part of the delivery log could not be read");
             }
-            None => self.get_all(keys).await,
-        }
+            found
+        };
+        gathered.get(keys.iter().map(key_of).collect(), read).await
     }
 
-    async fn get_all(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
+    /// The items, and an error if there are keys that could not be read.
+    async fn get_all(&self, keys: Vec<Item>) -> (Found<Key, Item>, Option<Error>) {
         let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec())).collect();
-        let items: Vec<Vec<Item>> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
-        Ok(items.into_iter().flatten().map(|item| (key_of(&item), item)).collect())
+        let mut calls = stream::iter(calls).buffer_unordered(CONCURRENCY);
+        let (mut found, mut failed) = (Found { values: HashMap::new(), unread: HashSet::new() }, None);
+        while let Some((items, unread, error)) = calls.next().await {
+            found.values.extend(items.into_iter().map(|item| (key_of(&item), item)));
+            found.unread.extend(unread.iter().map(key_of));
+            failed = failed.or(error);
+        }
+        (found, failed)
     }
 
-    async fn get_batch(&self, mut keys: Vec<Item>) -> Result<Vec<Item>> {
+    /// Reads up to 100 items. Returns them, the keys that could not be read, and why.
+    async fn get_batch(&self, mut keys: Vec<Item>) -> (Vec<Item>, Vec<Item>, Option<Error>) {
         let mut items = Vec::new();
         for round in 0..ROUNDS {
-            let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
-            let wanted = wanted.map_err(Error::internal("reading the delivery log"))?;
+            let wanted = KeysAndAttributes::builder().set_keys(Some(keys.clone())).consistent_read(true).build();
+            #[expect(clippy::expect_used, reason = "the keys are given")]
+            let wanted = wanted.expect("complete keys");
             let call = self.dynamodb.batch_get_item().request_items(&self.table, wanted);
-            let answer = Box::pin(call.send()).await.map_err(failure("reading the delivery log"))?;
+            let answer = match Box::pin(call.send()).await {
+                Ok(answer) => answer,
+                Err(error) => return (items, keys, Some(failure("reading the delivery log")(error))),
+            };
             items.extend(answer.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
             match answer.unprocessed_keys.unwrap_or_default().remove(&self.table) {
-                None => return Ok(items),
+                None => return (items, Vec::new(), None),
                 Some(left_out) => keys = left_out.keys,
             }
             pause(round).await;
         }
-        Err(Error::Busy)
+        (items, keys, Some(Error::Busy))
     }
 
     pub(super) fn expiry(&self, now: Timestamp) -> AttributeValue {

@@ -85,7 +85,8 @@ async fn the_largest_delivery_fits_into_lambdas_answer() {
     let largest = Attempt::new(book.now, u32::MAX, outcome, Some("\u{1}".repeat(1024)), Trigger::Recovery);
     let mut rows = vec![book.log.payload(&id(&tenant), &delivery.id, &payload, book.now)];
     for number in 1..=300 {
-        (delivery.attempts, delivery.last_attempt) = (number, Some(largest.clone()));
+        let attempt = Attempt { at: book.now.after(SECOND * number), ..largest.clone() };
+        (delivery.attempts, delivery.last_attempt) = (number, Some(attempt));
         rows.extend(book.log.attempts(&id(&tenant), &delivery, &delivery, book.now));
     }
     book.put(rows).await;
