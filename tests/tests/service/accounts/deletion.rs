@@ -55,7 +55,8 @@ pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<Strin
         for item in items {
             let is_parked = table == "deliveries" && item.contains_key("at") && !states.contains(&state_of(&item)[0]);
             // The members of a map have no order.
-            let attributes: BTreeMap<_, _> = item.iter().filter(|(_, value)| !value.is_m()).collect();
+            let attributes: BTreeMap<_, _> =
+                item.iter().filter(|(name, value)| !value.is_m() && *name != "earlier").collect();
             let text = format!("{attributes:?}");
             let expires = text.contains("S(\"due/") || text.contains(&format!("{organization}/parked/"));
             if text.contains(organization) && !expires && !is_parked {
