@@ -199,6 +199,9 @@ impl Hour {
         let metrics = Metrics::default();
         let writer = metrics.clone();
         let log = subscriber(LevelFilter::INFO, move || writer.clone());
+        // As long as a process has a single subscriber, `tracing` asks the thread that first comes to a line whether it is logged.
+        // The threads of other tests have no subscriber, and would switch the line off for all: so there are two.
+        let _other = tracing::Dispatch::new(subscriber(LevelFilter::OFF, io::sink));
         let _guard = tracing::subscriber::set_default(log);
         let script = self.script();
         in_virtual_time(script.seed, async {
