@@ -1,7 +1,7 @@
 //! `POST /v1/deliveries/get`.
 
 use common::webhooks::{
-    delivery::{Attempt, Failure, Outcome, Payload, Status, Trigger},
+    delivery::{Attempt, Delivery, Failure, Outcome, Payload, Status, Trigger},
     log::First,
 };
 use serde_json::json;
@@ -70,6 +70,27 @@ async fn every_attempt_is_shown_oldest_first() {
     ));
     let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
     assert_eq!(answer.ok(), &json!({"delivery": delivery, "attempts": attempts}));
+}
+
+/// A success counts whatever came first, so its state may also have attempts that a later state had no more room for.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_the_log_has_in_two_places_is_shown_once() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let book = Book::of(&world);
+    let outcome = Outcome::Failed(Failure::Timeout);
+    let [first, second, third] =
+        [3, 2, 1].map(|ago| Attempt::new(book.ago(SECOND * ago), ago, outcome, None, Trigger::Schedule));
+    let (mut delivery, _) = Draft::to_callback(0, book.ago(HOUR), "j").status(Status::Failed).delivery(&id(&tenant));
+    (delivery.attempts, delivery.last_attempt) = (2, Some(second.clone()));
+    let before = Delivery { earlier: vec![first.clone()], ..delivery.clone() };
+    book.put(book.log.attempts(&id(&tenant), &before, &delivery, book.now).into_iter().collect()).await;
+    (delivery.attempts, delivery.last_attempt) = (5, Some(third.clone()));
+    delivery.earlier = vec![first.clone(), second.clone()];
+    let states = [First { tenant: &id(&tenant), delivery: &delivery, payload: None }];
+    assert!(matches!(book.log.begin(&states, book.now).await[..], [Ok(true)]));
+    let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
+    assert_eq!(answer.ok()["attempts"], json!([first, second, third]));
 }
 
 /// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
