@@ -6,22 +6,54 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
+use serde_json::Value;
+use tokio::runtime::{Handle, Id};
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 
-static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+/// Each line, and the runtime in which it was logged.
+static LINES: Mutex<Vec<(Option<Id>, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// Starts collecting the log, in the format that the functions use in Lambda, once for all tests of the process.
 pub fn collect() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
-        common::telemetry::log::subscriber(tracing::level_filters::LevelFilter::TRACE, Collector).init();
+        common::telemetry::log::subscriber(LevelFilter::TRACE, Collector).init();
     });
 }
 
 /// Everything logged so far.
 #[must_use]
 pub fn collected() -> String {
-    String::from_utf8_lossy(&LINES.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines: Vec<&[u8]> = lines.iter().map(|(_, line)| &line[..]).collect();
+    String::from_utf8_lossy(&lines.concat()).into_owned()
+}
+
+/// The lines that the functions of this test have logged. Metrics have no id by which a test could tell its own from those of
+/// others, but each test has a runtime of its own.
+#[must_use]
+pub fn of_this_test() -> Own {
+    let own = Some(Handle::current().id());
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = lines.iter().filter(|(runtime, _)| *runtime == own);
+    Own(lines.map(|(_, line)| serde_json::from_slice(line).expect("JSON")).collect())
+}
+
+/// The lines of a test.
+pub struct Own(pub Vec<Value>);
+
+impl Own {
+    /// The values of a metric, each with the value of `Reason` if it has any.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Vec<(f64, String)> {
+        let documents = self.0.iter().filter(|line| line.get("_aws").is_some());
+        let values = documents.filter_map(|document| {
+            let reason = document["Reason"].as_str().unwrap_or_default().to_owned();
+            Some((document[name].as_f64()?, reason))
+        });
+        values.collect()
+    }
 }
 
 /// A file for what another process says. It is gone with its handles.
@@ -41,24 +73,33 @@ pub fn read(mut file: File) -> String {
     text
 }
 
-#[derive(Clone)]
 struct Collector;
 
-impl<'a> MakeWriter<'a> for Collector {
-    type Writer = Self;
+impl MakeWriter<'_> for Collector {
+    type Writer = Line;
 
-    fn make_writer(&'a self) -> Self {
-        Self
+    fn make_writer(&self) -> Line {
+        Line(Vec::new())
     }
 }
 
-impl io::Write for Collector {
+/// A line that is being written.
+struct Line(Vec<u8>);
+
+impl io::Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LINES.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let runtime = Handle::try_current().ok().map(|handle| handle.id());
+        LINES.lock().unwrap_or_else(PoisonError::into_inner).push((runtime, std::mem::take(&mut self.0)));
     }
 }

@@ -9,6 +9,7 @@ mod id;
 mod outcome;
 mod payload;
 mod pull;
+mod report;
 mod state;
 mod status;
 
@@ -20,6 +21,7 @@ pub use self::{
     outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step, retry_schedule},
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
+    report::report_failed,
     state::{AttemptResult, Delivery},
     status::{Status, Trigger},
 };

@@ -18,7 +18,7 @@ use common::{
     webhooks::{
         delivery::{
             Attempt, AttemptResult, Claim, Delivery, DeliveryId, Failure, Outcome, RESPONSE_BYTES, Status,
-            retry_schedule,
+            report_failed, retry_schedule,
         },
         endpoints::{Endpoints, Receiver, disable_after},
         log::Log,
@@ -246,6 +246,9 @@ impl App {
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
+                if after.status == Status::Failed {
+                    report_failed(tenant, &after);
+                }
                 self.follow(tenant, &after, endpoint, now).await?;
                 return Ok(verdict(done, Some(after.status)));
             }
@@ -283,15 +286,9 @@ impl App {
             Status::Delivered if endpoint.health.is_impaired() => {
                 self.endpoints.answered(tenant, endpoint.id, now).await
             }
-            Status::Failed if delivery.event.is_of_a_job() => {
-                let reason = delivery.last_attempt.as_ref().map_or("", |attempt| attempt.outcome.as_ref());
-                tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
+            Status::Failed => {
                 let (health, disable_after) = (endpoint.health, self.disable_after);
-                let follows = self.endpoints.delivery_failed(tenant, delivery, health, disable_after, now).await?;
-                if let Some(consequence) = follows {
-                    tracing::warn!(%tenant, endpoint = %endpoint.id, ?consequence, "an endpoint is failing");
-                }
-                Ok(())
+                self.endpoints.delivery_failed(tenant, delivery, health, disable_after, now).await.map(drop)
             }
             _ => Ok(()),
         }

@@ -24,7 +24,7 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, SHARDS, Status},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, SHARDS, Status, report_failed},
         endpoints::Health,
         log::{First, Row, Unwritten},
     },
@@ -306,7 +306,7 @@ impl Ledger {
             Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
             Status::Delivered => self.stores.log.forget_large(tenant, &after.id, &payload.body).await?,
             Status::Failed => {
-                observe::failed(tenant, &after);
+                report_failed(tenant, &after);
                 self.note_failed(tenant, &after, ended.health, now).await?;
             }
             Status::Held => observe::held(tenant, &after),
@@ -357,11 +357,7 @@ impl Ledger {
         health: Option<Health>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let Delivery { webhook_endpoint_id: Some(endpoint), event, .. } = delivery else { return Ok(()) };
-        let Some(health) = health.filter(|_| event.is_of_a_job()) else { return Ok(()) };
-        let endpoints = &self.stores.endpoints;
-        let follows = endpoints.delivery_failed(tenant, delivery, health, self.disable_after, now).await?;
-        follows.into_iter().for_each(|consequence| observe::follows(tenant, *endpoint, consequence));
-        Ok(())
+        let Some(health) = health else { return Ok(()) };
+        self.stores.endpoints.delivery_failed(tenant, delivery, health, self.disable_after, now).await.map(drop)
     }
 }

@@ -13,11 +13,7 @@ use common::{
     id::{EndpointId, TenantId},
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{Delivery, DueEvent, Failure, Outcome},
-        endpoints::Consequence,
-        event::EventName,
-    },
+    webhooks::delivery::{Delivery, DueEvent, Failure, Outcome},
 };
 
 use crate::record::Undone;
@@ -120,26 +116,6 @@ fn counted(name: &'static str, number: f64) -> Metric {
 
 fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
-}
-
-/// Logs and counts a delivery that has failed. A test that fails is for its tenant to see, and no reason for an alarm.
-pub(crate) fn failed(tenant: &TenantId, delivery: &Delivery) {
-    let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
-    if delivery.event != EventName::Test {
-        metrics::emit(&[counted("DeliveryFailed", 1.0)], &[("Reason", reason)]);
-    }
-}
-
-/// Logs that an endpoint is failing, or logs and counts that it has been disabled.
-pub(crate) fn follows(tenant: &TenantId, endpoint: EndpointId, consequence: Consequence) {
-    match consequence {
-        Consequence::Failing => tracing::warn!(%tenant, %endpoint, "an endpoint is failing"),
-        Consequence::Disabled(reason) => {
-            tracing::warn!(%tenant, %endpoint, %reason, "an endpoint has been disabled");
-            metrics::emit(&[counted("EndpointDisabled", 1.0)], &[("Reason", reason.as_str())]);
-        }
-    }
 }
 
 /// Logs a delivery that is held because its endpoint is inactive.

@@ -18,6 +18,7 @@ use crate::{
     config::{ConfigError, Env},
     error::Result,
     id::{EndpointId, TenantId, names},
+    telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::delivery::{Attempt, Delivery},
 };
@@ -59,6 +60,20 @@ pub enum Consequence {
     Failing,
     /// It has been made inactive.
     Disabled(DisabledReason),
+}
+
+impl Consequence {
+    /// Logs it, and counts an endpoint that was made inactive.
+    fn report(self, tenant: &TenantId, endpoint: EndpointId) {
+        match self {
+            Self::Failing => tracing::warn!(%tenant, %endpoint, "an endpoint is failing"),
+            Self::Disabled(reason) => {
+                tracing::warn!(%tenant, %endpoint, %reason, "an endpoint has been disabled");
+                let disabled = Metric { name: "EndpointDisabled", unit: "Count", values: vec![1.0] };
+                metrics::emit(&[disabled], &[("Reason", reason.as_str())]);
+            }
+        }
+    }
 }
 
 /// The attributes of a receiver that does not answer. A success removes them, and so does a new URL.
@@ -197,7 +212,7 @@ impl Endpoints {
     }
 
     /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns what
-    /// that has changed. A repetition changes nothing.
+    /// that has changed, which is logged. A repetition changes nothing, and neither does a test.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,
@@ -206,9 +221,8 @@ impl Endpoints {
         disable_after: Duration,
         now: Timestamp,
     ) -> Result<Option<Consequence>> {
-        let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(delivery.last_attempt.as_ref()) else {
-            return Ok(None);
-        };
+        let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event.is_of_a_job());
+        let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(attempt) else { return Ok(None) };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let mut set =
             "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();
@@ -235,8 +249,11 @@ impl Endpoints {
             (Consequence::Disabled(_), _) => {}
         }
         let update = update.update_expression(format!("SET {set} REMOVE notice_tries"));
-        let is_new = is_noted(update.condition_expression(condition)).await?;
-        Ok(is_new.then_some(consequence))
+        if !is_noted(update.condition_expression(condition)).await? {
+            return Ok(None);
+        }
+        consequence.report(tenant, id);
+        Ok(Some(consequence))
     }
 }
 

@@ -58,7 +58,7 @@ async fn a_log_that_cannot_be_written_repeats_no_delivery() {
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!(receiver.count().await, 1);
     assert_eq!(world.counts("job-events").await, [0, 0, 0], "its record is acknowledged");
-    assert!(tests::log::collected().contains("LogWriteFailed"), "and that is counted");
+    assert_eq!(tests::log::of_this_test().metric("LogWriteFailed").len(), 1, "and that is counted");
 }
 
 /// Text of so many bytes that no compression makes smaller.

@@ -228,6 +228,7 @@ async fn what_fails_comes_back_by_the_schedule_and_fails_in_the_end() {
     assert_eq!(outcomes, ["status_5xx", "connect", "redirect"]);
     assert_eq!(attempts[0]["response"], "é".repeat(512));
     assert_eq!(attempts[1]["trigger"], "schedule");
+    assert_eq!(tests::log::of_this_test().metric("DeliveryFailed"), [(1.0, "redirect".to_owned())]);
     assert!(world.only_endpoint(&tenant).await["failing_since"].is_string());
     world.deliver(event(&tenant.id, "k")).await;
     let taken = take_one(&world, &tenant, &endpoint).await;
@@ -356,6 +357,26 @@ async fn a_test_of_a_pull_endpoint_waits_until_it_is_taken() {
     assert_eq!((&taken["delivery_id"], &taken["event"]), (&answer.ok()["delivery_id"], &json!("webhook.test")));
     let settled = settle_one(&world, &tenant, &taken, json!({"status_code": 500})).await;
     assert_eq!(settled["status"], "failed", "a test has one attempt");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_gone_disables_its_pull_endpoint_and_that_is_counted_once() {
+    let (world, tenant, endpoint) = with_endpoint(&[]).await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let taken = take_one(&world, &tenant, &endpoint).await;
+    for _ in 0..2 {
+        let settled = settle_one(&world, &tenant, &taken, json!({"status_code": 410})).await;
+        assert_eq!(settled, result(&taken, "settled", Some("failed")));
+    }
+    let disabled = world.only_endpoint(&tenant).await;
+    assert_eq!((&disabled["active"], &disabled["disabled_reason"]), (&json!(false), &json!("gone")));
+    let log = tests::log::of_this_test();
+    for metric in ["DeliveryFailed", "EndpointDisabled"] {
+        assert_eq!(log.metric(metric), [(1.0, "gone".to_owned())], "{metric}");
+    }
+    for message in ["delivery failed", "an endpoint has been disabled"] {
+        assert_eq!(log.0.iter().filter(|line| line["message"] == message).count(), 1, "{message}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ use common::{
     webhooks::{
         delivery::{Attempt, Delivery, Failure, Outcome, Trigger},
         endpoints::{Consequence, Endpoints, Health},
+        event::EventName,
     },
 };
 use serde_json::json;
@@ -156,7 +157,8 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let note = async |attempt: &Attempt| {
         let (health, now) = (Health::default(), Timestamp::now());
-        let delivery = Delivery { last_attempt: Some(attempt.clone()), ..Delivery::test(endpoint, now) };
+        let event = EventName::Completed;
+        let delivery = Delivery { event, last_attempt: Some(attempt.clone()), ..Delivery::test(endpoint, now) };
         endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now).await.expect("a call")
     };
     let failed =

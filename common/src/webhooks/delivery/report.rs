@@ -1,0 +1,18 @@
+//! What operators are told of a delivery that has failed, wherever that happens.
+
+use super::Delivery;
+use crate::{
+    id::TenantId,
+    telemetry::metrics::{self, Metric},
+    webhooks::event::EventName,
+};
+
+/// Logs and counts a delivery that has failed for good. A test that fails is for its tenant to see, and no reason for an alarm.
+pub fn report_failed(tenant: &TenantId, delivery: &Delivery) {
+    let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
+    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
+    if delivery.event != EventName::Test {
+        let failed = Metric { name: "DeliveryFailed", unit: "Count", values: vec![1.0] };
+        metrics::emit(&[failed], &[("Reason", reason)]);
+    }
+}
