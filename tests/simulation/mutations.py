@@ -188,16 +188,16 @@ MUTATIONS = [
     ),
     Mutation(
         "the sweep wakes no slow receiver's long waits",
-        WAKE + "lib.rs",
+        WAKE + "sweep.rs",
         "for (is_slow, rows) in [(true, slow), (false, others)] {",
         "drop(slow);\n            for (is_slow, rows) in [(false, others)] {",
         "a receiver is slow, and a delay of the schedule is longer than a message can wait",
     ),
     Mutation(
         "the sweep finds no lost message of a slow receiver",
-        WAKE + "lib.rs",
+        WAKE + "sweep.rs",
         "Ok(state) if is_overdue(&state, now) => {",
-        "Ok(state) if is_overdue(&state, now) && !is_slow => {",
+        "Ok(state) if is_overdue(&state, now) && !row.is_slow => {",
         "the message for a slow receiver cannot be sent",
     ),
     # Parked events.
@@ -245,8 +245,8 @@ MUTATIONS = [
     Mutation(
         "a parked event forgets an endpoint that is gone",
         DELIVER + "due.rs",
-        "firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));",
-        "drop(gone);",
+        "others.push((*id, ledger.stores.endpoints.find(&event.tenant, *id).await?));",
+        "let _forgotten = id;",
         "an endpoint is deleted while an event is parked for it",
     ),
     Mutation(
@@ -259,8 +259,8 @@ MUTATIONS = [
     Mutation(
         "a parked event has the time at which it was parked",
         WEBHOOKS + "log/parked.rs",
-        'item.insert("at".to_owned(), number(event.at.as_millisecond()));',
-        'item.insert("at".to_owned(), number(now.as_millisecond()));',
+        'vec![("at", number(at)), ("endpoints", text(endpoints))]',
+        'vec![("at", number(now.as_millisecond())), ("endpoints", text(endpoints))]',
         "an event that is parked comes twice",
     ),
     # The schedule.
@@ -342,14 +342,14 @@ MUTATIONS = [
     ),
     Mutation(
         "the sweep checks only the long waits",
-        WAKE + "lib.rs",
+        WAKE + "sweep.rs",
         "self.log.all_due(minute, partition, next).await?",
         "self.log.waits(minute, partition, next).await?",
         "the message of a resend or a test cannot be sent",
     ),
     Mutation(
         "an attempt counts as overdue only after its minute was checked",
-        WAKE + "lib.rs",
+        WAKE + "sweep.rs",
         "const OVERDUE: Duration = Duration::from_secs(10 * 60);",
         "const OVERDUE: Duration = Duration::from_secs(20 * 60);",
         "the message of a resend or a test cannot be sent",
@@ -357,8 +357,8 @@ MUTATIONS = [
     Mutation(
         "due rows go to one partition more than the sweep reads",
         WEBHOOKS + "log/due.rs",
-        "delivery.webhook_id.shard(PARTITIONS)",
-        "delivery.webhook_id.shard(PARTITIONS + 1)",
+        "id.webhook_id.shard(PARTITIONS)",
+        "id.webhook_id.shard(PARTITIONS + 1)",
         "one delivery in 17 waits for longer than a message can",
     ),
     Mutation(
@@ -370,7 +370,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the sweep does not wake the long waits",
-        WAKE + "lib.rs",
+        WAKE + "sweep.rs",
         "self.send(&due, is_slow, now).await?;",
         "let _asleep = (due, is_slow);",
         "a delay of the schedule is longer than a message can wait, and its attempt comes a quarter of an hour late",
@@ -401,8 +401,8 @@ MUTATIONS = [
     Mutation(
         "a delivery that is pending when its endpoint becomes inactive ends",
         DELIVER + "due.rs",
-        "is_test || endpoint.takes_events(*hold_for, now)",
-        "is_test || endpoint.is_active()",
+        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?,",
+        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?.filter(Receiver::is_active),",
         "an endpoint is made inactive while a delivery to it waits",
     ),
     Mutation(
@@ -448,9 +448,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a test that fails counts against its endpoint",
-        DELIVER + "ledger.rs",
-        "let Some(health) = health.filter(|_| event.is_of_a_job()) else { return Ok(()) };",
-        "let (Some(health), _) = (health, event) else { return Ok(()) };",
+        WEBHOOKS + "endpoints/health.rs",
+        "delivery.last_attempt.as_ref().filter(|_| delivery.event.is_of_a_job());",
+        "delivery.last_attempt.as_ref();",
         "a test fails before any delivery has failed",
     ),
     Mutation(
@@ -518,7 +518,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what is not due yet counts as overdue",
-        WAKE + "lib.rs",
+        WAKE + "sweep.rs",
         "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)",
         "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE || now < at)",
         "a delivery waits for its next attempt when the row of the one before is checked",
@@ -526,13 +526,13 @@ MUTATIONS = [
     Mutation(
         "a sweep does not ask whether another one is under way",
         WEBHOOKS + "log/due.rs",
-        '"attribute_not_exists(taken_until) OR taken_until < :now"',
-        '"attribute_not_exists(taken_until) OR taken_until < :now OR taken_until >= :now"',
+        '"attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease"',
+        '"attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease OR taken_until >= :now"',
         "two sweeps run at the same time",
     ),
     Mutation(
         "what a sweep wakes comes all at once",
-        WAKE + "lib.rs",
+        WAKE + "sweep.rs",
         "if at < now { at.after(MINUTE) } else { at }",
         "if at < now { at } else { at }",
         "most of a minute's long waits have ended when its sweep comes",

@@ -41,7 +41,7 @@ pub(crate) async fn attempt(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, hold_for, log, queues, .. } = &ledger.stores;
+    let Stores { endpoints, log, queues, .. } = &ledger.stores;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
         // It has expired.
@@ -65,6 +65,13 @@ pub(crate) async fn attempt(
     if is_stale || wakes_at.since(now) > EARLY {
         // Either this record made the attempt and came back before the next message was sent, or it is early, since
         // the attempt was put off. A longer wait than a message can have is woken from the log.
+        if delivery.pull.is_some() {
+            // It is leased, and nobody has written a row for the lease's end.
+            let row = log.due(&due.tenant, &delivery, record.has_time, now);
+            if !log.put(vec![((), row)]).await.is_empty() {
+                return Err(Error::Busy.into());
+            }
+        }
         let message = DueAttempt::soon(&due.tenant, &delivery, now);
         let queue = queues.of(record.has_time);
         return Ok(queue.send(message.as_slice(), now).await.into_iter().collect::<Result<(), _>>()?);
@@ -76,8 +83,6 @@ pub(crate) async fn attempt(
         Destination::Callback { .. } => None,
     };
     drop(passed);
-    let is_test = delivery.trigger == Trigger::Test;
-    let endpoint = endpoint.filter(|endpoint| is_test || endpoint.takes_events(*hold_for, now));
     let outgoing = Outgoing {
         index: record.index,
         tenant: due.tenant.clone(),
@@ -124,11 +129,19 @@ pub(crate) async fn event(
     };
     let passed = gate.pass().await;
     let receivers = batch.receivers(&event, &ledger.stores).await?;
+    let mut others = Vec::new();
+    for id in endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id)) {
+        // It has been deleted, or it has been inactive for so long that it collects nothing new.
+        others.push((*id, ledger.stores.endpoints.find(&event.tenant, *id).await?));
+    }
     drop(passed);
     let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
     let mut firsts = firsts(record, &event, parked_for);
-    let gone = endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id));
-    firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));
+    firsts.extend(
+        others
+            .iter()
+            .map(|(id, endpoint)| Outgoing::first(record, &event, Destination::Endpoint(*id), endpoint.as_ref())),
+    );
     for first in &mut firsts {
         // Not if its log has got more shards since.
         first.is_payload_stored = due.parked == ParkedId::Delivery(first.delivery.id);
@@ -196,7 +209,9 @@ async fn in_turn<'a>(mut outgoing: Outgoing<'a>, may_be_parked: bool, sender: &S
         Err(NoSlot::Full) if is_last => Sent::Ended(outgoing.ended(AttemptResult::Expired, is_slow)),
         Err(_) if may_be_parked => Sent::Parked(outgoing),
         Err(NoSlot::Full) => {
-            let until = put_off(silence.map(|silence| silence.since), now);
+            // At its end, it is given up.
+            let end = Timestamp::from_millisecond(delivery.fails_at.get());
+            let until = put_off(silence.map(|silence| silence.since), now).min(end);
             Sent::Ended(outgoing.ended(AttemptResult::Postponed(until), is_slow))
         }
         Err(NoSlot::Late) => Sent::Ended(outgoing.ended(AttemptResult::Postponed(Timestamp::now()), is_slow)),

@@ -50,7 +50,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) tenant: TenantId,
     pub(crate) delivery: Delivery,
     pub(crate) payload: Payload,
-    /// Its endpoint, if that exists, and events are sent to it or held for it.
+    /// Its endpoint, if that exists.
     pub(crate) endpoint: Option<&'a Receiver>,
     /// Whether the log has the delivery already.
     pub(crate) is_stored: bool,

@@ -62,8 +62,8 @@ impl Check<'_> {
                 || logged.endpoint.is_some_and(|index| self.was_disabled(logged.tenant, index, Time::MAX / 2));
             let may_be = match status {
                 "pending" => false,
-                "held" => was_off && self.world.script.hold_for > 0,
-                "ended" => is_deleted || was_off && !self.holds_for_long(),
+                "held" => was_off,
+                "ended" => is_deleted,
                 _ => true,
             };
             if !may_be {

@@ -74,11 +74,11 @@ pub enum AttemptResult {
     Made(Attempt, Outcome),
     /// It could not be made, and is due again at this time.
     Postponed(Timestamp),
-    /// The endpoint is inactive, and collects what it misses.
+    /// The endpoint is inactive: it is held.
     Inactive,
     /// It cannot be made, since it goes to a pull endpoint: somebody has to take the delivery.
     ToBeTaken,
-    /// The endpoint has been deleted, or has been inactive for too long.
+    /// The endpoint has been deleted.
     NoEndpoint,
     /// It could not be made for so long that the delivery has failed.
     Expired,

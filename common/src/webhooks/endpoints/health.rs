@@ -246,7 +246,10 @@ impl Endpoints {
                 condition.push_str(" AND failing_since = :since");
                 update = update.expression_attribute_values(":since", number(since.as_millisecond()));
             }
-            (Consequence::Disabled(_), _) => {}
+            // The receiver at a former URL is gone.
+            (Consequence::Disabled(_), _) => {
+                condition.push_str(" AND (attribute_not_exists(good_at) OR good_at < :at)")
+            }
         }
         let update = update.update_expression(format!("SET {set} REMOVE notice_tries"));
         if !is_noted(update.condition_expression(condition)).await? {

@@ -19,7 +19,7 @@ use crate::{
         failure,
     },
     error::Result,
-    id::TenantId,
+    id::{LeaseId, TenantId},
     timestamp::Timestamp,
     webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY},
 };
@@ -169,15 +169,13 @@ impl Log {
     pub fn due(&self, tenant: &TenantId, delivery: &Delivery, is_slow: bool, now: Timestamp) -> Row {
         let at = delivery.wakes_at().unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
-        let slow = if is_slow { SLOW } else { "" };
-        // An overdue row goes into the present minute, since the past has been swept.
-        let minute = Minute::of(at.max(now));
-        let partition = partition(minute, delivery.webhook_id.shard(PARTITIONS));
-        let DueAttempt { attempt, id, .. } = DueAttempt::next(tenant, delivery);
-        let mut item = key(partition, format!("{kind}{slow}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
-        let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(at.max(now).as_second());
-        item.insert("expires_at".to_owned(), number(expires));
-        Row(item)
+        DueRow { attempt: DueAttempt::next(tenant, delivery), at, is_slow }.to_row(kind, now)
+    }
+
+    /// The same due row, to be checked with those of the present minute.
+    #[must_use]
+    pub fn due_again(&self, row: &DueRow, now: Timestamp) -> Row {
+        row.to_row(CHECK, now)
     }
 
     /// A page of the long waits in a partition of a minute. `after` is the end of the page before.
@@ -211,8 +209,10 @@ impl Log {
     pub async fn take_sweep(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweeper.key()));
         let taken = update
-            .update_expression("SET taken_until = :until")
-            .condition_expression("attribute_not_exists(taken_until) OR taken_until < :now")
+            .update_expression("SET taken_until = :until, lease = :lease")
+            // It may be this very call, repeated because its answer was lost.
+            .condition_expression("attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease")
+            .expression_attribute_values(":lease", text(LeaseId::generate()))
             .expression_attribute_values(":until", number(until.as_millisecond()))
             .expression_attribute_values(":now", number(now.as_millisecond()))
             .return_values(ReturnValue::AllNew);
@@ -245,11 +245,29 @@ impl Log {
         update.send().await.map(drop).map_err(failure("saving the sweep"))
     }
 
-    /// The last minute that every sweeper has woken; `None` before any has. A sweeper whose schedule has stopped is seen by
-    /// the others.
+    /// The last minute that every sweeper has woken, and whose check is not late; `None` before any has. A sweeper whose schedule
+    /// has stopped is seen by the others.
     pub async fn swept(&self) -> Result<Option<Minute>> {
         let cursors = self.get(Sweeper::all().map(Sweeper::key).collect()).await?;
-        Ok(cursors.values().filter_map(|item| Record::new("sweep", item).optional_number("woken").map(Minute)).min())
+        let swept = cursors.values().filter_map(|item| {
+            let minute = |name| Record::new("sweep", item).optional_number(name).map(Minute);
+            Some(minute("woken")?.min(minute("checked")?.after(CHECK_AFTER)))
+        });
+        Ok(swept.min())
+    }
+}
+
+impl DueRow {
+    fn to_row(&self, kind: &str, now: Timestamp) -> Row {
+        let Self { attempt: DueAttempt { tenant, id, attempt }, at, is_slow } = self;
+        let slow = if *is_slow { SLOW } else { "" };
+        // An overdue row goes into the present minute, since the past has been swept.
+        let due = now.max(*at);
+        let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
+        let mut item = key(partition, format!("{kind}{slow}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
+        let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(due.as_second());
+        item.insert("expires_at".to_owned(), number(expires));
+        Row(item)
     }
 }
 

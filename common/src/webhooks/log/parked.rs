@@ -46,22 +46,20 @@ impl Log {
     /// deliveries, has the same row.
     #[must_use]
     pub fn park(&self, event: &JobEvent, deliveries: &[DeliveryId], now: Timestamp) -> (DueEvent, Row) {
-        let endpoints: Vec<_> = deliveries.iter().filter_map(|id| id.destination.endpoint()).collect();
-        let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let (parked, expires_at) = match deliveries {
-            [id] => (ParkedId::Delivery(*id), now.after(KEPT).max(self.retention.end(now))),
+        let (parked, expires_at, further) = match deliveries {
+            [id] => (ParkedId::Delivery(*id), now.after(KEPT).max(self.retention.end(now)), Vec::new()),
             _ => {
-                let destinations = format!("parked {} {ids}", event.at.as_millisecond());
+                let endpoints = deliveries.iter().filter_map(|id| id.destination.endpoint());
+                let endpoints = endpoints.map(|id| id.to_string()).collect::<Vec<_>>().join(" ");
+                let at = event.at.as_millisecond();
+                let destinations = format!("parked {at} {endpoints}");
                 let id = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &destinations);
-                (ParkedId::Event(id), now.after(KEPT))
+                (ParkedId::Event(id), now.after(KEPT), vec![("at", number(at)), ("endpoints", text(endpoints))])
             }
         };
         let mut item = parked_key(&event.tenant, parked);
-        item.insert("at".to_owned(), number(event.at.as_millisecond()));
         item.insert("expires_at".to_owned(), number(expires_at.as_second()));
-        if !endpoints.is_empty() {
-            item.insert("endpoints".to_owned(), text(ids));
-        }
+        item.extend(further.into_iter().map(|(name, value)| (name.to_owned(), value)));
         payload::Packed::new(&event.body).put(&mut item, event.audience.callback());
         (DueEvent { tenant: event.tenant.clone(), parked }, Row(item))
     }
@@ -72,16 +70,24 @@ impl Log {
     /// The read failed, or what is stored cannot be read.
     pub async fn parked(&self, due: &DueEvent) -> Result<Option<Parked>> {
         let found = self.get(vec![parked_key(&due.tenant, due.parked)]).await?;
-        found.values().next().map(|item| read(&due.tenant, item)).transpose()
+        found.values().next().map(|item| read(due, item)).transpose()
     }
 }
 
-fn read(tenant: &TenantId, item: &Item) -> Result<Parked> {
+fn read(DueEvent { tenant, parked }: &DueEvent, item: &Item) -> Result<Parked> {
     let broken = |what: &str| Error::Internal(format!("a parked event of {tenant} has no {what}"));
     let record = Record::new("parked event", item);
-    let endpoints = record.optional_text("endpoints").unwrap_or_default().split_whitespace();
-    let endpoints: Vec<EndpointId> =
-        endpoints.map(|id| id.parse().map_err(|_not_an_id| broken("endpoint"))).collect::<Result<_>>()?;
+    let (at, endpoints) = match parked {
+        // The row may also have been written as the payload of the delivery, which says no more.
+        ParkedId::Delivery(id) => {
+            (Timestamp::from_millisecond(id.at.get()), id.destination.endpoint().into_iter().collect())
+        }
+        ParkedId::Event(_) => {
+            let endpoints = record.text("endpoints")?.split_whitespace();
+            let endpoints = endpoints.map(|id| id.parse().map_err(|_not_an_id| broken("endpoint")));
+            (record.time("at")?, endpoints.collect::<Result<Vec<EndpointId>>>()?)
+        }
+    };
     let audience = if endpoints.is_empty() {
         let (url, secret) = payload::callback(item)?;
         Audience::Callback { url, secret }
@@ -90,7 +96,7 @@ fn read(tenant: &TenantId, item: &Item) -> Result<Parked> {
     };
     let body = payload::body(item)?.ok_or_else(|| broken("body"))?;
     let Body { event: name, job_id } = serde_json::from_slice(&body).map_err(|_not_json| broken("event"))?;
-    let event = JobEvent { name, tenant: tenant.clone(), job_id, at: record.time("at")?, audience, body };
+    let event = JobEvent { name, tenant: tenant.clone(), job_id, at, audience, body };
     Ok(Parked { event, endpoints })
 }
 

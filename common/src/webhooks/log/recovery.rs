@@ -233,23 +233,23 @@ impl Log {
         Ok(open)
     }
 
-    /// Makes the next page of deliveries pending again, each at the time that `due` gives, and returns them. Moves
-    /// `recovery` to the end of the page, without saving it.
+    /// Makes the next page of deliveries pending again, each at the time that `due` gives. Returns those that are, and an error if
+    /// others could not be. Without one, it moves `recovery` to the end of the page. It does not save it.
     ///
     /// # Errors
-    /// A call failed. The page can be repeated.
+    /// The page could not be read. It can be repeated.
     pub async fn recover_page(
         &self,
         tenant: &TenantId,
         recovery: &mut Recovery,
         due: impl Fn() -> Timestamp,
         now: Timestamp,
-    ) -> Result<Vec<Delivery>> {
+    ) -> Result<(Vec<Delivery>, Result<()>)> {
         if recovery.waits() {
             self.begin_recovery(tenant, recovery).await?;
         }
         if recovery.done {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Ok(())));
         }
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
         let KeyRange { from, to } = self.range(&filter, None, now);
@@ -267,15 +267,24 @@ impl Log {
             }
         });
         let calls: Vec<_> = calls.collect();
-        let resent: Vec<Result<Option<Delivery>>> = stream::iter(calls).buffer_unordered(CONCURRENCY).collect().await;
-        let resent: Vec<Delivery> = resent.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?;
+        let mut calls = stream::iter(calls).buffer_unordered(CONCURRENCY);
+        let (mut resent, mut failed) = (Vec::new(), None);
+        while let Some(call) = calls.next().await {
+            match call {
+                Ok(delivery) => resent.extend(delivery),
+                Err(error) => failed = Some(error),
+            }
+        }
         recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
+        if let Some(error) = failed {
+            return Ok((resent, Err(error)));
+        }
         match ids.last().filter(|_| ids.len() == PAGE) {
             Some(last) => recovery.after = last.moment(),
             None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
         }
         recovery.done = recovery.shard >= SHARDS;
-        Ok(resent)
+        Ok((resent, Ok(())))
     }
 
     /// Closes a recovery to further calls, and reads its final time. A deleted recovery is done.

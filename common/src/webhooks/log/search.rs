@@ -77,7 +77,7 @@ const FILTERED_KEYS: usize = 1000;
 /// Sorts after every key.
 const END: &str = "~";
 /// The attributes that a list shows of a delivery: not its payload.
-const LISTED: [&str; 6] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last"];
+const LISTED: [&str; 8] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last", "kind", "due"];
 
 /// The keys to read of a shard, both ends included.
 #[derive(Clone, Debug)]

@@ -182,12 +182,12 @@ impl Log {
     /// Reads items consistently, in any number, by their keys.
     pub(super) async fn get(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
         let Some(gathered) = &self.gathered else {
-            let (found, error) = self.get_all(keys).await;
+            let (found, error) = self.get_all(keys, true).await;
             return error.map_or(Ok(found.values), Err);
         };
         let read = |keys: Vec<Key>| async move {
             let keys = keys.into_iter().map(|[destination, delivery]| key(destination, delivery));
-            let (found, error) = self.get_all(keys.collect()).await;
+            let (found, error) = self.get_all(keys.collect(), true).await;
             if let Some(error) = error {
                 tracing::error!(?error, unread = found.unread.len(), "a part of the delivery log could not be read");
             }
@@ -197,8 +197,8 @@ impl Log {
     }
 
     /// The items, and an error if there are keys that could not be read.
-    async fn get_all(&self, keys: Vec<Item>) -> (Found<Key, Item>, Option<Error>) {
-        let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec())).collect();
+    pub(super) async fn get_all(&self, keys: Vec<Item>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
+        let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec(), is_consistent)).collect();
         let mut calls = stream::iter(calls).buffer_unordered(CONCURRENCY);
         let (mut found, mut failed) = (Found { values: HashMap::new(), unread: HashSet::new() }, None);
         while let Some((items, unread, error)) = calls.next().await {
@@ -210,10 +210,11 @@ impl Log {
     }
 
     /// Reads up to 100 items. Returns them, the keys that could not be read, and why.
-    async fn get_batch(&self, mut keys: Vec<Item>) -> (Vec<Item>, Vec<Item>, Option<Error>) {
+    async fn get_batch(&self, mut keys: Vec<Item>, is_consistent: bool) -> (Vec<Item>, Vec<Item>, Option<Error>) {
         let mut items = Vec::new();
         for round in 0..ROUNDS {
-            let wanted = KeysAndAttributes::builder().set_keys(Some(keys.clone())).consistent_read(true).build();
+            let wanted =
+                KeysAndAttributes::builder().set_keys(Some(keys.clone())).consistent_read(is_consistent).build();
             #[expect(clippy::expect_used, reason = "the keys are given")]
             let wanted = wanted.expect("complete keys");
             let call = self.dynamodb.batch_get_item().request_items(&self.table, wanted);

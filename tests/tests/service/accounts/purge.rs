@@ -132,7 +132,7 @@ async fn a_recovery_that_was_deleted_is_not_written_again() {
     let [(tenant, recovery)] = &mut open[..] else { unreachable!("{open:?}") };
     log.forget_recoveries(tenant).await.expect("they are deleted");
     let now = Timestamp::now();
-    assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").is_empty() && recovery.done);
+    assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").0.is_empty() && recovery.done);
     log.save_recovery(tenant, recovery).await.expect("there is nothing to save");
     assert!(log.recoveries(tenant, None).await.expect("they are listed").is_empty());
 }

@@ -189,7 +189,7 @@ async fn an_endpoint_collects_for_as_long_as_is_set_after_it_became_inactive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nothing_is_held_what_was_pending_ends_and_new_events_are_not_recorded() {
+async fn where_nothing_is_collected_what_was_pending_is_held_and_new_events_are_not_recorded() {
     let world = World::with(&[("HOLD_FOR", "0"), ("RETRY_SCHEDULE", "0")]).await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -198,7 +198,26 @@ async fn where_nothing_is_held_what_was_pending_ends_and_new_events_are_not_reco
     world.deliver(event(&tenant.id, "new")).await;
     world.poll("deliveries").await;
     let logged = world.only_logged(&tenant.id).await;
-    assert_eq!((logged.status, logged.job_id.as_str(), world.left().await), (Status::Ended, "pending", 0));
+    assert_eq!((logged.status, logged.job_id.as_str(), world.left().await), (Status::Held, "pending", 0));
+}
+
+/// As when somebody recovers what an endpoint has missed before making it active.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_again_is_held_however_long_its_endpoint_has_been_inactive() {
+    let (world, tenant, receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
+    world.deliver(event(&tenant.id, "missed")).await;
+    let since = json!({"inactive_since": Timestamp::now().as_millisecond() - 2 * 60 * 60 * 1000});
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), since).await;
+    let recover = async || {
+        let fields = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z"});
+        world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+        world.sweep(Timestamp::now()).await;
+        while world.poll_due().await == 0 {}
+        world.only_logged(&tenant.id).await.status
+    };
+    assert_eq!((recover().await, receiver.count().await), (Status::Held, 0));
+    set_active(&world, &tenant, &endpoint, true).await;
+    assert_eq!((recover().await, receiver.count().await), (Status::Delivered, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Destination, Status},
+        delivery::{Delivery, Destination, MAX_AGE, Payload, Status},
         event::JobEvent,
+        log::First,
     },
 };
 use futures::future::join_all;
@@ -15,6 +16,7 @@ use serde_json::json;
 use tests::{
     Manner, Moody, Receiver, Rough, Switch, Tenant, World, callback, event,
     moody::{AT_ONCE, FOREVER, TOO_LATE},
+    world::log::due_message,
 };
 use tokio::{net::TcpListener, time::Instant};
 
@@ -304,6 +306,46 @@ async fn the_payload_of_a_parked_event_is_that_of_its_delivery() {
         let is_alarming = |line: &str| line.contains(&tenant.id) && line.contains("has expired");
         assert_eq!((receiver.requests(), log.lines().any(is_alarming)), (1, false));
     }
+}
+
+/// As when its tenant sends the delivery again before the message that parked it has been deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_event_can_be_read_once_its_row_is_the_payload_of_a_delivery() {
+    let receiver = Receiver::start().await;
+    let (world, tenant, id) = world_with(&[], &receiver.url("/")).await;
+    world.make_slow(&tenant, &id).await;
+    let told = JobEvent::parse(&event(&tenant.id, 1).to_string(), Timestamp::now()).expect("an event");
+    let destination = Destination::Endpoint(id.parse().expect("an id"));
+    let (delivery, log) = (Delivery::first(&told, &destination, 1), world.delivery_log());
+    let (message, _) = log.park(&told, &[delivery.id], Timestamp::now());
+    let payload = Payload { destination, body: told.body.clone() };
+    let row = log.payload(&told.tenant, &delivery.id, &payload, Timestamp::now());
+    assert!(log.put(vec![((), row)]).await.is_empty());
+    world.enqueue("slow-deliveries", json!({"tenant_id": tenant.id, "parked": message.parked.to_string()})).await;
+    poll_slow(&world, 1).await;
+    assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (1, Status::Delivered));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_is_put_off_until_three_days_after_its_event_at_most() {
+    let (world, tenant, id, receiver) = silent(&[]).await;
+    let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
+    let left = Duration::from_secs(10 * 60);
+    let told = JobEvent::parse(&event(&tenant.id, 1).to_string(), Timestamp::now().before(MAX_AGE - left));
+    let told = told.expect("an event");
+    let destination = Destination::Endpoint(id.parse().expect("an id"));
+    let delivery = Delivery::first(&told, &destination, 1);
+    let delivery = Delivery { next_attempt_at: Some(Timestamp::now()), ..delivery };
+    let payload = Payload { destination, body: told.body.clone() };
+    let owner = tenant.id.parse().expect("a tenant");
+    let first = First { tenant: &owner, delivery: &delivery, payload: Some(&payload) };
+    assert!(matches!(world.delivery_log().begin(&[first], Timestamp::now()).await[..], [Ok(true)]));
+    world.enqueue("slow-deliveries", due_message(&tenant.id, &delivery)).await;
+    poll_slow(&world, 1).await;
+    let waits = world.only_logged(&tenant.id).await;
+    assert_eq!((waits.status, receiver.arrivals().await.len()), (Status::Pending, 0));
+    assert_eq!(waits.next_attempt_at, Some(told.at.after(MAX_AGE)), "it would be an hour or two");
 }
 
 #[tokio::test(flavor = "multi_thread")]

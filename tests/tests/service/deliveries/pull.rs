@@ -384,12 +384,7 @@ async fn what_nobody_takes_in_three_days_has_failed_and_can_be_recovered() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     let book = Book::of(&world);
     // The sweep looks at the minute in which its time is over.
-    let (mut old, payload) = Draft::to(&endpoint, book.ago(DAY * 3), "old").delivery(&id(&tenant));
-    (old.attempts, old.tries, old.last_attempt, old.next_attempt_at) = (0, 0, None, None);
-    let old = old.after(&AttemptResult::ToBeTaken, &[], || 0.0, book.now);
-    book.put(vec![book.log.due(&id(&tenant), &old, false, book.now)]).await;
-    let first = First { tenant: &id(&tenant), delivery: &old, payload: Some(&payload) };
-    assert!(matches!(book.log.begin(&[first], book.now).await[..], [Ok(true)]));
+    over_age(&world, &tenant, &endpoint).await;
     world.sweep(Timestamp::now()).await;
     // The check comes later: this one has no message to be waited for.
     world.sweep(Timestamp::now().after(HOUR)).await;
@@ -405,6 +400,46 @@ async fn what_nobody_takes_in_three_days_has_failed_and_can_be_recovered() {
     let taken = take_one(&world, &tenant, &endpoint).await;
     let settled = settle_one(&world, &tenant, &taken, json!({"status_code": 200})).await;
     assert_eq!(settled["status"], "delivered");
+}
+
+/// A delivery to a pull endpoint whose three days are over, with the due row for that.
+async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
+    let book = Book::of(world);
+    let (mut old, payload) = Draft::to(endpoint, book.ago(DAY * 3), "old").delivery(&id(tenant));
+    (old.attempts, old.tries, old.last_attempt, old.next_attempt_at) = (0, 0, None, None);
+    let old = old.after(&AttemptResult::ToBeTaken, &[], || 0.0, book.now);
+    book.put(vec![book.log.due(&id(tenant), &old, false, book.now)]).await;
+    let first = First { tenant: &id(tenant), delivery: &old, payload: Some(&payload) };
+    assert!(matches!(book.log.begin(&[first], book.now).await[..], [Ok(true)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_leased_when_its_three_days_are_over_fails_when_the_lease_ends_however_long_that_is() {
+    let (world, tenant, endpoint) = with_endpoint(&[("LEASE_TIME", "3600")]).await;
+    over_age(&world, &tenant, &endpoint).await;
+    take_one(&world, &tenant, &endpoint).await;
+    let delivery = world.only_logged(&tenant.id).await;
+    let known = world.delivery_log().known(&id(&tenant), &[delivery.id]).await.expect("the log is read");
+    let lease = known[&delivery.id].pull.as_ref().and_then(|pull| pull.lease?.ends).expect("a lease");
+    world.enqueue("deliveries", json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 0})).await;
+    world.poll_all("deliveries").await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
+    // The sweep wakes it when the lease ends, for which no message can wait.
+    world.put_cursors(&json!({})).await;
+    world.sweep(lease.after(Duration::from_secs(60))).await;
+    let woken = world.drain("deliveries").await;
+    assert_eq!(woken, [json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 0})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_says_when_what_failed_can_be_taken_again() {
+    let (world, tenant, endpoint) = with_endpoint(&[("RETRY_SCHEDULE", "600")]).await;
+    world.deliver(event(&tenant.id, "j")).await;
+    let taken = take_one(&world, &tenant, &endpoint).await;
+    settle_one(&world, &tenant, &taken, json!({"status_code": 500})).await;
+    let next = world.log_of(&tenant.id, Status::Pending).await[0].next_attempt_at.expect("a time");
+    let list = read(&world, &tenant, "list", json!({})).await.ok().clone();
+    assert_eq!(list["deliveries"][0]["next_attempt_at"], json!(next));
 }
 
 #[tokio::test(flavor = "multi_thread")]

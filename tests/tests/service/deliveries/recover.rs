@@ -1,12 +1,18 @@
 //! `POST /v1/deliveries/recover`. The test runs the recoveries itself, page by page.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Status, Trigger},
-        log::recovery::{PAGE, Recovery},
+        log::{
+            First,
+            recovery::{PAGE, Recovery},
+        },
     },
 };
 use futures::future::join_all;
@@ -30,7 +36,9 @@ pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     for (tenant, mut recovery) in book.log.open_recoveries(|_| true).await.expect("the recoveries") {
         while !recovery.done {
             let now = Timestamp::now();
-            resent.extend(book.log.recover_page(&tenant, &mut recovery, || now, now).await.expect("a page"));
+            let (page, rest) = book.log.recover_page(&tenant, &mut recovery, || now, now).await.expect("a page");
+            rest.expect("all of it");
+            resent.extend(page);
             book.log.save_recovery(&tenant, &recovery).await.expect("it is saved");
         }
     }
@@ -111,10 +119,47 @@ async fn a_recovery_goes_on_after_a_crash_and_resends_each_delivery_once() {
     // The process dies before it saves how far it is.
     let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
     let now = Timestamp::now();
-    let first = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    let (first, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
     assert_eq!(first.len(), PAGE);
     assert_eq!(sorted(&[first, run(&book).await].concat()), sorted(&failed));
     assert!(pages(&world, &tenant, json!({"status": "failed"})).await.concat().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_which_a_part_is_throttled_is_sent_and_the_rest_follows_in_the_same_sweep() {
+    // A batched write with the due row of one of them is left out, until the caller gives up.
+    let left_out = AtomicUsize::new(0);
+    let world = World::answering(&[], move |call| {
+        let is_it = call.operation == "BatchWriteItem" && call.body.to_string().contains("deadbeef");
+        let is_throttled = is_it && left_out.fetch_add(1, Ordering::SeqCst) < 4;
+        is_throttled.then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let book = Book::of(&world);
+    let drafts = (0..3).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
+    let mut deliveries: Vec<_> = drafts.map(|draft| draft.delivery(&id(&tenant))).collect();
+    let webhook_id = "msg_deadbeefdeadbeefdeadbeefdeadbeef".parse().expect("an id");
+    (deliveries[1].0.webhook_id, deliveries[1].0.id.webhook_id) = (webhook_id, webhook_id);
+    let log = world.delivery_log();
+    for (delivery, payload) in &deliveries {
+        let row = log.payload(&id(&tenant), &delivery.id, payload, book.now);
+        assert!(log.put(vec![((), row)]).await.is_empty());
+        let first = First { tenant: &id(&tenant), delivery, payload: None };
+        assert!(matches!(log.begin(&[first], book.now).await[..], [Ok(true)]));
+    }
+    recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
+    world.sweep(Timestamp::now()).await;
+    let delivered = async {
+        while receiver.count().await < 3 {
+            world.poll("deliveries").await;
+        }
+    };
+    tokio::time::timeout(SECOND * 20, delivered).await.expect("all are sent again");
+    let recoveries = log.recoveries(&id(&tenant), None).await.expect("the recoveries");
+    assert_eq!((recoveries[0].resent, recoveries[0].done), (3, true));
 }
 
 /// The recoveries of a tenant that are not done, oldest first.
@@ -196,7 +241,7 @@ async fn a_recovery_that_has_begun_is_not_joined() {
     let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
     assert_eq!(recover(&world, &tenant, since(10)).await, first);
     let now = Timestamp::now();
-    let resent = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    let (resent, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
     assert_eq!(sorted(&resent), sorted(&early));
 
     // The page is not saved yet, and the recovery is past these.

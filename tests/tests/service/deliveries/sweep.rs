@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,7 +19,7 @@ use common::{
 };
 use serde_json::json;
 use tests::{
-    Receiver, Tenant, World, event,
+    Receiver, Switch, Tenant, World, event,
     world::{faults::failure, log::due_message},
 };
 
@@ -208,6 +211,24 @@ async fn sweepers_share_what_is_due() {
     assert!(world.stack.invoke("deliveries-wake", json!({"sweeper": 4})).await.is_err(), "there is no fifth");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweeper_whose_lease_was_given_but_not_answered_sweeps_all_the_same() {
+    let (world, calls) = World::cut_off().await;
+    let tenant = "t".parse().expect("a tenant");
+    let wait = Delivery {
+        next_attempt_at: Some(in_minutes(16)),
+        ..Delivery::test("01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id"), Timestamp::now())
+    };
+    let sweeper = wait.webhook_id.shard(PARTITIONS) % 4;
+    let log = world.delivery_log();
+    assert!(log.put(vec![((), log.due(&tenant, &wait, false, Timestamp::now()))]).await.is_empty());
+    calls.fail(0..1, true);
+    let tick = json!({"sweeper": sweeper, "time": in_minutes(17)});
+    world.stack.invoke("deliveries-wake", tick).await.expect("it sweeps");
+    assert!(calls.is_reached());
+    assert_eq!(world.drain("deliveries").await.len(), 1);
+}
+
 /// What is due in a minute is in partitions, in which the tenants are mixed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_whose_deliveries_cannot_be_woken_does_not_hold_up_those_in_the_same_partition() {
@@ -224,7 +245,10 @@ async fn a_tenant_whose_deliveries_cannot_be_woken_does_not_hold_up_those_in_the
 
     *broken.lock().expect("no panic") = Some(first.id.clone());
     let tick = json!({"time": in_minutes(16)});
-    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "the minute is not done");
+    assert!(
+        world.stack.invoke("deliveries-wake", tick).await.is_err(),
+        "the minute is not done: no row can be written"
+    );
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
     assert_eq!(world.only_logged(&first.id).await.status, Status::Pending);
@@ -263,14 +287,38 @@ async fn a_delivery_that_cannot_be_read_does_not_hold_up_those_in_the_same_parti
     broken.remove("event").expect("it has an event");
     world.put("deliveries", broken).await;
     let tick = json!({"time": in_minutes(16)});
-    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "the minute is not done");
+    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "somebody has to look at it");
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
 
+    // The minute is done all the same, and the delivery is checked again a quarter of an hour later.
     world.put("deliveries", state).await;
-    world.sweep(in_minutes(16)).await;
+    world.sweep(in_minutes(17)).await;
+    assert!(world.drain("deliveries").await.is_empty());
+    world.sweep(in_minutes(32)).await;
     attempt(&world).await;
     assert_eq!(world.only_logged(&first.id).await.status, Status::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_throttled_is_checked_in_the_same_sweep() {
+    // States of a partition that is throttled are left out of each read, for as long as one read asks for them.
+    let (throttled, left_out) = (Switch::default(), AtomicUsize::new(0));
+    let is_on = throttled.clone();
+    let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {
+        let is_state = call.operation == "BatchGetItem" && !call.body.to_string().contains("cursor");
+        let is_left_out = is_on.is_on() && is_state && left_out.fetch_add(1, Ordering::SeqCst) < 4;
+        is_left_out.then(|| (200, json!({"Responses": {}, "UnprocessedKeys": call["RequestItems"]})))
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    fail_once(&world, &tenant, &receiver).await;
+    lose_message(&world).await;
+    throttled.on();
+    world.sweep(in_minutes(16)).await;
+    attempt(&world).await;
+    assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
 }
 
 /// Puts all due rows into the partition of the first.

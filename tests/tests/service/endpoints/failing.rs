@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, Failure, Outcome, Trigger},
-        endpoints::{Consequence, Endpoints, Health},
+        endpoints::{Consequence, DisabledReason, Endpoints, Health},
         event::EventName,
     },
 };
@@ -143,6 +143,29 @@ async fn a_callback_that_fails_is_no_endpoints_fault() {
     assert_eq!(receiver.count().await, 1);
     let endpoint = world.only_endpoint(&tenant).await;
     assert_eq!((&endpoint["active"], endpoint.get("failing_since")), (&json!(true), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_410_of_a_former_url_does_not_disable_the_endpoint_at_its_new_one() {
+    let (world, tenant) = impatient().await;
+    let id = world.endpoint(&tenant, "https://example.com/old", "s").await;
+    let settings = world.stack.environment("webhooks-deliver").expect("a function").clone();
+    let env = Env::new(move |name| settings.get(name).cloned());
+    let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+    let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
+    let gone = async |at: Timestamp| {
+        let answer = Outcome::Failed(Failure::Status(410, None));
+        let last_attempt = Some(Attempt::new(at, 1, answer, None, Trigger::Schedule));
+        let delivery = Delivery { event: EventName::Completed, last_attempt, ..Delivery::test(endpoint, at) };
+        let (health, now) = (Health::default(), Timestamp::now());
+        endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now).await.expect("a call")
+    };
+    let before = Timestamp::now();
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": "https://example.com/new"})).await.ok();
+    assert_eq!((gone(before).await, &world.only_endpoint(&tenant).await["active"]), (None, &json!(true)));
+    let after = Timestamp::now().after(Duration::from_millis(2));
+    assert_eq!(gone(after).await, Some(Consequence::Disabled(DisabledReason::Gone)));
 }
 
 /// As when a record comes back long after its attempt.
