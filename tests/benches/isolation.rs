@@ -10,7 +10,7 @@
 //! two controls: B alone, and A with receivers that are well. It prints a table, and exits with 1 if a bound is broken.
 //!
 //! ```sh
-//! cargo bench -p tests --bench isolation                # each mode, and some in other shapes: over 10 minutes
+//! cargo bench -p tests --bench isolation                # each mode, and some in other shapes: some 20 minutes
 //! cargo bench -p tests --bench isolation -- --all       # each mode in each shape, with each past: hours
 //! cargo bench -p tests --bench isolation -- "hang 1x"   # the runs whose name contains this, of the usual ones or, with --all, of all
 //! ```

@@ -84,7 +84,7 @@ pub(crate) fn of_attempt(outcome: &str) -> Markup {
     if outcome == "delivered" { badge("good", "●", "Delivered") } else { badge("bad", "▲", outcome) }
 }
 
-/// What the reasons of failures mean (see the table in docs/receiving.md).
+/// What the reasons of failures mean (see the table in docs/operating.md).
 pub(crate) fn reason(outcome: &str) -> &'static str {
     match outcome {
         "status_4xx" => "the receiver refused it with a 4xx status",

@@ -43,7 +43,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
-        .summary("Sends all failed and held deliveries of a time to an endpoint again, at a bounded rate.")
+        .summary("Sends all failed and held deliveries of a period to an endpoint again, at a bounded rate.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,

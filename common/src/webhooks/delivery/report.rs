@@ -1,6 +1,6 @@
 //! What operators are told of a delivery that has failed, wherever that happens.
 
-use super::Delivery;
+use super::state::Delivery;
 use crate::{
     id::TenantId,
     telemetry::metrics::{self, Metric},

@@ -150,6 +150,27 @@ async fn activate_does_what_the_tenant_does_with_an_endpoint_that_was_disabled()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tenant_says_whose_an_id_is_and_deactivate_stops_an_endpoint() {
+    let world = World::start().await;
+    let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let said = run(&world, &["tenant", &tenant.id]).await;
+    let organization = world.items("organizations").await.into_iter().find(|item| item.contains_key("slug"));
+    let organization = organization.expect("an organization");
+    let words = |name: &str| organization[name].as_s().expect("text").split(' ').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(said, [[words("slug"), words("debug_notification_email"), words("name")].concat()]);
+    assert!(run(&world, &["tenant", "nobody"]).await.concat().is_empty());
+
+    assert!(!shell(&world, &["deactivate", "nobody", &id]).await.status.success(), "it is not theirs");
+    run(&world, &["deactivate", &tenant.id, &id]).await;
+    world.deliver(event(&tenant.id, "1")).await;
+    assert_eq!((world.only_logged(&tenant.id).await.status, receiver.count().await), (Status::Held, 0));
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
+    world.deliver(event(&tenant.id, "2")).await;
+    assert_eq!(receiver.count().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn revoke_ends_a_key() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);

@@ -107,7 +107,7 @@ fn every_variable_is_read_and_every_read_variable_is_given() {
 
 /// Receivers and tenants are told these numbers.
 #[test]
-fn by_default_eight_attempts_of_15_seconds_are_made_over_28_hours() {
+fn by_default_ten_attempts_of_15_seconds_are_made_over_three_days() {
     let template = template(&LEAST);
     let deliver = functions(&template).find(|(name, _)| *name == "webhooks-deliver").expect("the function").1;
     assert_eq!(variables(deliver)["RETRY_SCHEDULE"], "5,300,1800,7200,18000,36000,50400,72000,72000");
