@@ -167,8 +167,8 @@ MUTATIONS = [
     Mutation(
         "an event whose endpoints cannot be read has none",
         DELIVER + "batch.rs",
-        "cell.get_or_init(async || self.reads.receivers(tenant, stores).await).await.clone().ok_or(Error::Busy)",
-        "Ok(cell.get_or_init(async || self.reads.receivers(tenant, stores).await).await.clone().unwrap_or_default())",
+        "cell.get_or_init(async || self.reads.endpoints(tenant, stores).await).await.clone().ok_or(Error::Busy)",
+        "Ok(cell.get_or_init(async || self.reads.endpoints(tenant, stores).await).await.clone().unwrap_or_default())",
         "the table of endpoints is down when an event comes",
     ),
     # Slow receivers.
@@ -252,8 +252,8 @@ MUTATIONS = [
     Mutation(
         "a parked event goes to all endpoints of its tenant",
         DELIVER + "due.rs",
-        "let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));",
-        "let parked_for = receivers.iter();",
+        "let parked_for = endpoints.iter().filter(|endpoint| ids.contains(&endpoint.id));",
+        "let parked_for = endpoints.iter();",
         "another endpoint does not want the event, or was not active",
     ),
     Mutation(
@@ -329,7 +329,7 @@ MUTATIONS = [
     Mutation(
         "a resend writes no due row",
         WEBHOOKS + "log/resend.rs",
-        "payload.into_iter().chain([self.due(tenant, &after, false, now)]).map(|row| ((), row)).collect();",
+        "payload.into_iter().chain([self.due_row(tenant, &after, false, now)]).map(|row| ((), row)).collect();",
         "payload.into_iter().map(|row| ((), row)).collect();",
         "the message of a resend cannot be sent",
     ),
@@ -387,8 +387,8 @@ MUTATIONS = [
     Mutation(
         "what comes for an inactive endpoint is not held",
         DELIVER + "events.rs",
-        "receivers.iter().filter(|receiver| receiver.wants(event.name));",
-        "receivers.iter().filter(|receiver| receiver.is_active() && receiver.wants(event.name));",
+        "endpoints.iter().filter(|endpoint| endpoint.wants(event.name));",
+        "endpoints.iter().filter(|endpoint| endpoint.is_active() && endpoint.wants(event.name));",
         "an event comes while an endpoint is inactive",
     ),
     Mutation(
@@ -583,8 +583,8 @@ MUTATIONS = [
     Mutation(
         "an endpoint gets events that it does not want",
         DELIVER + "events.rs",
-        "let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));",
-        "let interested = receivers.iter();",
+        "let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name));",
+        "let interested = endpoints.iter();",
         "an endpoint wants only some events",
     ),
     Mutation(

@@ -277,6 +277,15 @@ pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) ->
     }
 }
 
+/// Makes an update, and returns whether its condition held.
+pub(crate) async fn update_if(update: UpdateItemFluentBuilder, doing: &'static str) -> Result<bool> {
+    match Box::pin(update.send()).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_refused(&error) => Ok(false),
+        Err(error) => Err(failure(doing)(error)),
+    }
+}
+
 /// Whether a single write failed its condition.
 pub(crate) fn is_refused<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
     error.code() == Some("ConditionalCheckFailedException")

@@ -18,7 +18,7 @@ mod view;
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
     kind::{Address, Kind, Pulled},
-    records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, Receiver},
+    records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, NewEndpoint},
     table::Endpoints,
     view::EndpointView,
 };

@@ -13,7 +13,7 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        endpoints::{Address, Endpoint, Kind},
+        endpoints::{Address, Kind, NewEndpoint},
         target::SigningSecret,
     },
 };
@@ -84,7 +84,7 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
 
 async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
     let Settings { url, description, events, headers } = Settings::read(form, kind(form), &app.destinations)?;
-    let endpoint = Endpoint {
+    let endpoint = NewEndpoint {
         id: EndpointId::generate(),
         address: url.map_or(Address::Pull, Address::Push),
         signing_secret: SigningSecret::generate(),

@@ -11,7 +11,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::DeliveryId,
-        endpoints::{Endpoints, Receiver},
+        endpoints::{Endpoint, Endpoints},
         event::EventName,
         log::{Log, pull::Taken},
         post::Content,
@@ -109,7 +109,7 @@ struct LeasedDelivery {
 }
 
 impl LeasedDelivery {
-    fn new(endpoint: &Receiver, taken: Taken, now: Timestamp) -> Result<Self> {
+    fn new(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<Self> {
         let Taken { delivery, lease, ends, body } = taken;
         let content = Content {
             keys: endpoint.keys(),
@@ -166,7 +166,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
     })
 }
 
-fn headers_size(endpoint: &Receiver) -> usize {
+fn headers_size(endpoint: &Endpoint) -> usize {
     endpoint.headers.reveal().map(|(name, value)| FRAME / 100 + name.len() + size(value.as_bytes())).sum()
 }
 

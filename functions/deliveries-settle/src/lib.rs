@@ -20,7 +20,7 @@ use common::{
             Attempt, AttemptResult, Claim, Delivery, DeliveryId, Failure, Outcome, RESPONSE_BYTES, Status,
             report_failed, retry_schedule,
         },
-        endpoints::{Endpoints, Receiver, disable_after},
+        endpoints::{Endpoint, Endpoints, disable_after},
         log::Log,
     },
 };
@@ -143,7 +143,7 @@ impl Settlement {
 
     /// The attempt that was made, if there was any. Of what the receiver of a failed attempt answered, the beginning is kept,
     /// without what it repeats of the tenant's headers.
-    fn attempt(&self, before: &Delivery, endpoint: Option<&Receiver>, now: Timestamp) -> Option<AttemptResult> {
+    fn attempt(&self, before: &Delivery, endpoint: Option<&Endpoint>, now: Timestamp) -> Option<AttemptResult> {
         let outcome = self.outcome?;
         let response = self.response.as_ref().filter(|_| !matches!(outcome, Outcome::Delivered(_)));
         let response = response.map(|text| {
@@ -206,7 +206,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
 }
 
 /// The endpoints of settlements, as far as they exist.
-type Known = BTreeMap<EndpointId, Receiver>;
+type Known = BTreeMap<EndpointId, Endpoint>;
 
 impl App {
     async fn endpoints_of(&self, tenant: &TenantId, settlements: &[Settlement]) -> Result<Known> {
@@ -261,7 +261,7 @@ impl App {
         &self,
         before: &Delivery,
         settlement: &Settlement,
-        endpoint: Option<&Receiver>,
+        endpoint: Option<&Endpoint>,
         now: Timestamp,
     ) -> Delivery {
         let Some(attempt) = settlement.attempt(before, endpoint, now) else { return before.released(now) };
@@ -278,13 +278,13 @@ impl App {
         &self,
         tenant: &TenantId,
         delivery: &Delivery,
-        endpoint: Option<&Receiver>,
+        endpoint: Option<&Endpoint>,
         now: Timestamp,
     ) -> Result<()> {
         let Some(endpoint) = endpoint.filter(|endpoint| endpoint.is_active()) else { return Ok(()) };
         match delivery.status {
             Status::Delivered if endpoint.health.is_impaired() => {
-                self.endpoints.answered(tenant, endpoint.id, now).await
+                self.endpoints.note_answered(tenant, endpoint.id, now).await
             }
             Status::Failed => {
                 let (health, disable_after) = (endpoint.health, self.disable_after);

@@ -173,13 +173,13 @@ impl App {
         for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {
             tracing::error!(%tenant, delivery_id = %id, "a delivery could not be checked for a week, and is given up");
         }
-        let rows = rows.into_iter().map(|row| ((), self.log.due_again(row, now))).collect();
+        let rows = rows.into_iter().map(|row| ((), self.log.due_row_again(row, now))).collect();
         if self.log.put(rows).await.is_empty() { Ok(()) } else { Err(Error::Busy) }
     }
 
     /// Sends a message for each of these deliveries, with a due row in case that gets lost, too.
     async fn rouse(&self, tenant: &TenantId, late: &[Delivery], is_slow: bool, now: Timestamp) -> Result<()> {
-        let rows = late.iter().map(|delivery| ((), self.log.due(tenant, delivery, is_slow, now))).collect();
+        let rows = late.iter().map(|delivery| ((), self.log.due_row(tenant, delivery, is_slow, now))).collect();
         if !self.log.put(rows).await.is_empty() {
             return Err(Error::Busy);
         }

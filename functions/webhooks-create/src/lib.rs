@@ -15,7 +15,7 @@ use common::{
     name::Description,
     timestamp::Timestamp,
     webhooks::{
-        endpoints::{Address, Endpoint, Endpoints, Kind, MAX_ENDPOINTS},
+        endpoints::{Address, Endpoints, Kind, MAX_ENDPOINTS, NewEndpoint},
         event::EventFilter,
         target::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
     },
@@ -116,7 +116,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
         Some(secret) => (secret, false),
         None => (SigningSecret::generate(), true),
     };
-    let endpoint = Endpoint {
+    let endpoint = NewEndpoint {
         id: EndpointId::generate(),
         address: input.address,
         signing_secret,

@@ -9,7 +9,7 @@ use common::{
     error::Error,
     id::TenantId,
     webhooks::{
-        endpoints::Receiver,
+        endpoints::Endpoint,
         event::{Audience, JobEvent},
         failures::FailedJob,
     },
@@ -33,7 +33,7 @@ pub(crate) struct Batch {
     pub(crate) under_way: AtomicUsize,
     /// The endpoints of each tenant, read once for all of its events. `None` is a failed read: if each record tried
     /// again, the invocation would run out of time.
-    receivers: Mutex<HashMap<TenantId, ReadOnce>>,
+    endpoints: Mutex<HashMap<TenantId, ReadOnce>>,
     reads: Arc<Reads>,
     /// The jobs that failed, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
@@ -41,7 +41,7 @@ pub(crate) struct Batch {
     finished: UnboundedSender<Finished>,
 }
 
-type ReadOnce = Arc<OnceCell<Option<Arc<[Receiver]>>>>;
+type ReadOnce = Arc<OnceCell<Option<Arc<[Endpoint]>>>>;
 
 impl Batch {
     pub(crate) fn new(
@@ -55,7 +55,7 @@ impl Batch {
             tally: Tally::default(),
             is_late,
             under_way: AtomicUsize::new(0),
-            receivers: Mutex::default(),
+            endpoints: Mutex::default(),
             reads,
             failed: Mutex::default(),
             finished,
@@ -83,18 +83,18 @@ impl Batch {
     }
 
     /// The endpoints that an event may go to, or that may collect it.
-    pub(crate) async fn receivers(&self, event: &JobEvent, stores: &Stores) -> Result<Arc<[Receiver]>, Error> {
+    pub(crate) async fn endpoints(&self, event: &JobEvent, stores: &Stores) -> Result<Arc<[Endpoint]>, Error> {
         match event.audience {
-            Audience::Endpoints => self.receivers_of(&event.tenant, stores).await,
+            Audience::Endpoints => self.endpoints_of(&event.tenant, stores).await,
             Audience::Nobody | Audience::Callback { .. } => Ok(Arc::default()),
         }
     }
 
-    async fn receivers_of(&self, tenant: &TenantId, stores: &Stores) -> Result<Arc<[Receiver]>, Error> {
+    async fn endpoints_of(&self, tenant: &TenantId, stores: &Stores) -> Result<Arc<[Endpoint]>, Error> {
         let cell = Arc::clone(
-            self.receivers.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
+            self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
         );
-        cell.get_or_init(async || self.reads.receivers(tenant, stores).await).await.clone().ok_or(Error::Busy)
+        cell.get_or_init(async || self.reads.endpoints(tenant, stores).await).await.clone().ok_or(Error::Busy)
     }
 }
 

@@ -7,7 +7,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Destination, DueAttempt, DueEvent, ParkedId, Trigger},
-        endpoints::Receiver,
+        endpoints::Endpoint,
         event::JobEvent,
         log::{Log, parked::Parked},
     },
@@ -30,7 +30,7 @@ use crate::{
 const EARLY: Duration = Duration::from_secs(1);
 /// How long an event stays parked as a whole. After that, each of its deliveries waits by itself, and can be seen in the
 /// log.
-const PARKED: Duration = Duration::from_secs(15 * 60);
+const PARKED_AT_MOST: Duration = Duration::from_secs(15 * 60);
 
 /// Makes an attempt that is due.
 pub(crate) async fn attempt(
@@ -49,11 +49,11 @@ pub(crate) async fn attempt(
     };
     if record.is_repeated && delivery.failed_with(due.attempt) {
         // This record made the last attempt, and may have come back before the consequence for the endpoint was noted.
-        let receiver = match delivery.webhook_endpoint_id {
+        let endpoint = match delivery.webhook_endpoint_id {
             Some(id) => endpoints.find(&due.tenant, id).await?,
             None => None,
         };
-        let health = receiver.filter(Receiver::is_active).map(|receiver| receiver.health);
+        let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
         return Ok(ledger.note_failed(&due.tenant, &delivery, health, now).await?);
     }
     let Some(wakes_at) = delivery.wakes_at() else { return Ok(()) };
@@ -67,7 +67,7 @@ pub(crate) async fn attempt(
         // the attempt was put off. A longer wait than a message can have is woken from the log.
         if delivery.pull.is_some() {
             // It is leased, and nobody has written a row for the lease's end.
-            let row = log.due(&due.tenant, &delivery, record.has_time, now);
+            let row = log.due_row(&due.tenant, &delivery, record.has_time, now);
             if !log.put(vec![((), row)]).await.is_empty() {
                 return Err(Error::Busy.into());
             }
@@ -116,8 +116,9 @@ pub(crate) async fn event(
     batch: &Batch,
 ) -> Result<(), Undone> {
     let Stores { log, .. } = &ledger.stores;
-    let Some(Parked { event, endpoints }) = log.parked(&due).await? else {
-        // It is also gone if its only delivery has succeeded, and may not keep its payload: then this record has come back.
+    let Some(Parked { event, endpoints: ids }) = log.parked(&due).await? else {
+        // If the row is the payload of a delivery, it is deleted once that has succeeded, if it is too large to be kept. Then
+        // this record has come back.
         let has_ended = match due.parked {
             ParkedId::Delivery(id) => !log.known(&due.tenant, &[id]).await?.is_empty(),
             ParkedId::Event(_) => false,
@@ -128,14 +129,14 @@ pub(crate) async fn event(
         return Ok(());
     };
     let passed = gate.pass().await;
-    let receivers = batch.receivers(&event, &ledger.stores).await?;
+    let endpoints = batch.endpoints(&event, &ledger.stores).await?;
     let mut others = Vec::new();
-    for id in endpoints.iter().filter(|id| receivers.iter().all(|receiver| receiver.id != **id)) {
+    for id in ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id)) {
         // It has been deleted, or it has been inactive for so long that it collects nothing new.
         others.push((*id, ledger.stores.endpoints.find(&event.tenant, *id).await?));
     }
     drop(passed);
-    let parked_for = receivers.iter().filter(|receiver| endpoints.contains(&receiver.id));
+    let parked_for = endpoints.iter().filter(|endpoint| ids.contains(&endpoint.id));
     let mut firsts = firsts(record, &event, parked_for);
     firsts.extend(
         others
@@ -143,11 +144,11 @@ pub(crate) async fn event(
             .map(|(id, endpoint)| Outgoing::first(record, &event, Destination::Endpoint(*id), endpoint.as_ref())),
     );
     for first in &mut firsts {
-        // Not if its log has got more shards since.
+        // If the log has been spread over more shards since, the delivery has another id, and so has its payload.
         first.is_payload_stored = due.parked == ParkedId::Delivery(first.delivery.id);
     }
     let now = Timestamp::now();
-    let is_young = now.since(event.at) < PARKED;
+    let is_young = now.since(event.at) < PARKED_AT_MOST;
     let looked_at = firsts.into_iter().map(async |mut first| {
         let may_wait = is_young && first.missed().is_none();
         match sender.silence(&first, now).filter(|silence| silence.hangs && may_wait) {
@@ -180,7 +181,7 @@ fn park(event: &JobEvent, firsts: &[Outgoing<'_>], already: &DueEvent, log: &Log
     let index = firsts.first()?.index;
     let now = Timestamp::now();
     let since = firsts.iter().filter_map(|first| Some(sender.silence(first, now)?.since)).max();
-    let (message, row) = log.park(event, &ids_of(firsts).collect::<Vec<_>>(), now);
+    let (message, row) = log.parked_row(event, &ids_of(firsts).collect::<Vec<_>>(), now);
     let row = (already != &message).then_some(row);
     Some(Parking { index, row, message: message.into(), until: put_off(since, now) })
 }
@@ -195,7 +196,7 @@ async fn in_turn<'a>(mut outgoing: Outgoing<'a>, may_be_parked: bool, sender: &S
     let delivery = &outgoing.delivery;
     // Somebody waits for the result of a test.
     let is_test = delivery.trigger == Trigger::Test;
-    let is_last = now.as_millisecond() >= delivery.fails_at.get();
+    let is_last = now >= delivery.fails_at;
     let silence = sender.silence(&outgoing, now).filter(|silence| silence.hangs && !is_test);
     let slot = match (outgoing.slot.take(), silence) {
         (Some(slot), _) => Ok(slot),
@@ -210,8 +211,7 @@ async fn in_turn<'a>(mut outgoing: Outgoing<'a>, may_be_parked: bool, sender: &S
         Err(_) if may_be_parked => Sent::Parked(outgoing),
         Err(NoSlot::Full) => {
             // At its end, it is given up.
-            let end = Timestamp::from_millisecond(delivery.fails_at.get());
-            let until = put_off(silence.map(|silence| silence.since), now).min(end);
+            let until = put_off(silence.map(|silence| silence.since), now).min(delivery.fails_at);
             Sent::Ended(outgoing.ended(AttemptResult::Postponed(until), is_slow))
         }
         Err(NoSlot::Late) => Sent::Ended(outgoing.ended(AttemptResult::Postponed(Timestamp::now()), is_slow)),

@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DeliveryId, Destination, DueAttempt, SHARDS, Status},
-        endpoints::Receiver,
+        endpoints::Endpoint,
         event::{Audience, JobEvent},
     },
 };
@@ -36,12 +36,12 @@ pub(crate) async fn handle(
     batch: &Batch,
 ) -> Result<(), Undone> {
     let Stores { log, .. } = &ledger.stores;
-    let receivers = batch.receivers(&event, &ledger.stores).await?;
+    let endpoints = batch.endpoints(&event, &ledger.stores).await?;
     let now = Timestamp::now();
-    let interested = receivers.iter().filter(|receiver| receiver.wants(event.name));
+    let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name));
     // What an inactive endpoint misses is held at once.
     let (slow, others): (Vec<_>, Vec<_>) =
-        interested.partition(|receiver| receiver.is_active() && sender.is_slow_endpoint(&event.tenant, receiver, now));
+        interested.partition(|endpoint| endpoint.is_active() && sender.is_slow_endpoint(&event.tenant, endpoint, now));
     let mut firsts = firsts(record, &event, others.into_iter());
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(&event.tenant, &mut firsts, false, ledger)).await {
@@ -63,10 +63,10 @@ pub(crate) async fn handle(
     let until = if parked.iter().any(|first| first.is_cut) { now } else { put_off(None, now) };
     let slow = slow
         .into_iter()
-        .map(|receiver| Delivery::first(&event, &Destination::Endpoint(receiver.id), receiver.log_shards).id);
+        .map(|endpoint| Delivery::first(&event, &Destination::Endpoint(endpoint.id), endpoint.log_shards).id);
     let to: Vec<_> = slow.chain(ids_of(&parked)).collect();
     if !to.is_empty() {
-        let (message, row) = log.park(&event, &to, now);
+        let (message, row) = log.parked_row(&event, &to, now);
         batch.finish(Parking { index: record.index, row: Some(row), message: message.into(), until });
     }
     Ok(())
@@ -81,7 +81,7 @@ pub(crate) fn ids_of(firsts: &[Outgoing<'_>]) -> impl Iterator<Item = DeliveryId
 pub(crate) fn firsts<'a>(
     record: &Record,
     event: &JobEvent,
-    receivers: impl Iterator<Item = &'a Receiver>,
+    endpoints: impl Iterator<Item = &'a Endpoint>,
 ) -> Vec<Outgoing<'a>> {
     match &event.audience {
         Audience::Nobody => Vec::new(),
@@ -90,10 +90,10 @@ pub(crate) fn firsts<'a>(
             vec![Outgoing::first(record, event, callback, None)]
         }
         Audience::Endpoints => {
-            let first = |receiver: &'a Receiver| {
-                Outgoing::first(record, event, Destination::Endpoint(receiver.id), Some(receiver))
+            let first = |endpoint: &'a Endpoint| {
+                Outgoing::first(record, event, Destination::Endpoint(endpoint.id), Some(endpoint))
             };
-            receivers.map(first).collect()
+            endpoints.map(first).collect()
         }
     }
 }
@@ -123,7 +123,7 @@ pub(crate) async fn leave_out_known(
         // The process that made this first attempt may have died before it noted the consequence for the endpoint.
         match known.get(&first.delivery.webhook_id) {
             Some(delivery) if delivery.failed_with(1) => {
-                ledger.note_failed(tenant, delivery, first.health(), now).await?;
+                ledger.note_failed(tenant, delivery, first.health().copied(), now).await?;
             }
             _ => {}
         }

@@ -136,7 +136,8 @@ impl Ledger {
         news::note(&self.stores.endpoints, bookings.iter().map(|booking| &booking.ended), now).await;
         let (mut undone, mut soon, mut slow) = (Vec::new(), Vec::new(), Vec::new());
         for (Booking { ended: Ended { index, is_slow, mark, .. }, .. }, stored) in bookings.into_iter().zip(stored) {
-            // The next message may be received before its sending has been answered.
+            // Before the next message is sent: an attempt that was put off has the same message again, and this process
+            // would take it for a copy.
             drop(mark);
             match stored {
                 Ok(Some(message)) if is_slow => slow.push((index, message)),
@@ -201,13 +202,13 @@ impl Ledger {
         let (Booking { ended, after, .. }, log) = (booking, &self.stores.log);
         let Ended { tenant, delivery: before, payload, .. } = ended;
         let is_due = after.wakes_at().is_some() && !ended.is_message_enough();
-        let due = is_due.then(|| log.due(tenant, after, ended.is_slow, now));
+        let due = is_due.then(|| log.due_row(tenant, after, ended.is_slow, now));
         let other = match (&ended.result, ended.is_stored) {
-            _ if ended.is_done_at_once() => Some(log.delivered(tenant, after, payload, now)),
+            _ if ended.is_done_at_once() => Some(log.delivered_row(tenant, after, payload, now)),
             _ if ended.is_held_in_one_row() => None,
             (_, false) if ended.is_payload_stored => None,
-            (_, false) => Some(log.payload(tenant, &after.id, payload, now)),
-            (AttemptResult::Made(..), true) => log.attempts(tenant, before, after, now),
+            (_, false) => Some(log.payload_row(tenant, &after.id, payload, now)),
+            (AttemptResult::Made(..), true) => log.attempts_row(tenant, before, after, now),
             (_, true) => None,
         };
         other.into_iter().chain(due)
@@ -235,7 +236,7 @@ impl Ledger {
             if is_spread {
                 let id = DeliveryId { shard: after.webhook_id.shard(SHARDS), ..after.id };
                 let after = Delivery { id, ..after.clone() };
-                moved.push((number, self.stores.log.delivered(&ended.tenant, &after, &ended.payload, now)));
+                moved.push((number, self.stores.log.delivered_row(&ended.tenant, &after, &ended.payload, now)));
             } else {
                 // Nobody would look for it in another shard.
                 stuck.push(number);
@@ -336,7 +337,7 @@ impl Ledger {
             before = current;
             after = self.after(&before, &ended.result, now);
             if after.status == Status::Pending {
-                let due = log.due(tenant, &after, ended.is_slow, now);
+                let due = log.due_row(tenant, &after, ended.is_slow, now);
                 if !log.put(vec![((), due)]).await.is_empty() {
                     return Err(Error::Busy);
                 }

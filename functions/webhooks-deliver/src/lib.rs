@@ -144,7 +144,7 @@ impl Deliver {
         let queue = records.first().and_then(|record| record.event_source_arn.as_deref()).unwrap_or_default();
         let gate = app.ledger.stores.gate(app.ledger.stores.queues.slow.has_arn(queue));
         let attempts = async {
-            // The ledger ends once this has ended.
+            // It ends with this block: then the ledger has all that there will be.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();

@@ -45,11 +45,11 @@ pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = 
     }
     let noted = news.into_iter().map(async |(id, (tenant, new))| {
         let noted = match new {
-            News::Answered => endpoints.answered(tenant, id, now).await,
-            News::Good { since } => endpoints.good(tenant, id, since, now).await,
-            News::Unanswered { hangs } => endpoints.unanswered(tenant, id, now, hangs).await,
-            News::HangsNoMore => endpoints.hangs_no_more(tenant, id).await,
-            News::Slow => endpoints.slow(tenant, id, now).await,
+            News::Answered => endpoints.note_answered(tenant, id, now).await,
+            News::Good { since } => endpoints.note_good(tenant, id, since, now).await,
+            News::Unanswered { hangs } => endpoints.note_unanswered(tenant, id, now, hangs).await,
+            News::HangsNoMore => endpoints.note_hangs_no_more(tenant, id).await,
+            News::Slow => endpoints.note_slow(tenant, id, now).await,
         };
         if let Err(error) = noted {
             observe::not_noted(tenant, id, &error);

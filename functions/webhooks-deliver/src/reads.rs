@@ -1,11 +1,12 @@
-//! Reads of tenants' endpoints, shared by the batches that this process handles at the same time.
+//! Reads of tenants' endpoints, shared by the batches that this process handles at the same time. On Lambda that is one batch;
+//! the local runner handles many.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use common::{id::TenantId, timestamp::Timestamp, webhooks::endpoints::Receiver};
+use common::{id::TenantId, timestamp::Timestamp, webhooks::endpoints::Endpoint};
 use tokio::{sync, time::Instant};
 
 use crate::{observe, stores::Stores};
@@ -18,30 +19,30 @@ pub(crate) struct Reads(Mutex<HashMap<TenantId, Arc<sync::Mutex<Read>>>>);
 #[derive(Default)]
 struct Read {
     began: Option<Instant>,
-    receivers: Option<Arc<[Receiver]>>,
+    endpoints: Option<Arc<[Endpoint]>>,
 }
 
 impl Reads {
     /// The endpoints of a tenant that are active or collect what they miss, by a read that begins after this call: what was
     /// written before is seen. `None` if the read fails.
-    pub(crate) async fn receivers(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Receiver]>> {
+    pub(crate) async fn endpoints(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Endpoint]>> {
         let asked = Instant::now();
         let read = Arc::clone(self.lock().entry(tenant.clone()).or_default());
         let mut last = read.lock().await;
         if last.began.is_none_or(|began| began < asked) {
-            *last = Read { began: Some(Instant::now()), receivers: None };
+            *last = Read { began: Some(Instant::now()), endpoints: None };
             // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
-            let receivers = Box::pin(stores.endpoints.receivers(tenant, stores.hold_for, Timestamp::now())).await;
-            last.receivers = receivers.inspect_err(|error| observe::unread(tenant, error)).ok().map(Arc::from);
+            let endpoints = Box::pin(stores.endpoints.taking_events(tenant, stores.hold_for, Timestamp::now())).await;
+            last.endpoints = endpoints.inspect_err(|error| observe::unread(tenant, error)).ok().map(Arc::from);
         }
-        let receivers = last.receivers.clone();
+        let endpoints = last.endpoints.clone();
         drop(last);
         // Nobody else waits for it: only the map and this call have it.
         let mut reads = self.lock();
         if Arc::strong_count(&read) == 2 {
             reads.remove(tenant);
         }
-        receivers
+        endpoints
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<sync::Mutex<Read>>>> {

@@ -150,7 +150,7 @@ impl Known {
         let (before, has_been_slow) = (seen.standing(health, now), seen.has_been_slow());
         let result = change(seen);
         let after = seen.standing(health, now);
-        // An origin that is slow again, after that was forgotten, is no other one.
+        // An origin counts once, also if it is slow again after that was forgotten.
         if health.is_none() && before != after && !(after == Standing::Slow && has_been_slow) {
             self.doubt(key.tenant, after);
         }

@@ -10,7 +10,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, AttemptResult, Delivery, Destination, Payload, SHARDS, Trigger},
-        endpoints::{Endpoints, Health, Receiver},
+        endpoints::{Endpoint, Endpoints, Health},
         event::JobEvent,
         post::{Client, NoDescriptor, Post, Posted},
         target::Target,
@@ -51,7 +51,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) delivery: Delivery,
     pub(crate) payload: Payload,
     /// Its endpoint, if that exists.
-    pub(crate) endpoint: Option<&'a Receiver>,
+    pub(crate) endpoint: Option<&'a Endpoint>,
     /// Whether the log has the delivery already.
     pub(crate) is_stored: bool,
     /// Whether the log has the payload already.
@@ -69,7 +69,7 @@ impl<'a> Outgoing<'a> {
         record: &Record,
         event: &JobEvent,
         destination: Destination,
-        endpoint: Option<&'a Receiver>,
+        endpoint: Option<&'a Endpoint>,
     ) -> Self {
         // For an endpoint that is gone, the first shard is always read.
         let shards = match &destination {
@@ -91,14 +91,14 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Its endpoint, if that may get it: tests go to inactive endpoints, too.
-    fn receiver(&self) -> Option<&'a Receiver> {
+    fn recipient(&self) -> Option<&'a Endpoint> {
         self.endpoint.filter(|endpoint| endpoint.is_active() || self.delivery.trigger == Trigger::Test)
     }
 
     /// The URL, secrets and headers for the attempt. `None` if the endpoint has been deleted or made inactive.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
         match &self.payload.destination {
-            Destination::Endpoint(_) => self.receiver().and_then(Receiver::target),
+            Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
             Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
         }
     }
@@ -116,13 +116,13 @@ impl<'a> Outgoing<'a> {
     }
 
     /// What is known of its receiver.
-    pub(crate) fn health(&self) -> Option<Health> {
-        self.receiver().map(|receiver| receiver.health)
+    pub(crate) fn health(&self) -> Option<&'a Health> {
+        self.recipient().map(|endpoint| &endpoint.health)
     }
 
     /// The attempt with its result. `is_slow` says whether the receiver is slow.
     pub(crate) fn ended(self, result: AttemptResult, is_slow: bool) -> Ended {
-        let health = self.health();
+        let health = self.health().copied();
         let Self { index, tenant, delivery, payload, is_stored, is_payload_stored, mark, .. } = self;
         Ended {
             index,
@@ -157,9 +157,9 @@ impl Sender {
     }
 
     /// Whether an endpoint of a tenant is slow.
-    pub(crate) fn is_slow_endpoint(&self, tenant: &TenantId, receiver: &Receiver, now: Timestamp) -> bool {
-        let key = self.receivers.key(tenant, receiver.id);
-        self.receivers.standing(key, Some(&receiver.health), now) == Standing::Slow
+    pub(crate) fn is_slow_endpoint(&self, tenant: &TenantId, endpoint: &Endpoint, now: Timestamp) -> bool {
+        let key = self.receivers.key(tenant, endpoint.id);
+        self.receivers.standing(key, Some(&endpoint.health), now) == Standing::Slow
     }
 
     /// Whether the receiver of a delivery is slow: then its work belongs into the queue for slow receivers.
@@ -168,12 +168,12 @@ impl Sender {
     }
 
     fn standing(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Standing {
-        self.receivers.standing(self.key(outgoing), outgoing.health().as_ref(), now)
+        self.receivers.standing(self.key(outgoing), outgoing.health(), now)
     }
 
     /// Whether the receiver of a delivery does not answer.
     pub(crate) fn silence(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Silence> {
-        self.receivers.silence(self.key(outgoing), outgoing.health().as_ref(), now)
+        self.receivers.silence(self.key(outgoing), outgoing.health(), now)
     }
 
     /// Takes a slot for a receiver that hangs. One process at a time probes such an endpoint, for as long as an attempt may
@@ -185,7 +185,7 @@ impl Sender {
         last_start: Instant,
     ) -> Result<Slot, NoSlot> {
         let (key, now) = (self.key(outgoing), Timestamp::now());
-        if let Some(Receiver { id, health, .. }) = outgoing.receiver()
+        if let Some(Endpoint { id, health, .. }) = outgoing.recipient()
             && health.hangs
             && !self.receivers.is_probing(key, now)
         {
@@ -193,7 +193,7 @@ impl Sender {
             if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
-            // Other attempts of this process need not ask.
+            // Set before the write: the other attempts of this process share the probe.
             self.receivers.let_probe(key, now.after(self.client.timeout()));
             if !self.begin_probe(&outgoing.tenant, *id, now.before(turn), now).await {
                 self.receivers.let_probe(key, now);
@@ -223,7 +223,7 @@ impl Sender {
         let now = Timestamp::now();
         let lane = Lane { key: self.key(&outgoing), has_time: false };
         let standing = self.standing(&outgoing, now);
-        let lingers = || self.receivers.lingers(self.key(&outgoing), outgoing.health().as_ref(), now);
+        let lingers = || self.receivers.lingers(self.key(&outgoing), outgoing.health(), now);
         if standing == Standing::Slow || (batch.is_late && lingers()) {
             return Sent::Parked(outgoing);
         }
@@ -267,7 +267,7 @@ impl Sender {
             }
         };
         let now = Timestamp::now();
-        let shown = self.receivers.ended(key, posted.outcome, health.as_ref(), (at, now));
+        let shown = self.receivers.ended(key, posted.outcome, health, (at, now));
         match shown {
             Shown::Success | Shown::Good { .. } => slot.widen(),
             Shown::NoAnswer { hangs: true } => slot.narrow(),
@@ -286,12 +286,12 @@ impl Sender {
     async fn cut(&self, outgoing: &Outgoing<'_>, slot: &Slot) {
         let (now, health) = (Timestamp::now(), outgoing.health());
         let was_slow = self.is_slow(outgoing, now);
-        self.receivers.cut(self.key(outgoing), health.as_ref(), now);
+        self.receivers.cut(self.key(outgoing), health, now);
         slot.narrow();
-        if let Some(Receiver { id, .. }) = outgoing.receiver()
+        if let Some(Endpoint { id, .. }) = outgoing.recipient()
             && !was_slow
         {
-            let noted = Box::pin(self.endpoints.slow(&outgoing.tenant, *id, now)).await;
+            let noted = Box::pin(self.endpoints.note_slow(&outgoing.tenant, *id, now)).await;
             noted.unwrap_or_else(|error| observe::not_noted(&outgoing.tenant, *id, &error));
         }
     }
@@ -306,9 +306,9 @@ impl Sender {
     ) -> Result<(Posted, Duration), NotPosted> {
         loop {
             let started = Instant::now();
-            match self.post_once(post, slot).await? {
-                Ok(posted) => return Ok((posted, started.elapsed())),
-                Err(NoDescriptor) => observe::no_descriptor(&outgoing.tenant, &outgoing.delivery),
+            match self.post_once(post, slot).await {
+                Err(NotPosted::NoDescriptor) => observe::no_descriptor(&outgoing.tenant, &outgoing.delivery),
+                posted => return Ok((posted?, started.elapsed())),
             }
             if Instant::now() + PAUSE >= last_start {
                 return Err(NotPosted::NoDescriptor);
@@ -317,16 +317,16 @@ impl Sender {
         }
     }
 
-    async fn post_once(&self, post: Post<'_>, slot: &mut Slot) -> Result<Result<Posted, NoDescriptor>, NotPosted> {
+    async fn post_once(&self, post: Post<'_>, slot: &mut Slot) -> Result<Posted, NotPosted> {
         let mut posting = std::pin::pin!(self.client.post(post, Timestamp::now()));
         if let Ok(posted) = timeout(BRIEFLY, &mut posting).await {
-            return Ok(posted);
+            return Ok(posted?);
         }
         slot.step_aside();
         if slot.has_time() {
-            return Ok(posting.await);
+            return Ok(posting.await?);
         }
-        timeout(SOON.saturating_sub(BRIEFLY), posting).await.map_err(|_elapsed| NotPosted::Cut)
+        Ok(timeout(SOON.saturating_sub(BRIEFLY), posting).await.map_err(|_elapsed| NotPosted::Cut)??)
     }
 }
 
@@ -336,4 +336,10 @@ enum NotPosted {
     Cut,
     /// This process had no file descriptor left for it.
     NoDescriptor,
+}
+
+impl From<NoDescriptor> for NotPosted {
+    fn from(NoDescriptor: NoDescriptor) -> Self {
+        Self::NoDescriptor
+    }
 }

@@ -156,7 +156,7 @@ impl Seen {
     pub(crate) fn silence(&self, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
         let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory(health));
         let recorded = health.and_then(|health| health.unanswered_since);
-        // A success from before the last silence is out of date: the record is as well informed.
+        // After a later silence, this process's own success no longer outweighs the record.
         let answered = self.answered_at.filter(|_| self.unanswered_at.is_none());
         let answered = answered.max(health.and_then(|health| health.healthy_at));
         let is_silent = remembered.max(recorded) > answered;

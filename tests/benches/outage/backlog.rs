@@ -42,7 +42,7 @@ impl Backlog {
             let rows = made.iter().map(|(tenant, waits, _)| {
                 let minute = Minute::of(waits.next_attempt_at.expect("it waits"));
                 assert_eq!(minute, Minute::of(self.now.after(WAIT)), "all are due in one minute");
-                ((), self.log.due(tenant, waits, true, self.now))
+                ((), self.log.due_row(tenant, waits, true, self.now))
             });
             assert!(self.log.put(rows.collect()).await.is_empty(), "all are written");
             let later: Vec<_> = made

@@ -73,7 +73,7 @@ impl World {
     /// Lets an endpoint's record say that its receiver is slow.
     pub async fn make_slow(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().slow(&tenant, id, Timestamp::now()).await.expect("it is noted");
+        self.stored_endpoints().note_slow(&tenant, id, Timestamp::now()).await.expect("it is noted");
     }
 
     /// Changes when the next attempt of a pending delivery is due.

@@ -86,9 +86,9 @@ impl Book {
         for draft in drafts {
             let (delivery, payload) = draft.delivery(&tenant);
             if delivery.status == Status::Delivered {
-                rows.push(self.log.delivered(&tenant, &delivery, &payload, self.now));
+                rows.push(self.log.delivered_row(&tenant, &delivery, &payload, self.now));
             } else {
-                rows.push(self.log.payload(&tenant, &delivery.id, &payload, self.now));
+                rows.push(self.log.payload_row(&tenant, &delivery.id, &payload, self.now));
                 let first = First { tenant: &tenant, delivery: &delivery, payload: None };
                 assert!(matches!(self.log.begin(&[first], self.now).await[..], [Ok(true)]));
             }

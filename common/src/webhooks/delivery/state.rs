@@ -61,7 +61,7 @@ pub struct Delivery {
     pub trigger: Trigger,
     /// An attempt that fails after this time is the last.
     #[serde(skip)]
-    pub fails_at: Millis,
+    pub fails_at: Timestamp,
     /// What it has besides if it goes to a pull endpoint.
     #[serde(skip)]
     pub pull: Option<Pull>,
@@ -102,7 +102,7 @@ impl Delivery {
             earlier: Vec::new(),
             tries: 0,
             trigger: Trigger::Event,
-            fails_at: fails_at(id.at),
+            fails_at: fails_at(Timestamp::from_millisecond(id.at.get())),
             pull: None,
         }
     }
@@ -142,7 +142,7 @@ impl Delivery {
     ) -> Self {
         match result {
             AttemptResult::Made(attempt, outcome) => {
-                let left = Timestamp::from_millisecond(self.fails_at.get()).since(now);
+                let left = self.fails_at.since(now);
                 let schedule = if self.event == EventName::Test { &[] } else { schedule };
                 let step = next_step(*outcome, self.tries.saturating_add(1), schedule, left, jitter);
                 self.attempted(attempt.clone(), step, now)
@@ -224,7 +224,7 @@ impl Delivery {
             next_attempt_at: Some(due),
             tries: 0,
             trigger,
-            fails_at: fails_at(Millis::new(now.as_millisecond())),
+            fails_at: fails_at(now),
             // A lease is over: whoever has it was to deliver what is now delivered anew.
             pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),
             ..self
@@ -253,7 +253,7 @@ impl Delivery {
     #[must_use]
     pub fn wakes_at(&self) -> Option<Timestamp> {
         let Some(pull) = &self.pull else { return self.next_attempt_at };
-        let fails_at = pull.due.map(|_| Timestamp::from_millisecond(self.fails_at.get()))?;
+        let fails_at = pull.due.map(|_| self.fails_at)?;
         // Whoever has taken it may still settle it.
         Some(pull.lease.and_then(|lease| lease.ends).map_or(fails_at, |ends| ends.max(fails_at)))
     }
@@ -261,15 +261,15 @@ impl Delivery {
     /// Whether it failed when this attempt was due.
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
-        // An expired delivery failed without the attempt.
+        // If the attempt was made, it is the last one; if the delivery expired, it would have been the next.
         let is_it = (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt);
         self.status == Status::Failed && (is_it || self.pull.is_some())
     }
 }
 
-/// When a delivery fails that started at `start`.
-fn fails_at(start: Millis) -> Millis {
-    Millis::new(start.get().saturating_add(i64::try_from(MAX_AGE.as_millis()).unwrap_or(i64::MAX)))
+/// When a delivery fails that started at `start`, to the millisecond, as the log keeps it.
+fn fails_at(start: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(start.after(MAX_AGE).as_millisecond())
 }
 
 #[cfg(test)]
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn each_attempt_moves_a_delivery_on() {
         let (first, failure) = (first(), made(Outcome::Failed(Failure::Status(500, None))));
-        assert_eq!(first.fails_at.get(), 1_000_000_000 + 3 * 24 * 60 * 60 * 1000);
+        assert_eq!(first.fails_at.as_millisecond(), 1_000_000_000 + 3 * 24 * 60 * 60 * 1000);
         let waiting = after(&first, &failure);
         assert_eq!((waiting.status, waiting.attempts, waiting.tries), (Status::Pending, 1, 1));
         assert_eq!(waiting.next_attempt_at.map(Timestamp::as_second), Some(1_000_012));
@@ -348,7 +348,7 @@ mod tests {
         let due = |delivery: &Delivery| delivery.pull.as_ref().and_then(|pull| pull.due);
         assert_eq!((waiting.status, waiting.next_attempt_at), (Status::Held, None));
         assert_eq!(due(&waiting), Some(waiting.created_at), "the oldest comes first");
-        let fails_at = Timestamp::from_millisecond(waiting.fails_at.get());
+        let fails_at = waiting.fails_at;
         assert_eq!(waiting.wakes_at(), Some(fails_at));
 
         let (id, ends) = (LeaseId::generate(), fails_at.after(Duration::from_secs(1)));

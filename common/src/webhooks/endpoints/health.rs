@@ -5,16 +5,12 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::table::{Endpoints, record};
 use crate::{
-    aws::{
-        dynamo::{Item, Record, boolean, change, is_refused, number, text},
-        failure,
-    },
+    aws::dynamo::{Item, Record, boolean, change, number, text, update_if},
     config::{ConfigError, Env},
     error::Result,
     id::{EndpointId, TenantId, names},
@@ -89,6 +85,9 @@ pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notic
 /// The value of `notice` while its tenant has something to be told.
 pub(super) const PENDING: &str = "pending";
 
+/// What a failed write of this module was doing.
+pub(super) const NOTING: &str = "noting the health of an endpoint";
+
 /// What follows for an endpoint from a delivery that has failed with `attempt`.
 fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Consequence> {
     match health.failing_since {
@@ -145,35 +144,35 @@ impl Health {
 impl Endpoints {
     /// Notes that the receiver took a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. A pending
     /// notice stays, too: its sender sees that there is nothing left to tell.
-    pub async fn answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
+    pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
         let update = change(self.change(tenant, id), set, &[SILENT.as_slice(), &[FAILING]].concat());
         let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
-        is_noted(update.condition_expression(condition)).await.map(drop)
+        update_if(update.condition_expression(condition), NOTING).await.map(drop)
     }
 
     /// Notes that the receiver is slow, since an attempt that ended at `at`, unless it has been good since.
-    pub async fn slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
+    pub async fn note_slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let update = change(self.change(tenant, id), vec![(SLOW, number(at.as_millisecond()))], &[])
             .condition_expression(
                 "attribute_exists(webhook_endpoint_id) AND attribute_not_exists(slow_at) \
              AND (attribute_not_exists(good_at) OR good_at < :slow_at)",
             );
-        is_noted(update).await.map(drop)
+        update_if(update, NOTING).await.map(drop)
     }
 
     /// Notes that the receiver is good again: it has answered soon since `since`, many times in a row.
-    pub async fn good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
+    pub async fn note_good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
         let set = vec![("good_at", number(now.as_millisecond()))];
         let update = change(self.change(tenant, id), set, &[SLOW])
             .condition_expression("slow_at < :since")
             .expression_attribute_values(":since", number(since.as_millisecond()));
-        is_noted(update).await.map(drop)
+        update_if(update, NOTING).await.map(drop)
     }
 
     /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. The receiver is silent since
     /// the first such attempt, and slow.
-    pub async fn unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
+    pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
             .change(tenant, id)
             .update_expression(
@@ -185,13 +184,13 @@ impl Endpoints {
             )
             .expression_attribute_values(":at", number(at.as_millisecond()))
             .expression_attribute_values(":hangs", boolean(hangs));
-        is_noted(update).await.map(drop)
+        update_if(update, NOTING).await.map(drop)
     }
 
     /// Notes that a receiver that hung now fails soon.
-    pub async fn hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
+    pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
         let update = change(self.change(tenant, id), vec![("hangs", boolean(false))], &[]);
-        is_noted(update.condition_expression("attribute_exists(unanswered_since)")).await.map(drop)
+        update_if(update.condition_expression("attribute_exists(unanswered_since)"), NOTING).await.map(drop)
     }
 
     /// Lets the caller probe a receiver that does not answer, unless another process began to at `since` or later.
@@ -208,7 +207,7 @@ impl Endpoints {
                 "attribute_exists(unanswered_since) AND (attribute_not_exists(probed_at) OR probed_at < :since)",
             )
             .expression_attribute_values(":since", number(since.as_millisecond()));
-        is_noted(update).await
+        update_if(update, NOTING).await
     }
 
     /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns what
@@ -252,20 +251,11 @@ impl Endpoints {
             }
         }
         let update = update.update_expression(format!("SET {set} REMOVE notice_tries"));
-        if !is_noted(update.condition_expression(condition)).await? {
+        if !update_if(update.condition_expression(condition), NOTING).await? {
             return Ok(None);
         }
         consequence.report(tenant, id);
         Ok(Some(consequence))
-    }
-}
-
-/// Makes an update, and returns whether its condition held.
-pub(super) async fn is_noted(update: UpdateItemFluentBuilder) -> Result<bool> {
-    match Box::pin(update.send()).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_refused(&error) => Ok(false),
-        Err(error) => Err(failure("noting the health of an endpoint")(error)),
     }
 }
 

@@ -11,14 +11,14 @@ use std::time::Duration;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 
 use super::{
-    health::{DisabledReason, Health, PENDING, disabled, is_noted},
+    health::{DisabledReason, Health, NOTING, PENDING, disabled},
     kind::Address,
     logged::log_shards,
     table::{Endpoints, record},
 };
 use crate::{
     aws::{
-        dynamo::{Item, number, text},
+        dynamo::{Item, number, text, update_if},
         failure,
     },
     error::Result,
@@ -149,7 +149,7 @@ impl Endpoints {
             .if_unchanged(tenant, &notice)
             .update_expression("SET notice_tries = :tried")
             .expression_attribute_values(":tried", number(tries.into()));
-        Ok(is_noted(update).await?.then_some(Notice { tries, ..notice }))
+        Ok(update_if(update, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
     /// Removes a notice, unless it has changed. A mail was sent at `mailed_at`, or none.
@@ -162,7 +162,7 @@ impl Endpoints {
                 .expression_attribute_values(":mailed_at", number(at.as_millisecond())),
             None => update.update_expression(remove),
         };
-        is_noted(update).await.map(drop)
+        update_if(update, NOTING).await.map(drop)
     }
 
     fn if_unchanged(&self, tenant: &TenantId, notice: &Notice) -> UpdateItemFluentBuilder {

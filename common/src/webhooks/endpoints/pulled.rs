@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::{
-    health::is_noted,
+    health::NOTING,
     kind::{Address, Pulled},
-    records::Receiver,
+    records::Endpoint,
     table::{Endpoints, NOT_FOUND},
 };
 use crate::{
-    aws::dynamo::{change, number},
+    aws::dynamo::{change, number, update_if},
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -25,7 +25,7 @@ impl Endpoints {
     ///
     /// # Errors
     /// The tenant has no such endpoint, it is inactive, or deliveries are posted to it; or the read fails.
-    pub async fn pulled(&self, tenant: &TenantId, id: EndpointId) -> Result<Receiver> {
+    pub async fn pulled(&self, tenant: &TenantId, id: EndpointId) -> Result<Endpoint> {
         let endpoint = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
         match endpoint.address {
             Address::Push(_) => Err(Error::Conflict(Conflict::NotAPullEndpoint)),
@@ -39,7 +39,7 @@ impl Endpoints {
     pub async fn note_pulled(
         &self,
         tenant: &TenantId,
-        endpoint: &Receiver,
+        endpoint: &Endpoint,
         has_taken: bool,
         now: Timestamp,
     ) -> Result<()> {
@@ -57,6 +57,6 @@ impl Endpoints {
         }
         // It may have been deleted meanwhile.
         let update = change(self.change(tenant, endpoint.id), set, &[]);
-        is_noted(update.condition_expression("attribute_exists(webhook_endpoint_id)")).await.map(drop)
+        update_if(update.condition_expression("attribute_exists(webhook_endpoint_id)"), NOTING).await.map(drop)
     }
 }

@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{self, Item, Record, boolean, is_refused, number, text, texts},
-        failure,
+        dynamo::{self, Item, Record, boolean, number, text, texts, update_if},
         transaction::{Marker, Transaction},
     },
     config::{ConfigError, Env},
@@ -31,9 +30,9 @@ use crate::{
     },
 };
 
-/// A new endpoint, where a tenant receives its events.
+/// An endpoint to be stored.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct NewEndpoint {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
     /// Where to deliver, or that its tenant takes what comes for it.
@@ -54,7 +53,7 @@ pub struct Endpoint {
 
 /// An endpoint, reduced to what a delivery needs.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct Endpoint {
     /// The endpoint's id.
     pub id: EndpointId,
     /// Where to deliver, or that its tenant takes what comes for it.
@@ -152,8 +151,8 @@ impl Change {
 pub const MAX_ENDPOINTS: u32 = 480;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
-/// The attributes of a [`Receiver`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
-const RECEIVER: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
+/// The attributes of an [`Endpoint`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
+const ATTRIBUTES: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
                         headers, events, log_shards, healthy_at, inactive_since, updated_at, kind, asked_at, taken_at";
 
 impl Endpoints {
@@ -164,7 +163,7 @@ impl Endpoints {
     pub async fn create(
         &self,
         tenant: &TenantId,
-        endpoint: &Endpoint,
+        endpoint: &NewEndpoint,
         limit: u32,
         once: Option<&Marker>,
     ) -> Result<()> {
@@ -181,17 +180,17 @@ impl Endpoints {
             .await
     }
 
-    /// The endpoints of `tenant` that [take events](Receiver::takes_events), read consistently.
-    pub async fn receivers(&self, tenant: &TenantId, hold_for: HoldFor, now: Timestamp) -> Result<Vec<Receiver>> {
-        let items = self.query(tenant, &receiver()).await?;
-        let receivers = items.iter().filter_map(|item| readable(item, Receiver::from_item));
-        Ok(receivers.filter(|receiver| receiver.takes_events(hold_for, now)).collect())
+    /// The endpoints of `tenant` that [take events](Endpoint::takes_events), read consistently.
+    pub async fn taking_events(&self, tenant: &TenantId, hold_for: HoldFor, now: Timestamp) -> Result<Vec<Endpoint>> {
+        let items = self.query(tenant, &attributes()).await?;
+        let endpoints = items.iter().filter_map(|item| readable(item, Endpoint::from_item));
+        Ok(endpoints.filter(|endpoint| endpoint.takes_events(hold_for, now)).collect())
     }
 
     /// The endpoint `id` of `tenant`, active or not, read consistently.
-    pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Receiver>> {
-        let found = self.get(tenant, id, &receiver()).await?;
-        found.as_ref().map(Receiver::from_item).transpose()
+    pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Endpoint>> {
+        let found = self.get(tenant, id, &attributes()).await?;
+        found.as_ref().map(Endpoint::from_item).transpose()
     }
 
     /// Makes sure that an endpoint exists.
@@ -299,11 +298,8 @@ impl Endpoints {
             }
         }
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        match dynamo::change_more(update, set, set_once, &copy, &remove).condition_expression(condition).send().await {
-            Ok(_) => Ok(true),
-            Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failure("updating an endpoint")(error)),
-        }
+        let update = dynamo::change_more(update, set, set_once, &copy, &remove).condition_expression(condition);
+        update_if(update, "updating an endpoint").await
     }
 
     /// Deletes an endpoint and decrements the count. Its deliveries can still be listed until `remembered_until`.
@@ -330,8 +326,8 @@ impl Endpoints {
     }
 }
 
-fn receiver() -> String {
-    format!("{RECEIVER}, {}, {}, {}, good_at", health::SILENT.join(", "), health::FAILING, health::SLOW)
+fn attributes() -> String {
+    format!("{ATTRIBUTES}, {}, {}, {}, good_at", health::SILENT.join(", "), health::FAILING, health::SLOW)
 }
 
 /// An unreadable endpoint must not stop deliveries to others of its tenant, but operators need to know.
@@ -344,7 +340,7 @@ pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T
     read(item).inspect_err(unreadable).ok()
 }
 
-impl Endpoint {
+impl NewEndpoint {
     fn to_item(&self, tenant: &TenantId) -> Item {
         let mut item = key(tenant, self.id);
         let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
@@ -377,7 +373,7 @@ fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
     Ok(Some(PreviousSecret { secret, expires_at: record.time("previous_secret_expires_at")? }))
 }
 
-impl Receiver {
+impl Endpoint {
     /// Where to post, what to sign with, and what to send along. `None` if somebody has to take it.
     #[must_use]
     pub fn target(&self) -> Option<Target<'_>> {

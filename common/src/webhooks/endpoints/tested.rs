@@ -43,7 +43,8 @@ impl Endpoints {
             let record = self.get(tenant, id, TESTED).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;
             if round == 0 {
-                let rows = [log.payload(tenant, &test.id, &Payload::test(id), now), log.due(tenant, test, false, now)];
+                let rows =
+                    [log.payload_row(tenant, &test.id, &Payload::test(id), now), log.due_row(tenant, test, false, now)];
                 if !log.put(rows.map(|row| ((), row)).into()).await.is_empty() {
                     return Err(Error::Busy);
                 }

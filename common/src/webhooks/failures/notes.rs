@@ -11,13 +11,11 @@ use super::{
     failing::Failing,
     failure::{JobFailure, Workflow, WorkflowKey},
     storm::Write,
-    table::{
-        AGAIN, INDEX, JobFailures, NEWEST, Noted, PENDING, PREFIX, failure_value, ids, is_done, key, read, sort_key,
-    },
+    table::{AGAIN, INDEX, JobFailures, NEWEST, Noted, PENDING, PREFIX, failure_value, ids, key, read, sort_key},
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, number, text},
+        dynamo::{Item, Record, number, text, update_if},
         failure,
     },
     error::{Error, Result},
@@ -144,7 +142,7 @@ impl JobFailures {
                 .condition_expression("notice_at = :at AND notice_tries = :tries")
                 .expression_attribute_values(":tries", number(tries.into())),
         };
-        Ok(is_done(update, "counting a try to tell of failed jobs").await?.then_some(Failing { tries, ..failing }))
+        Ok(update_if(update, "counting a try to tell of failed jobs").await?.then_some(Failing { tries, ..failing }))
     }
 
     /// Notes that a mail has told of what was read. What has failed since stays pending, for the next mail.
@@ -167,7 +165,7 @@ impl JobFailures {
         let until = if failing.count().is_exact { "" } else { ", told_until = :now" };
         let (set, update) = told();
         let update = update.update_expression(format!("{set}{until} REMOVE {}", done()));
-        if is_done(if_unchanged(update, failing), DOING).await? {
+        if update_if(if_unchanged(update, failing), DOING).await? {
             return Ok(());
         }
         let (set, mut update) = told();
@@ -184,13 +182,13 @@ impl JobFailures {
         }
         // It is gone if its organization has been deleted meanwhile.
         let update = update.condition_expression("attribute_exists(notice)");
-        is_done(update.update_expression(format!("{set} REMOVE notice_tries{delete}")), DOING).await.map(drop)
+        update_if(update.update_expression(format!("{set} REMOVE notice_tries{delete}")), DOING).await.map(drop)
     }
 
     /// Removes a notice of which there is nothing to tell, unless a failure has been noted since.
     pub async fn drop_notice(&self, tenant: &TenantId, workflow: &WorkflowKey, failing: &Failing) -> Result<()> {
         let update = self.change(tenant, &sort_key(workflow)).update_expression(format!("REMOVE {}", done()));
-        is_done(if_unchanged(update, failing), "dropping a notice about failed jobs").await.map(drop)
+        update_if(if_unchanged(update, failing), "dropping a notice about failed jobs").await.map(drop)
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValue;
 
-use super::table::{JobFailures, is_done};
+use super::table::JobFailures;
 use crate::{
     aws::{
-        dynamo::{Record, is_refused, number},
+        dynamo::{Record, is_refused, number, update_if},
         failure,
     },
     error::Result,
@@ -50,7 +50,7 @@ impl JobFailures {
             .expression_attribute_values(":one", number(1))
             .expression_attribute_values(":day", number(day.as_second()))
             .expression_attribute_values(":end", number(day.after(DAY * 2).as_second()));
-        Ok(is_done(first, DOING).await?.then_some(1))
+        Ok(update_if(first, DOING).await?.then_some(1))
     }
 
     /// Takes back the count of a mail that was not sent.
@@ -62,6 +62,6 @@ impl JobFailures {
             .expression_attribute_values(":one", number(1))
             .expression_attribute_values(":none", number(0))
             .expression_attribute_values(":day", number(now.day().as_second()));
-        is_done(update, DOING).await.map(drop)
+        update_if(update, DOING).await.map(drop)
     }
 }

@@ -9,8 +9,7 @@ use super::{
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, is_refused, item, text, texts},
-        failure,
+        dynamo::{Item, Record, item, text, texts},
     },
     config::{ConfigError, Env},
     error::Result,
@@ -62,15 +61,6 @@ pub(super) fn key(tenant: &TenantId, key: &str) -> Item {
 
 pub(super) fn sort_key(workflow: &WorkflowKey) -> String {
     format!("{PREFIX}{workflow}")
-}
-
-/// Makes an update, and returns whether its condition held.
-pub(super) async fn is_done(update: UpdateItemFluentBuilder, doing: &'static str) -> Result<bool> {
-    match Box::pin(update.send()).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_refused(&error) => Ok(false),
-        Err(error) => Err(failure(doing)(error)),
-    }
 }
 
 /// Ids as a set, which is not empty.

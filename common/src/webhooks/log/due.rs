@@ -166,7 +166,7 @@ const SLOW: &str = "-slow";
 impl Log {
     /// The due row of a delivery to which more is to come. `is_slow` says whether its receiver is slow.
     #[must_use]
-    pub fn due(&self, tenant: &TenantId, delivery: &Delivery, is_slow: bool, now: Timestamp) -> Row {
+    pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, is_slow: bool, now: Timestamp) -> Row {
         let at = delivery.wakes_at().unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
         DueRow { attempt: DueAttempt::next(tenant, delivery), at, is_slow }.to_row(kind, now)
@@ -174,7 +174,7 @@ impl Log {
 
     /// The same due row, to be checked with those of the present minute.
     #[must_use]
-    pub fn due_again(&self, row: &DueRow, now: Timestamp) -> Row {
+    pub fn due_row_again(&self, row: &DueRow, now: Timestamp) -> Row {
         row.to_row(CHECK, now)
     }
 
@@ -200,7 +200,7 @@ impl Log {
         let query = query.projection_expression("delivery").set_exclusive_start_key(after.map(|DueEnd(key)| key));
         let page = query.send().await.map_err(failure("reading what is due"))?;
         Ok(DuePage {
-            rows: page.items().iter().filter_map(due_row).collect(),
+            rows: page.items().iter().filter_map(parse_due_row).collect(),
             next: page.last_evaluated_key.map(DueEnd),
         })
     }
@@ -272,7 +272,7 @@ impl DueRow {
 }
 
 /// What the key of a row says.
-fn due_row(item: &Item) -> Option<DueRow> {
+fn parse_due_row(item: &Item) -> Option<DueRow> {
     // A tenant's id may have slashes, so it comes last.
     let mut parts = item.get("delivery")?.as_s().ok()?.splitn(5, '/');
     let is_slow = parts.next()?.ends_with(SLOW);

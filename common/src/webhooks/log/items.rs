@@ -6,7 +6,7 @@ use crate::{
     aws::dynamo::{Item, Record, item, number, text},
     error::Result,
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, DeliveryId, Lease, Millis, Pull, Status, Trigger},
+    webhooks::delivery::{Attempt, Delivery, DeliveryId, Lease, Pull, Status, Trigger},
 };
 
 /// An attempt as a map, with short names: every delivery pays for each of its bytes.
@@ -67,7 +67,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
         earlier: read_earlier(item)?,
         tries: count("tries"),
         trigger: record.optional_text("trigger").and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
-        fails_at: Millis::new(record.optional_number("fails_at").unwrap_or_default()),
+        fails_at: Timestamp::from_millisecond(record.optional_number("fails_at").unwrap_or_default()),
         pull,
         ..Delivery::new(id, record.parsed("event")?, record.text("job_id")?.to_owned())
     })

@@ -45,7 +45,7 @@ impl Log {
     /// The message and the row of an event that is parked for some of its deliveries. The same event, parked for the same
     /// deliveries, has the same row.
     #[must_use]
-    pub fn park(&self, event: &JobEvent, deliveries: &[DeliveryId], now: Timestamp) -> (DueEvent, Row) {
+    pub fn parked_row(&self, event: &JobEvent, deliveries: &[DeliveryId], now: Timestamp) -> (DueEvent, Row) {
         let (parked, expires_at, further) = match deliveries {
             [id] => (ParkedId::Delivery(*id), now.after(KEPT).max(self.retention.end(now)), Vec::new()),
             _ => {

@@ -202,7 +202,7 @@ impl Log {
     pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
         let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
         let is_attempted = after.attempts > before.attempts;
-        let earlier = is_attempted.then(|| self.attempts(tenant, before, after, now)).flatten();
+        let earlier = is_attempted.then(|| self.attempts_row(tenant, before, after, now)).flatten();
         if !self.put(earlier.map(|row| ((), row)).into_iter().collect()).await.is_empty() {
             return Err(Error::Busy);
         }

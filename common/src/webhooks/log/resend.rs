@@ -7,8 +7,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{change, is_refused, number, text},
-        failure,
+        dynamo::{change, number, text, update_if},
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
@@ -47,9 +46,10 @@ impl Log {
             // The payload may still be in the state, whose updates it would make expensive. What is to be taken has it there only
             // if it is small, and keeps it.
             let is_with_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
-            let payload = is_with_state.then(|| self.payload(tenant, id, &payload, now));
+            let payload = is_with_state.then(|| self.payload_row(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
-            let rows = payload.into_iter().chain([self.due(tenant, &after, false, now)]).map(|row| ((), row)).collect();
+            let rows =
+                payload.into_iter().chain([self.due_row(tenant, &after, false, now)]).map(|row| ((), row)).collect();
             if !self.put(rows).await.is_empty() {
                 return Err(Error::Busy);
             }
@@ -86,10 +86,6 @@ impl Log {
                 Some(_) => Err(Error::Busy),
             };
         }
-        match Box::pin(update.send()).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failure("resending a delivery")(error)),
-        }
+        update_if(update, "resending a delivery").await
     }
 }

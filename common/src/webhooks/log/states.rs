@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, change, is_refused, number, text},
+        dynamo::{Item, change, is_refused, number, text, update_if},
         failure,
         transaction::Transaction,
     },
@@ -55,7 +55,7 @@ pub struct First<'a> {
 impl Log {
     /// The row of a delivery that succeeded at once, with its payload unless that is too large to be kept.
     #[must_use]
-    pub fn delivered(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
+    pub fn delivered_row(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);
         let packed = Packed::new(&payload.body);
         if packed.len() <= self.kept_payload_bytes {
@@ -66,7 +66,7 @@ impl Log {
 
     /// The row with the payload of a delivery that did not succeed at once.
     #[must_use]
-    pub fn payload(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
+    pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
         let mut item = details_key(tenant, id, PAYLOAD);
         item.insert("expires_at".to_owned(), self.expiry(now));
         Packed::new(&payload.body).put(&mut item, payload.destination.callback());
@@ -75,7 +75,7 @@ impl Log {
 
     /// The row that keeps the attempts that the state of a delivery has before another attempt, and has no room for after it.
     #[must_use]
-    pub fn attempts(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
+    pub fn attempts_row(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
         let attempt = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
         let mut item = details_key(tenant, &before.id, &attempt_key(before.attempts));
         item.insert("last".to_owned(), attempt_value(attempt));
@@ -174,14 +174,10 @@ impl Log {
                 .expression_attribute_values(":was", number(before.attempts.into()))
                 .expression_attribute_values(":tried", number(before.tries.into()))
                 // A resend moves this, even if there has been no attempt.
-                .expression_attribute_values(":end", number(before.fails_at.get()))
+                .expression_attribute_values(":end", number(before.fails_at.as_millisecond()))
                 .expression_attribute_values(":before", text(before.status))
         };
-        match Box::pin(update.send()).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failure("updating a delivery")(error)),
-        }
+        update_if(update, "updating a delivery").await
     }
 
     /// Deletes the payload of a delivery that has succeeded, if it is too large to be kept.
@@ -291,7 +287,7 @@ impl Log {
             .key_condition_expression("destination = :delivery AND delivery BETWEEN :first AND :last")
             .expression_attribute_values(":delivery", text(details_partition(tenant, &delivery.id)))
             .expression_attribute_values(":first", text(ATTEMPT))
-            // A crash may have kept here too what the state has.
+            // Rows are written before the state, so after a crash both may have an attempt: the state's count.
             .expression_attribute_values(":last", text(attempt_key(apart)))
             .scan_index_forward(false)
             .limit(i32::try_from(MAX_ATTEMPTS).unwrap_or(i32::MAX));
@@ -346,7 +342,7 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static 
     }
     if delivery.wakes_at().is_some() {
         set.push(("trigger", text(delivery.trigger)));
-        set.push(("fails_at", number(delivery.fails_at.get())));
+        set.push(("fails_at", number(delivery.fails_at.as_millisecond())));
     }
     set
 }

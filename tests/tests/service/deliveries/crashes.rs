@@ -23,7 +23,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) ->
     let id = world.endpoint(&tenant, &flaky.url("/"), "s").await;
     if is_parked {
         let (owner, id) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
-        world.stored_endpoints().unanswered(&owner, id, Timestamp::now(), true).await.expect("it is noted");
+        world.stored_endpoints().note_unanswered(&owner, id, Timestamp::now(), true).await.expect("it is noted");
     }
     world.come_back_after(1).await;
     world.enqueue("job-events", event(&tenant.id, "j")).await;

@@ -61,7 +61,7 @@ async fn every_attempt_is_shown_oldest_first() {
     for (number, attempt) in (1..).zip(&attempts) {
         (delivery.attempts, delivery.last_attempt) = (number, Some(attempt.clone()));
         // After a crash, the last attempt may be in both places.
-        rows.extend(book.log.attempts(&id(&tenant), &delivery, &delivery, book.now));
+        rows.extend(book.log.attempts_row(&id(&tenant), &delivery, &delivery, book.now));
     }
     book.put(rows).await;
     assert!(matches!(
@@ -84,7 +84,7 @@ async fn an_attempt_that_the_log_has_in_two_places_is_shown_once() {
     let (mut delivery, _) = Draft::to_callback(0, book.ago(HOUR), "j").status(Status::Failed).delivery(&id(&tenant));
     (delivery.attempts, delivery.last_attempt) = (2, Some(second.clone()));
     let before = Delivery { earlier: vec![first.clone()], ..delivery.clone() };
-    book.put(book.log.attempts(&id(&tenant), &before, &delivery, book.now).into_iter().collect()).await;
+    book.put(book.log.attempts_row(&id(&tenant), &before, &delivery, book.now).into_iter().collect()).await;
     (delivery.attempts, delivery.last_attempt) = (5, Some(third.clone()));
     delivery.earlier = vec![first.clone(), second.clone()];
     let states = [First { tenant: &id(&tenant), delivery: &delivery, payload: None }];
@@ -104,11 +104,11 @@ async fn the_largest_delivery_fits_into_lambdas_answer() {
     let payload = Payload { body: "\\".repeat(1 << 20).into(), ..payload };
     let outcome = Outcome::Failed(Failure::Status(500, None));
     let largest = Attempt::new(book.now, u32::MAX, outcome, Some("\u{1}".repeat(1024)), Trigger::Recovery);
-    let mut rows = vec![book.log.payload(&id(&tenant), &delivery.id, &payload, book.now)];
+    let mut rows = vec![book.log.payload_row(&id(&tenant), &delivery.id, &payload, book.now)];
     for number in 1..=300 {
         let attempt = Attempt { at: book.now.after(SECOND * number), ..largest.clone() };
         (delivery.attempts, delivery.last_attempt) = (number, Some(attempt));
-        rows.extend(book.log.attempts(&id(&tenant), &delivery, &delivery, book.now));
+        rows.extend(book.log.attempts_row(&id(&tenant), &delivery, &delivery, book.now));
     }
     book.put(rows).await;
     assert!(matches!(

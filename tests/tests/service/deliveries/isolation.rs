@@ -34,7 +34,7 @@ async fn silent(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
     let (world, tenant, id) = world_with(settings, receiver.url()).await;
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let since = minutes_ago(120);
-    world.stored_endpoints().unanswered(&owner, endpoint, since, true).await.expect("it is noted");
+    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("it is noted");
     (world, tenant, id, receiver)
 }
 
@@ -46,7 +46,7 @@ fn minutes_ago(minutes: u64) -> Timestamp {
 async fn park(world: &World, tenant: &Tenant, id: &str, job: usize, minutes: u64) {
     let event = JobEvent::parse(&event(&tenant.id, job).to_string(), minutes_ago(minutes)).expect("an event");
     let delivery = Delivery::first(&event, &Destination::Endpoint(id.parse().expect("an id")), 1);
-    let (message, row) = world.delivery_log().park(&event, &[delivery.id], Timestamp::now());
+    let (message, row) = world.delivery_log().parked_row(&event, &[delivery.id], Timestamp::now());
     assert!(world.delivery_log().put(vec![((), row)]).await.is_empty());
     world.enqueue("slow-deliveries", json!({"tenant_id": tenant.id, "parked": message.parked.to_string()})).await;
 }
@@ -317,9 +317,9 @@ async fn a_parked_event_can_be_read_once_its_row_is_the_payload_of_a_delivery() 
     let told = JobEvent::parse(&event(&tenant.id, 1).to_string(), Timestamp::now()).expect("an event");
     let destination = Destination::Endpoint(id.parse().expect("an id"));
     let (delivery, log) = (Delivery::first(&told, &destination, 1), world.delivery_log());
-    let (message, _) = log.park(&told, &[delivery.id], Timestamp::now());
+    let (message, _) = log.parked_row(&told, &[delivery.id], Timestamp::now());
     let payload = Payload { destination, body: told.body.clone() };
-    let row = log.payload(&told.tenant, &delivery.id, &payload, Timestamp::now());
+    let row = log.payload_row(&told.tenant, &delivery.id, &payload, Timestamp::now());
     assert!(log.put(vec![((), row)]).await.is_empty());
     world.enqueue("slow-deliveries", json!({"tenant_id": tenant.id, "parked": message.parked.to_string()})).await;
     poll_slow(&world, 1).await;

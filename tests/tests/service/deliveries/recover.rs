@@ -145,7 +145,7 @@ async fn a_page_of_which_a_part_is_throttled_is_sent_and_the_rest_follows_in_the
     (deliveries[1].0.webhook_id, deliveries[1].0.id.webhook_id) = (webhook_id, webhook_id);
     let log = world.delivery_log();
     for (delivery, payload) in &deliveries {
-        let row = log.payload(&id(&tenant), &delivery.id, payload, book.now);
+        let row = log.payload_row(&id(&tenant), &delivery.id, payload, book.now);
         assert!(log.put(vec![((), row)]).await.is_empty());
         let first = First { tenant: &id(&tenant), delivery, payload: None };
         assert!(matches!(log.begin(&[first], book.now).await[..], [Ok(true)]));

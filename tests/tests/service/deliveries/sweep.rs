@@ -97,7 +97,7 @@ async fn however_many_waits_end_in_a_minute_each_is_woken() {
     let ids: Vec<_> = ids.filter(|id| id.shard(PARTITIONS) == shard).take(1_000).collect();
     let rows = ids.iter().map(|id| {
         let other = Delivery { webhook_id: *id, id: DeliveryId { webhook_id: *id, ..delivery.id }, ..delivery.clone() };
-        ((), log.due(&tenant, &other, false, Timestamp::now()))
+        ((), log.due_row(&tenant, &other, false, Timestamp::now()))
     });
     assert!(log.put(rows.collect()).await.is_empty());
     world.sweep(in_minutes(21)).await;
@@ -191,7 +191,7 @@ async fn sweepers_share_what_is_due() {
         let webhook_id = WebhookId::of(&tenant, &job.to_string(), "job.completed", "callback");
         Delivery { webhook_id, id: DeliveryId { webhook_id, ..delivery.id }, ..delivery.clone() }
     };
-    let rows = (1..100).map(|job| ((), log.due(&tenant, &other(job), false, Timestamp::now())));
+    let rows = (1..100).map(|job| ((), log.due_row(&tenant, &other(job), false, Timestamp::now())));
     assert!(log.put(rows.collect()).await.is_empty());
     let mut woken = Vec::new();
     for sweeper in [0, 1, 2, 3, 0, 1, 2, 3] {
@@ -221,7 +221,7 @@ async fn a_sweeper_whose_lease_was_given_but_not_answered_sweeps_all_the_same() 
     };
     let sweeper = wait.webhook_id.shard(PARTITIONS) % 4;
     let log = world.delivery_log();
-    assert!(log.put(vec![((), log.due(&tenant, &wait, false, Timestamp::now()))]).await.is_empty());
+    assert!(log.put(vec![((), log.due_row(&tenant, &wait, false, Timestamp::now()))]).await.is_empty());
     calls.fail(0..1, true);
     let tick = json!({"sweeper": sweeper, "time": in_minutes(17)});
     world.stack.invoke("deliveries-wake", tick).await.expect("it sweeps");

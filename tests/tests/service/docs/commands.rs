@@ -122,7 +122,7 @@ async fn activate_does_what_the_tenant_does_with_an_endpoint_that_was_disabled()
     // It also hung, and was tried and mailed about, so that each thing that a fresh start ends is there.
     for id in &ids {
         let id = id.parse().expect("an id");
-        endpoints.unanswered(&owner, id, now, true).await.expect("it is noted");
+        endpoints.note_unanswered(&owner, id, now, true).await.expect("it is noted");
         assert!(endpoints.begin_probe(&owner, id, now, now).await.expect("it is noted"));
         let notice = endpoints.notice(&owner, id).await.expect("it is read").expect("a notice");
         endpoints.try_notice(&owner, notice).await.expect("it is counted").expect("it is the same");

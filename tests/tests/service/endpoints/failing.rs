@@ -191,7 +191,7 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     assert_eq!(note(&first).await, Some(Consequence::Failing));
     assert_eq!(note(&first).await, None, "it is no news");
 
-    endpoints.answered(&owner, endpoint, ago(30)).await.expect("a call");
+    endpoints.note_answered(&owner, endpoint, ago(30)).await.expect("a call");
     for late in [&first, &gone] {
         assert_eq!(note(late).await, None);
     }
