@@ -322,8 +322,8 @@ MUTATIONS = [
     Mutation(
         "the message of a resend is taken for a stale one",
         DELIVER + "due.rs",
-        "let is_stale = DueAttempt::next(&due.tenant, &delivery) != due;",
-        "let is_stale = delivery.tries.saturating_add(1) != due.attempt;",
+        "let is_next = DueAttempt::next(&due.tenant, delivery) == *due;",
+        "let is_next = delivery.tries.saturating_add(1) == due.attempt;",
         "a delivery is resent",
     ),
     Mutation(

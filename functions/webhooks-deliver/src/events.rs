@@ -98,8 +98,9 @@ pub(crate) fn firsts<'a>(
     }
 }
 
-/// Leaves out the deliveries that the log already knows, of an event that may have come before. Pending deliveries get a
-/// message: the one before may not have been sent. `is_slow` says for which queue.
+/// Leaves out the deliveries that the log already knows, of an event that may have come before, and does what the process may
+/// have left undone that made their first attempts: it sends the messages of those that are pending, and notes what follows
+/// for the endpoints of those that have failed. `is_slow` says to which queue.
 pub(crate) async fn leave_out_known(
     tenant: &TenantId,
     firsts: &mut Vec<Outgoing<'_>>,
@@ -107,20 +108,13 @@ pub(crate) async fn leave_out_known(
     ledger: &Ledger,
 ) -> Result<(), Error> {
     let Stores { log, queues, .. } = &ledger.stores;
-    // The log may have been spread over more shards since. How many shards a deleted endpoint had is not known.
-    let ids = firsts.iter().flat_map(|first| {
-        let id = first.delivery.id;
-        let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.is_none_or(|it| it.log_shards > 1));
-        [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
-    });
-    let known = log.known(tenant, &ids.flatten().collect::<Vec<_>>()).await?;
+    let known = log.known(tenant, &firsts.iter().flat_map(places).collect::<Vec<_>>()).await?;
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
     queues.of(is_slow).send(&waiting, now).await.into_iter().collect::<Result<(), _>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
     for first in firsts.iter() {
-        // The process that made this first attempt may have died before it noted the consequence for the endpoint.
         match known.get(&first.delivery.webhook_id) {
             Some(delivery) if delivery.failed_with(1) => {
                 ledger.note_failed(tenant, delivery, first.health().copied(), now).await?;
@@ -130,4 +124,14 @@ pub(crate) async fn leave_out_known(
     }
     firsts.retain(|first| !known.contains_key(&first.delivery.webhook_id));
     Ok(())
+}
+
+/// The ids that a delivery may have in the log, which may have been spread over more shards since. How many a deleted endpoint
+/// had is not known.
+fn places(first: &Outgoing<'_>) -> impl Iterator<Item = DeliveryId> + use<> {
+    let id = first.delivery.id;
+    let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.is_none_or(|it| it.log_shards > 1));
+    [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
+        .into_iter()
+        .flatten()
 }

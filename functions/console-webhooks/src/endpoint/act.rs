@@ -131,8 +131,8 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let field = if form.get("own").is_empty() { "secret" } else { "own" };
     let secret = form.read(|fields| fields.text(field, SigningSecret::parse_chosen))?;
     let shown = secret.reveal().to_owned();
-    let (endpoint, receiver) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
-    let is_done = receiver.is_some_and(|receiver| receiver.signing_secret.reveal() == shown);
+    let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
+    let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == shown);
     if !is_done && form.get("updated_at") != endpoint.updated_at.to_string() {
         let message = "The endpoint has been changed since this form was opened. Look at it, and try again";
         return form.read(|fields| Err(fields.reject("own", Problem::format(message))));
