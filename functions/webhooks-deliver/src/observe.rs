@@ -49,7 +49,7 @@ impl Tally {
             Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
             Outcome::Failed(failure) => (failure.reason(), 0),
         };
-        let duration_ms = took.as_secs_f64() * 1e3;
+        let duration_ms = milliseconds_of(took);
         tracing::info!(
             tenant = tenant.as_str(),
             delivery_id = %delivery.id,
@@ -66,7 +66,7 @@ impl Tally {
         match outcome {
             Outcome::Delivered(_) => {
                 counts.delivered += 1;
-                counts.ages.push(now.since(delivery.created_at).as_secs_f64() * 1e3);
+                counts.ages.push(milliseconds_of(now.since(delivery.created_at)));
             }
             Outcome::Failed(failure) => *counts.failed.entry(failure.reason()).or_default() += 1,
         }
@@ -110,8 +110,14 @@ impl Tally {
     }
 }
 
+/// A number of something. Nothing is not written: every attempt pays for each byte of the log.
 fn counted(name: &'static str, number: f64) -> Metric {
-    Metric { name, unit: "Count", values: vec![number] }
+    Metric { name, unit: "Count", values: (number > 0.0).then_some(number).into_iter().collect() }
+}
+
+/// A time in milliseconds, to the microsecond.
+fn milliseconds_of(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
