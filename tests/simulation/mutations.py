@@ -196,8 +196,8 @@ MUTATIONS = [
     Mutation(
         "the sweep finds no lost message of a slow receiver",
         WAKE + "sweep.rs",
-        "Ok(state) if is_overdue(&state, now) => {",
-        "Ok(state) if is_overdue(&state, now) && !row.is_slow => {",
+        "filter(|(_, state)| is_overdue(state, now));",
+        "filter(|(row, state)| !row.is_slow && is_overdue(state, now));",
         "the message for a slow receiver cannot be sent",
     ),
     # Parked events.
@@ -245,8 +245,8 @@ MUTATIONS = [
     Mutation(
         "a parked event forgets an endpoint that is gone",
         DELIVER + "due.rs",
-        "others.push((*id, ledger.stores.endpoints.find(&event.tenant, *id).await?));",
-        "let _forgotten = id;",
+        "let missing = ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));",
+        "let missing = ids.iter().filter(|_| false);",
         "an endpoint is deleted while an event is parked for it",
     ),
     Mutation(
@@ -371,7 +371,7 @@ MUTATIONS = [
     Mutation(
         "the sweep does not wake the long waits",
         WAKE + "sweep.rs",
-        "self.send(&due, is_slow, now).await?;",
+        "refused += self.send(&due, is_slow, now, end).await;",
         "let _asleep = (due, is_slow);",
         "a delay of the schedule is longer than a message can wait, and its attempt comes a quarter of an hour late",
     ),
@@ -402,7 +402,7 @@ MUTATIONS = [
         "a delivery that is pending when its endpoint becomes inactive ends",
         DELIVER + "due.rs",
         "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?,",
-        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?.filter(Receiver::is_active),",
+        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?.filter(Endpoint::is_active),",
         "an endpoint is made inactive while a delivery to it waits",
     ),
     Mutation(

@@ -233,11 +233,16 @@ impl App {
         let endpoint = id.destination.endpoint().and_then(|id| known.get(&id));
         let verdict = |result, status| Settled { delivery_id: id, result, status };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
+        let mut tried = None;
         for _ in 0..ROUNDS {
             let Some(was) = before else { return Ok(verdict(Verdict::NotFound, None)) };
             let after = match was.claim(settlement.lease, now) {
                 Claim::Over => return Ok(verdict(Verdict::LeaseExpired, None)),
                 Claim::Settled => {
+                    // The answer to this very write may have been lost.
+                    if was.status == Status::Failed && tried.is_some_and(|attempt| attempt == was.last_attempt) {
+                        report_failed(tenant, &was);
+                    }
                     self.follow(tenant, &was, endpoint, now).await?;
                     // What is over was not given back, whatever is asked for now.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
@@ -252,6 +257,7 @@ impl App {
                 self.follow(tenant, &after, endpoint, now).await?;
                 return Ok(verdict(done, Some(after.status)));
             }
+            tried = Some(after.last_attempt);
             before = self.log.known(tenant, &[id]).await?.remove(&id);
         }
         Ok(verdict(Verdict::LeaseExpired, None))

@@ -158,27 +158,26 @@ impl App {
         Ok(())
     }
 
-    /// Sends messages, and those that SQS refuses again. What it refuses in the end is found when its due row is checked.
-    ///
-    /// # Errors
-    /// None could be sent.
-    async fn send(&self, due: &[(DueAttempt, Timestamp)], is_slow: bool, now: Timestamp) -> Result<()> {
+    /// Sends messages, and those that SQS refuses again. Returns how many it refused in the end: their deliveries are found when
+    /// their due rows are checked.
+    async fn send(&self, due: &[(DueAttempt, Timestamp)], is_slow: bool, now: Timestamp, end: Instant) -> usize {
         let mut left = due.to_vec();
-        for _ in 0..SENDS {
+        for send in 1..=SENDS {
             let sent = self.queues.of(is_slow).send(&left, now).await;
             left = left.into_iter().zip(sent).filter_map(|(due, sent)| sent.is_err().then_some(due)).collect();
             if left.is_empty() {
-                return Ok(());
+                return 0;
+            }
+            if send == SENDS || Instant::now() + PAUSE >= end {
+                break;
             }
             sleep(PAUSE).await;
         }
-        if left.len() == due.len() {
-            return Err(Error::Busy);
-        }
         tracing::error!(
             messages = left.len(),
+            is_slow,
             "messages were refused: their deliveries are found in a quarter of an hour"
         );
-        Ok(())
+        left.len()
     }
 }

@@ -1,7 +1,8 @@
 //! Passes over minutes: wakes long waits, and finds the deliveries whose message was lost.
 //!
-//! What goes wrong with one row holds up no other: a row that cannot be checked goes into the present minute, and is checked
-//! again with that. A minute is repeated only if the table or the queue takes nothing at all.
+//! What goes wrong with one row holds up no other. A message that its queue refuses costs its delivery a quarter of an hour: it
+//! is found when the minute is checked. A row that cannot be checked goes into the present minute, and is checked with that. A
+//! minute is repeated only if its rows cannot be read, or the table does not take those that go into the present minute.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +16,7 @@ use common::{
         log::due::{CHECK_AFTER, DueRow, KEPT, Minute, Sweep, Sweeper},
     },
 };
-use futures::future::try_join_all;
+use futures::{StreamExt, future::join_all, stream};
 use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
@@ -25,24 +26,28 @@ use crate::{App, PAUSE};
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// How often the sweep comes.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How often states are read that DynamoDB leaves out, with a [`PAUSE`] after each time. A partition has 3,000 read units a
+/// How often states are read that DynamoDB leaves out, with a [`PAUSE`] in between. A partition has 3,000 read units a
 /// second, and all states of an endpoint may be in one.
 const READS: u32 = 10;
+/// How often rows are written that DynamoDB leaves out, in the same way.
+const WRITES: u32 = 3;
+/// How many tenants' overdue deliveries are woken side by side.
+const SIDE_BY_SIDE: usize = 8;
 
-/// How the check of a minute, or of some rows, went.
+/// How the check of a minute went, or of a part of it.
 #[derive(Default)]
 struct Checked {
     /// How many deliveries were overdue, and have been woken.
     overdue: usize,
-    /// The rows to check again later.
-    left: Vec<DueRow>,
+    /// How many could not be checked, and are checked again later.
+    left: usize,
 }
 
 impl App {
     /// Passes over the minutes since the last sweep, as far as there is time.
     ///
     /// # Errors
-    /// A minute could not be finished, and is repeated; or rows have to be checked again later.
+    /// A minute could not be finished, and is repeated; or something has been left to a later check.
     pub(super) async fn sweep(
         &self,
         sweeper: Sweeper,
@@ -50,36 +55,48 @@ impl App {
         now: Timestamp,
         end: Instant,
     ) -> Result<()> {
-        let last = Minute::of(now);
-        let is_early = || Instant::now() < end;
-        for minute in progress.woken.until(last).take_while(|_| is_early()) {
-            self.wake(sweeper, minute, now).await?;
+        let woken = self.wake_minutes(sweeper, progress, now, end).await;
+        let checked = self.check_minutes(sweeper, progress, now, end).await;
+        woken.and(checked)
+    }
+
+    async fn wake_minutes(&self, sweeper: Sweeper, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
+        let mut refused = 0;
+        for minute in progress.woken.until(Minute::of(now)).take_while(|_| Instant::now() < end) {
+            refused += self.wake(sweeper, minute, now, end).await?;
             progress.woken = minute;
             self.log.save_sweep(sweeper, *progress, false).await?;
         }
-        let checkable = last.before(CHECK_AFTER).min(progress.woken);
-        let (mut overdue, mut left) = (0, 0);
-        for minute in progress.checked.until(checkable).take_while(|_| is_early()) {
+        match refused {
+            0 => Ok(()),
+            refused => Err(Error::Internal(format!("{refused} messages were refused"))),
+        }
+    }
+
+    async fn check_minutes(&self, sweeper: Sweeper, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
+        let last = Minute::of(now).before(CHECK_AFTER).min(progress.woken);
+        let mut all = Checked::default();
+        for minute in progress.checked.until(last).take_while(|_| Instant::now() < end) {
             let checked = self.check(sweeper, minute, now, end).await?;
-            (overdue, left) = (overdue + checked.overdue, left + checked.left.len());
+            (all.overdue, all.left) = (all.overdue + checked.overdue, all.left + checked.left);
             progress.checked = minute;
             self.log.save_sweep(sweeper, *progress, false).await?;
         }
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let overdue = overdue as f64;
+        let overdue = all.overdue as f64;
         metrics::emit(&[Metric { name: "Overdue", unit: "Count", values: vec![overdue] }], &[]);
-        if left > 0 {
-            return Err(Error::Internal(format!(
-                "{left} deliveries could not be checked, and are checked again later"
-            )));
+        match all.left {
+            0 => Ok(()),
+            left => {
+                Err(Error::Internal(format!("{left} deliveries could not be checked, and are checked again later")))
+            }
         }
-        Ok(())
     }
 
-    /// Sends the messages of the long waits that end in `minute`.
-    async fn wake(&self, sweeper: Sweeper, minute: Minute, now: Timestamp) -> Result<()> {
+    /// Sends the messages of the long waits that end in `minute`. Returns how many were refused.
+    async fn wake(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<usize> {
         let woken = sweeper.partitions().map(async |partition| {
-            let mut next = None;
+            let (mut refused, mut next) = (0, None);
             loop {
                 let page = self.log.waits(minute, partition, next).await?;
                 // A sweep with much to do takes a while.
@@ -87,36 +104,40 @@ impl App {
                 let (slow, others): (Vec<_>, Vec<_>) = page.rows.into_iter().partition(|row| row.is_slow);
                 for (is_slow, rows) in [(true, slow), (false, others)] {
                     let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, spread(row.at, now))).collect();
-                    self.send(&due, is_slow, now).await?;
+                    refused += self.send(&due, is_slow, now, end).await;
                 }
                 next = page.next;
                 if next.is_none() {
-                    return Ok(());
+                    return Ok(refused);
                 }
             }
         });
-        try_join_all(woken).await.map(drop)
+        join_all(woken).await.into_iter().sum()
     }
 
     /// Wakes the deliveries that were due in `minute` and still are.
     async fn check(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<Checked> {
         let partitions = sweeper.partitions().map(|partition| self.check_partition(minute, partition, now, end));
         let mut all = Checked::default();
-        for checked in try_join_all(partitions).await? {
-            all.overdue += checked.overdue;
-            all.left.extend(checked.left);
+        // Each goes on, whatever becomes of the others.
+        for checked in join_all(partitions).await {
+            let checked = checked?;
+            (all.overdue, all.left) = (all.overdue + checked.overdue, all.left + checked.left);
         }
         Ok(all)
     }
 
     async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp, end: Instant) -> Result<Checked> {
-        let (mut all, mut next) = (Checked::default(), None);
+        let (mut all, mut reads, mut next) = (Checked::default(), READS, None);
         loop {
             let page = self.log.all_due(minute, partition, next).await?;
-            let checked = self.check_rows(page.rows, now, end).await;
-            self.check_later(&checked.left, now).await?;
-            all.overdue += checked.overdue;
-            all.left.extend(checked.left);
+            let (states, mut left) = self.states(page.rows, &mut reads, end).await;
+            let late = states.into_iter().filter(|(_, state)| is_overdue(state, now));
+            let (overdue, unwoken) = self.rouse(late, now, end).await;
+            left.extend(unwoken);
+            all.overdue += overdue;
+            all.left += left.len();
+            self.check_later(left, now, end).await?;
             next = page.next;
             if next.is_none() {
                 return Ok(all);
@@ -124,17 +145,23 @@ impl App {
         }
     }
 
-    /// Wakes those of these deliveries that are overdue.
-    async fn check_rows(&self, mut rows: Vec<DueRow>, now: Timestamp, end: Instant) -> Checked {
-        let (mut late, mut left) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
-        for read in 1..=READS {
+    /// The states of these rows' deliveries, and the rows whose state could not be read. What is left out is read up to `reads`
+    /// times; after a page for which that was not enough, once.
+    async fn states(
+        &self,
+        mut rows: Vec<DueRow>,
+        reads: &mut u32,
+        end: Instant,
+    ) -> (Vec<(DueRow, Delivery)>, Vec<DueRow>) {
+        let (mut states, mut left) = (Vec::new(), Vec::new());
+        for read in 1..=*reads {
+            if Instant::now() >= end {
+                break;
+            }
             let mut unread = Vec::new();
             for (row, state) in self.log.states(rows).await {
                 match state {
-                    Ok(state) if is_overdue(&state, now) => {
-                        late.entry((row.is_slow, row.attempt.tenant.clone())).or_default().push((row, state));
-                    }
-                    Ok(_) => {}
+                    Ok(state) => states.push((row, state)),
                     Err(Error::Busy) => unread.push(row),
                     Err(error) => {
                         let DueAttempt { tenant, id, .. } = &row.attempt;
@@ -144,41 +171,59 @@ impl App {
                 }
             }
             rows = unread;
-            if rows.is_empty() || read == READS || Instant::now() >= end {
-                break;
+            if rows.is_empty() {
+                return (states, left);
             }
-            sleep(PAUSE).await;
+            if read < *reads {
+                sleep(PAUSE).await;
+            }
         }
+        *reads = 1;
         left.extend(rows);
-        let mut overdue = 0;
-        for ((is_slow, tenant), late) in late {
-            let (rows, states): (Vec<_>, Vec<_>) = late.into_iter().unzip();
-            match self.rouse(&tenant, &states, is_slow, now).await {
-                Ok(()) => overdue += states.len(),
-                Err(error) => {
-                    tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
-                    left.extend(rows);
-                }
-            }
-        }
-        Checked { overdue, left }
+        (states, left)
     }
 
-    /// Puts rows into the present minute, which is checked in a quarter of an hour.
-    ///
-    /// # Errors
-    /// The table does not take them.
-    async fn check_later(&self, rows: &[DueRow], now: Timestamp) -> Result<()> {
-        let (given_up, rows): (Vec<_>, Vec<_>) = rows.iter().partition(|row| now.since(row.at) > KEPT);
-        for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {
-            tracing::error!(%tenant, delivery_id = %id, "a delivery could not be checked for a week, and is given up");
+    /// Wakes overdue deliveries. Returns how many, and the rows of the others. One tenant's failure does not hold up the others.
+    async fn rouse(
+        &self,
+        late: impl Iterator<Item = (DueRow, Delivery)>,
+        now: Timestamp,
+        end: Instant,
+    ) -> (usize, Vec<DueRow>) {
+        let mut tenants = BTreeMap::<_, (Vec<_>, Vec<_>)>::new();
+        for (row, state) in late {
+            let (rows, states) = tenants.entry((row.is_slow, row.attempt.tenant.clone())).or_default();
+            rows.push(row);
+            states.push(state);
         }
-        let rows = rows.into_iter().map(|row| ((), self.log.due_row_again(row, now))).collect();
-        if self.log.put(rows).await.is_empty() { Ok(()) } else { Err(Error::Busy) }
+        let roused = tenants.into_iter().map(async |((is_slow, tenant), (rows, states))| {
+            match self.rouse_of(&tenant, &states, is_slow, now, end).await {
+                Ok(()) => (states.len(), Vec::new()),
+                Err(error) => {
+                    tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
+                    (0, rows)
+                }
+            }
+        });
+        let roused: Vec<_> = roused.collect();
+        let (mut overdue, mut left) = (0, Vec::new());
+        let mut roused = stream::iter(roused).buffer_unordered(SIDE_BY_SIDE);
+        while let Some((woken, rows)) = roused.next().await {
+            overdue += woken;
+            left.extend(rows);
+        }
+        (overdue, left)
     }
 
     /// Sends a message for each of these deliveries, with a due row in case that gets lost, too.
-    async fn rouse(&self, tenant: &TenantId, late: &[Delivery], is_slow: bool, now: Timestamp) -> Result<()> {
+    async fn rouse_of(
+        &self,
+        tenant: &TenantId,
+        late: &[Delivery],
+        is_slow: bool,
+        now: Timestamp,
+        end: Instant,
+    ) -> Result<()> {
         let rows = late.iter().map(|delivery| ((), self.log.due_row(tenant, delivery, is_slow, now))).collect();
         if !self.log.put(rows).await.is_empty() {
             return Err(Error::Busy);
@@ -187,7 +232,34 @@ impl App {
             tracing::warn!(%tenant, delivery_id = %delivery.id, "an attempt is overdue: its message was lost");
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
-        self.send(&due, is_slow, now).await
+        self.send(&due, is_slow, now, end).await;
+        Ok(())
+    }
+
+    /// Puts rows into the present minute, which is checked in a quarter of an hour.
+    ///
+    /// # Errors
+    /// The table does not take them.
+    async fn check_later(&self, rows: Vec<DueRow>, now: Timestamp, end: Instant) -> Result<()> {
+        let (given_up, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| now.since(row.at) > KEPT);
+        for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {
+            tracing::error!(%tenant, delivery_id = %id, "a delivery could not be checked for a week, and is given up");
+        }
+        let mut left: Vec<_> =
+            rows.iter().enumerate().map(|(number, row)| (number, self.log.due_row_again(row, now))).collect();
+        for write in 1..=WRITES {
+            let unwritten = self.log.put(left.clone()).await;
+            let unwritten: Vec<_> = unwritten.throttled.into_iter().chain(unwritten.failed).collect();
+            left.retain(|(number, _)| unwritten.contains(number));
+            if left.is_empty() {
+                return Ok(());
+            }
+            if write == WRITES || Instant::now() + PAUSE >= end {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        Err(Error::Busy)
     }
 }
 

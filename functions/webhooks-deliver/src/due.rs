@@ -89,7 +89,7 @@ pub(crate) async fn attempt(
         }
         Step::SendOn => {
             if delivery.pull.is_some() {
-                // It is leased, and nobody has written a row for the lease's end.
+                // If it is leased, nobody has written a row for the lease's end.
                 let row = log.due_row(&due.tenant, &delivery, record.has_time, now);
                 if !log.put(vec![((), row)]).await.is_empty() {
                     return Err(Error::Busy.into());
@@ -156,10 +156,16 @@ pub(crate) async fn event(
     };
     let passed = gate.pass().await;
     let endpoints = batch.endpoints(&event, &ledger.stores).await?;
-    let mut others = Vec::new();
-    for id in ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id)) {
-        // It has been deleted, or it has been inactive for so long that it collects nothing new.
-        others.push((*id, ledger.stores.endpoints.find(&event.tenant, *id).await?));
+    // These have been deleted, or inactive for so long that they collect nothing new, or cannot be read.
+    let missing = ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));
+    let missing =
+        missing.map(async |id| ledger.stores.endpoints.find(&event.tenant, *id).await.map(|found| (*id, found)));
+    let (mut others, mut unread) = (Vec::new(), None);
+    for found in all(missing).await {
+        match found {
+            Ok(found) => others.push(found),
+            Err(error) => unread = Some(error),
+        }
     }
     drop(passed);
     let parked_for = endpoints.iter().filter(|endpoint| ids.contains(&endpoint.id));
@@ -199,7 +205,8 @@ pub(crate) async fn event(
     });
     let parked: Vec<_> = all(sent).await.into_iter().flatten().collect();
     park(&event, &parked, &due, log, sender).into_iter().for_each(|parked| batch.finish(parked));
-    Ok(())
+    // The others have been delivered, and are in the log when this record comes back for the one that could not be read.
+    unread.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Parks an event again. If it is parked for the same receivers already, a message is enough.

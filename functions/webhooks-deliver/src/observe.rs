@@ -96,9 +96,11 @@ impl Tally {
         if latencies.is_empty() {
             return;
         }
-        // Those at slow receivers are in the total already.
+        // Those at slow receivers are in the total already. If these are all, there is no sample of nothing to pay for.
         #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
-        let attempts = counted("Attempts", latencies.len() as f64 - f64::from(slow));
+        let others = latencies.len() as f64 - f64::from(slow);
+        let others = (others > 0.0).then_some(others).into_iter().collect();
+        let attempts = Metric { name: "Attempts", unit: "Count", values: others };
         let delivered = counted("Delivered", delivered.into());
         metrics::emit(
             &[attempts, milliseconds("AttemptLatency", latencies), delivered, milliseconds("AgeAtDelivery", ages)],
@@ -110,9 +112,8 @@ impl Tally {
     }
 }
 
-/// A number of something. Nothing is not written: every attempt pays for each byte of the log.
 fn counted(name: &'static str, number: f64) -> Metric {
-    Metric { name, unit: "Count", values: (number > 0.0).then_some(number).into_iter().collect() }
+    Metric { name, unit: "Count", values: vec![number] }
 }
 
 /// A time in milliseconds, to the microsecond.
@@ -130,7 +131,7 @@ pub(crate) fn held(tenant: &TenantId, delivery: &Delivery) {
     tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery held: the endpoint is inactive");
 }
 
-/// Logs a delivery that ends because its endpoint has been deleted, or has been inactive for too long.
+/// Logs a delivery that ends because its endpoint has been deleted.
 pub(crate) fn ended(tenant: &TenantId, delivery: &Delivery) {
     let attempts = delivery.attempts;
     tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery ended: the endpoint is gone");

@@ -54,6 +54,17 @@ impl World {
         Self::behind(Proxy::answering(answer).await, settings).await
     }
 
+    /// The same, about every call of its queues.
+    pub async fn queues_answering(
+        settings: &[(&str, &str)],
+        answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static,
+    ) -> Self {
+        let proxy = Proxy::answering(answer).await;
+        let world = Self::with(&[settings, &[("AWS_ENDPOINT_URL_SQS", proxy.address())]].concat()).await;
+        let proxy = Some(proxy.before(world.stack.sqs()));
+        Self { proxy, ..world }
+    }
+
     /// Starts the service. While the switch is on, those calls of its tables fail for which `fails` holds.
     pub async fn failing(fails: impl Fn(&Call) -> bool + Send + Sync + 'static) -> (Self, Switch) {
         let switch = Switch::default();

@@ -245,7 +245,7 @@ impl Endpoints {
                 condition.push_str(" AND failing_since = :since");
                 update = update.expression_attribute_values(":since", number(since.as_millisecond()));
             }
-            // The receiver at a former URL is gone.
+            // The receiver may have got another URL, or a fresh start, since.
             (Consequence::Disabled(_), _) => {
                 condition.push_str(" AND (attribute_not_exists(good_at) OR good_at < :at)")
             }

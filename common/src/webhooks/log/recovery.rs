@@ -7,7 +7,11 @@
 //! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item, so calls at
 //! the same time cannot miss each other's.
 
-use std::{collections::HashSet, ops::Range};
+use std::{
+    collections::HashSet,
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use aws_sdk_dynamodb::types::{Put, ReturnValue};
 use futures::{StreamExt, stream};
@@ -258,12 +262,24 @@ impl Log {
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
         let ids = self.missed(tenant, shard, recovery.status, &KeyRange { to: to.max(from.clone()), from }).await?;
+        // Once the partition is throttled, what has not begun waits for the next call.
+        let is_throttled = AtomicBool::new(false);
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
+            if is_throttled.load(Ordering::Relaxed) {
+                return Err(Error::Busy);
+            }
             match self.resend(tenant, id, Trigger::Recovery, due, None, now).await {
                 Ok(delivery) => Ok(Some(delivery)),
                 // The delivery has been resent or has expired, or its payload was never kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
-                Err(error) => Err(error),
+                Err(Error::Busy) => {
+                    is_throttled.store(true, Ordering::Relaxed);
+                    Err(Error::Busy)
+                }
+                Err(error) => {
+                    tracing::error!(%tenant, delivery_id = %id, ?error, "a delivery cannot be sent again");
+                    Err(error)
+                }
             }
         });
         let calls: Vec<_> = calls.collect();

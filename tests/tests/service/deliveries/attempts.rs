@@ -165,7 +165,7 @@ async fn an_attempt_leaves_a_log_line_and_metrics() {
     }
     let all = String::new();
     assert_eq!(log.metric("Attempts"), [(1.0, all.clone()), (1.0, all.clone())]);
-    assert_eq!(log.metric("Delivered"), [(1.0, all)]);
+    assert_eq!(log.metric("Delivered"), [(1.0, all.clone()), (0.0, all)]);
     assert_eq!((log.metric("AttemptLatency").len(), log.metric("AgeAtDelivery").len()), (2, 1));
     for metric in ["Failed", "DeliveryFailed"] {
         assert_eq!(log.metric(metric), [(1.0, "status_5xx".to_owned())], "{metric}");

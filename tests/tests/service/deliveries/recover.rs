@@ -1,7 +1,10 @@
 //! `POST /v1/deliveries/recover`. The test runs the recoveries itself, page by page.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -160,6 +163,34 @@ async fn a_page_of_which_a_part_is_throttled_is_sent_and_the_rest_follows_in_the
     tokio::time::timeout(SECOND * 20, delivered).await.expect("all are sent again");
     let recoveries = log.recoveries(&id(&tenant), None).await.expect("the recoveries");
     assert_eq!((recoveries[0].resent, recoveries[0].done), (3, true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_whose_log_is_throttled_for_good_does_not_hold_up_the_recovery_of_another() {
+    let throttled = Arc::new(OnceLock::<String>::new());
+    let whose = Arc::clone(&throttled);
+    let world = World::answering(&[], move |call| {
+        let is_theirs = whose.get().is_some_and(|tenant| call.body.to_string().contains(tenant));
+        (call.operation == "BatchWriteItem" && is_theirs)
+            .then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
+    })
+    .await;
+    let (bad, good) = (world.tenant("bad").await, world.tenant("good").await);
+    let book = Book::of(&world);
+    for tenant in [&bad, &good] {
+        let endpoint = world.endpoint(tenant, "https://example.com/", "s").await;
+        let drafts = (0..PAGE * 5).map(|job| Draft::to(&endpoint, book.ago(HOUR), job).status(Status::Failed));
+        book.write(tenant, drafts).await;
+        recover(&world, tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
+    }
+    throttled.set(bad.id.clone()).expect("it is set once");
+    let swept = world.stack.invoke("deliveries-wake", json!({})).await;
+    assert!(swept.is_err(), "somebody has to look at it");
+    let recovery =
+        async |tenant: &Tenant| world.delivery_log().recoveries(&id(tenant), None).await.expect("it is read");
+    let (bad, good) = (recovery(&bad).await, recovery(&good).await);
+    assert_eq!((bad[0].resent, bad[0].done), (0, false));
+    assert_eq!((good[0].resent, good[0].done), (500, true));
 }
 
 /// The recoveries of a tenant that are not done, oldest first.

@@ -1,7 +1,7 @@
 //! The sweep wakes what waits for long, and what lost its message.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -17,9 +17,9 @@ use common::{
         log::due::PARTITIONS,
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::{
-    Receiver, Switch, Tenant, World, event,
+    Call, Receiver, Switch, Tenant, World, event,
     world::{faults::failure, log::due_message},
 };
 
@@ -319,6 +319,42 @@ async fn what_is_throttled_is_checked_in_the_same_sweep() {
     world.sweep(in_minutes(16)).await;
     attempt(&world).await;
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
+}
+
+/// A call of SQS that has failed for every message.
+fn refused(call: &Call) -> (u16, Value) {
+    let entries = call["Entries"].as_array().expect("entries").iter();
+    let failed = entries.map(|entry| json!({"Id": entry["Id"], "Code": "InternalError", "SenderFault": false}));
+    (200, json!({"Successful": [], "Failed": failed.collect::<Vec<_>>()}))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_refuses_all_messages_holds_up_neither_the_other_queue_nor_later_minutes() {
+    let broken = Switch::default();
+    let is_broken = broken.clone();
+    let world = World::queues_answering(&[], move |call| {
+        let is_slow = call["QueueUrl"].as_str().is_some_and(|url| url.ends_with("slow-deliveries"));
+        (is_broken.is_on() && is_slow && call.operation == "SendMessageBatch").then(|| refused(call))
+    })
+    .await;
+    let (tenant, log) = ("t".parse().expect("a tenant"), world.delivery_log());
+    let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
+    let wait = |minutes| {
+        let next_attempt_at = Some(in_minutes(minutes));
+        Delivery { next_attempt_at, ..Delivery::test(endpoint, Timestamp::now()) }
+    };
+    let (slow, good, later) = (wait(16), wait(16), wait(18));
+    let rows = [(&slow, true), (&good, false), (&later, false)];
+    let rows = rows.map(|(wait, is_slow)| ((), log.due_row(&tenant, wait, is_slow, Timestamp::now())));
+    assert!(log.put(rows.into()).await.is_empty());
+    broken.on();
+    for minutes in [17, 19] {
+        let swept = world.stack.invoke("deliveries-wake", json!({"time": in_minutes(minutes)})).await;
+        assert_eq!(swept.is_err(), minutes == 17, "somebody has to look at the queue");
+    }
+    let ids = world.drain("deliveries").await.into_iter().map(|message| message["delivery_id"].clone());
+    let ids: HashSet<_> = ids.map(|id| id.as_str().expect("an id").to_owned()).collect();
+    assert_eq!(ids, [good, later].map(|wait| wait.id.to_string()).into());
 }
 
 /// Puts all due rows into the partition of the first.
