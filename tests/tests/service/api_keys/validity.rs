@@ -1,9 +1,12 @@
 //! How long a key works, and when it was last used.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use serde_json::{Value, json};
-use tests::{World, text};
+use tests::{Switch, World, text};
 
 use super::delete;
 
@@ -85,6 +88,25 @@ async fn a_process_that_knows_a_key_reads_it_and_its_user_in_one_call() {
         world.endpoints(&tenant).await;
         assert_eq!(std::mem::take(&mut *reads.lock().expect("no panic")), expected, "call {number}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_a_process_knows_works_while_batched_reads_of_it_are_throttled() {
+    let (throttled, left_out) = (Switch::default(), Arc::new(AtomicUsize::new(0)));
+    let (is_on, counted) = (throttled.clone(), Arc::clone(&left_out));
+    let world = World::answering(&[], move |call| {
+        let is_key = call.operation == "BatchGetItem" && call["RequestItems"].get("api-keys").is_some();
+        (is_on.is_on() && is_key).then(|| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            (200, json!({"Responses": {}, "UnprocessedKeys": call["RequestItems"]}))
+        })
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    world.endpoints(&tenant).await;
+    throttled.on();
+    world.endpoints(&tenant).await;
+    assert!(left_out.load(Ordering::SeqCst) > 0, "it was asked for in a batch");
 }
 
 #[tokio::test(flavor = "multi_thread")]
