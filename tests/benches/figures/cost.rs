@@ -37,8 +37,8 @@ const SQS_CHUNK: usize = 64 * 1024;
 /// The longest delay of an SQS message, in seconds. `deliveries-wake` ends a longer wait.
 const MAX_DELAY: u32 = 900;
 /// The read units that `deliveries-wake` takes for each wait: the row that says when it is over, of 200 bytes at most,
-/// at its minute and again 15 minutes later, and then the state of the delivery.
-const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 1.0;
+/// at its minute and again 15 minutes later, and then the state of the delivery, eventually consistently: half a unit.
+const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
 /// Records per invocation: as many as the template lets Lambda batch, and as few.
 const BATCHES: [usize; 2] = [10, 1];
 /// The events, by what their size is called.
