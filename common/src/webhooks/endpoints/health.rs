@@ -247,7 +247,7 @@ impl Endpoints {
             }
             // The receiver may have got another URL, or a fresh start, since.
             (Consequence::Disabled(_), _) => {
-                condition.push_str(" AND (attribute_not_exists(good_at) OR good_at < :at)")
+                condition.push_str(" AND (attribute_not_exists(good_at) OR good_at < :at)");
             }
         }
         let update = update.update_expression(format!("SET {set} REMOVE notice_tries"));
