@@ -245,8 +245,8 @@ MUTATIONS = [
     Mutation(
         "a parked event forgets an endpoint that is gone",
         DELIVER + "due.rs",
-        "let missing = ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));",
-        "let missing = ids.iter().filter(|_| false);",
+        "firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));",
+        "drop(gone);",
         "an endpoint is deleted while an event is parked for it",
     ),
     Mutation(
@@ -259,8 +259,8 @@ MUTATIONS = [
     Mutation(
         "a parked event has the time at which it was parked",
         WEBHOOKS + "log/parked.rs",
-        'vec![("at", number(at)), ("endpoints", text(endpoints))]',
-        'vec![("at", number(now.as_millisecond())), ("endpoints", text(endpoints))]',
+        'item.insert("at".to_owned(), number(event.at.as_millisecond()));',
+        'item.insert("at".to_owned(), number(now.as_millisecond()));',
         "an event that is parked comes twice",
     ),
     # The schedule.
@@ -387,8 +387,8 @@ MUTATIONS = [
     Mutation(
         "what comes for an inactive endpoint is not held",
         DELIVER + "events.rs",
-        "endpoints.iter().filter(|endpoint| endpoint.wants(event.name));",
-        "endpoints.iter().filter(|endpoint| endpoint.is_active() && endpoint.wants(event.name));",
+        "endpoint.takes_events(*hold_for, now)",
+        "endpoint.is_active()",
         "an event comes while an endpoint is inactive",
     ),
     Mutation(

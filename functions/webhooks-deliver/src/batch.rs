@@ -82,7 +82,7 @@ impl Batch {
         self.finished.send(finished.into()).ok();
     }
 
-    /// The endpoints that an event may go to, or that may collect it.
+    /// The endpoints among which those are that an event goes to, active or not.
     pub(crate) async fn endpoints(&self, event: &JobEvent, stores: &Stores) -> Result<Arc<[Endpoint]>, Error> {
         match event.audience {
             Audience::Endpoints => self.endpoints_of(&event.tenant, stores).await,

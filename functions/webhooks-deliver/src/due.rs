@@ -156,25 +156,11 @@ pub(crate) async fn event(
     };
     let passed = gate.pass().await;
     let endpoints = batch.endpoints(&event, &ledger.stores).await?;
-    // These have been deleted, or inactive for so long that they collect nothing new, or cannot be read.
-    let missing = ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));
-    let missing =
-        missing.map(async |id| ledger.stores.endpoints.find(&event.tenant, *id).await.map(|found| (*id, found)));
-    let (mut others, mut unread) = (Vec::new(), None);
-    for found in all(missing).await {
-        match found {
-            Ok(found) => others.push(found),
-            Err(error) => unread = Some(error),
-        }
-    }
     drop(passed);
     let parked_for = endpoints.iter().filter(|endpoint| ids.contains(&endpoint.id));
     let mut firsts = firsts(record, &event, parked_for);
-    firsts.extend(
-        others
-            .iter()
-            .map(|(id, endpoint)| Outgoing::first(record, &event, Destination::Endpoint(*id), endpoint.as_ref())),
-    );
+    let gone = ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));
+    firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));
     for first in &mut firsts {
         // If the log has been spread over more shards since, the delivery has another id, and so has its payload.
         first.is_payload_stored = due.parked == ParkedId::Delivery(first.delivery.id);
@@ -205,8 +191,7 @@ pub(crate) async fn event(
     });
     let parked: Vec<_> = all(sent).await.into_iter().flatten().collect();
     park(&event, &parked, &due, log, sender).into_iter().for_each(|parked| batch.finish(parked));
-    // The others have been delivered, and are in the log when this record comes back for the one that could not be read.
-    unread.map_or(Ok(()), |error| Err(error.into()))
+    Ok(())
 }
 
 /// Parks an event again. If it is parked for the same receivers already, a message is enough.

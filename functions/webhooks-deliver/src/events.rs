@@ -35,10 +35,11 @@ pub(crate) async fn handle(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { log, .. } = &ledger.stores;
+    let Stores { log, hold_for, .. } = &ledger.stores;
     let endpoints = batch.endpoints(&event, &ledger.stores).await?;
     let now = Timestamp::now();
     let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name));
+    let interested = interested.filter(|endpoint| endpoint.takes_events(*hold_for, now));
     // What an inactive endpoint misses is held at once.
     let (slow, others): (Vec<_>, Vec<_>) =
         interested.partition(|endpoint| endpoint.is_active() && sender.is_slow_endpoint(&event.tenant, endpoint, now));

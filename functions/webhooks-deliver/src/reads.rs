@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use common::{id::TenantId, timestamp::Timestamp, webhooks::endpoints::Endpoint};
+use common::{id::TenantId, webhooks::endpoints::Endpoint};
 use tokio::{sync, time::Instant};
 
 use crate::{observe, stores::Stores};
@@ -23,8 +23,8 @@ struct Read {
 }
 
 impl Reads {
-    /// The endpoints of a tenant that are active or collect what they miss, by a read that begins after this call: what was
-    /// written before is seen. `None` if the read fails.
+    /// The endpoints of a tenant, active or not, by a read that begins after this call: what was written before is seen.
+    /// `None` if the read fails.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Endpoint]>> {
         let asked = Instant::now();
         let read = Arc::clone(self.lock().entry(tenant.clone()).or_default());
@@ -32,7 +32,7 @@ impl Reads {
         if last.began.is_none_or(|began| began < asked) {
             *last = Read { began: Some(Instant::now()), endpoints: None };
             // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
-            let endpoints = Box::pin(stores.endpoints.taking_events(tenant, stores.hold_for, Timestamp::now())).await;
+            let endpoints = Box::pin(stores.endpoints.all(tenant)).await;
             last.endpoints = endpoints.inspect_err(|error| observe::unread(tenant, error)).ok().map(Arc::from);
         }
         let endpoints = last.endpoints.clone();

@@ -180,11 +180,10 @@ impl Endpoints {
             .await
     }
 
-    /// The endpoints of `tenant` that [take events](Endpoint::takes_events), read consistently.
-    pub async fn taking_events(&self, tenant: &TenantId, hold_for: HoldFor, now: Timestamp) -> Result<Vec<Endpoint>> {
+    /// The endpoints of `tenant`, active or not, read consistently.
+    pub async fn all(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
         let items = self.query(tenant, &attributes()).await?;
-        let endpoints = items.iter().filter_map(|item| readable(item, Endpoint::from_item));
-        Ok(endpoints.filter(|endpoint| endpoint.takes_events(hold_for, now)).collect())
+        Ok(items.iter().filter_map(|item| readable(item, Endpoint::from_item)).collect())
     }
 
     /// The endpoint `id` of `tenant`, active or not, read consistently.

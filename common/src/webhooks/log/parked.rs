@@ -46,20 +46,23 @@ impl Log {
     /// deliveries, has the same row.
     #[must_use]
     pub fn parked_row(&self, event: &JobEvent, deliveries: &[DeliveryId], now: Timestamp) -> (DueEvent, Row) {
-        let (parked, expires_at, further) = match deliveries {
-            [id] => (ParkedId::Delivery(*id), now.after(KEPT).max(self.retention.end(now)), Vec::new()),
+        let endpoints: Vec<_> = deliveries.iter().filter_map(|id| id.destination.endpoint()).collect();
+        let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let (parked, expires_at) = match deliveries {
+            [id] => (ParkedId::Delivery(*id), now.after(KEPT).max(self.retention.end(now))),
             _ => {
-                let endpoints = deliveries.iter().filter_map(|id| id.destination.endpoint());
-                let endpoints = endpoints.map(|id| id.to_string()).collect::<Vec<_>>().join(" ");
-                let at = event.at.as_millisecond();
-                let destinations = format!("parked {at} {endpoints}");
+                let destinations = format!("parked {} {ids}", event.at.as_millisecond());
                 let id = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &destinations);
-                (ParkedId::Event(id), now.after(KEPT), vec![("at", number(at)), ("endpoints", text(endpoints))])
+                (ParkedId::Event(id), now.after(KEPT))
             }
         };
         let mut item = parked_key(&event.tenant, parked);
+        // Of a single delivery, its id says both. They are written for 0.1.0, which reads them.
+        item.insert("at".to_owned(), number(event.at.as_millisecond()));
         item.insert("expires_at".to_owned(), number(expires_at.as_second()));
-        item.extend(further.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        if !endpoints.is_empty() {
+            item.insert("endpoints".to_owned(), text(ids));
+        }
         payload::Packed::new(&event.body).put(&mut item, event.audience.callback());
         (DueEvent { tenant: event.tenant.clone(), parked }, Row(item))
     }

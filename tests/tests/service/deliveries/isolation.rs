@@ -265,10 +265,13 @@ async fn after_three_slow_origins_of_callbacks_a_tenants_others_are_taken_for_sl
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parked_event_is_in_the_log_if_its_endpoint_is_gone_or_inactive() {
-    for (route, mut fields, status) in
-        [("delete", json!({}), Status::Ended), ("update", json!({"active": false}), Status::Held)]
-    {
-        let (world, tenant, id) = world_with(&[], "http://127.0.0.1:9/").await;
+    // What was for it while it was active is held, also where an inactive endpoint collects nothing.
+    for (route, mut fields, status, hold_for) in [
+        ("delete", json!({}), Status::Ended, "604800"),
+        ("update", json!({"active": false}), Status::Held, "604800"),
+        ("update", json!({"active": false}), Status::Held, "0"),
+    ] {
+        let (world, tenant, id) = world_with(&[("HOLD_FOR", hold_for)], "http://127.0.0.1:9/").await;
         world.make_slow(&tenant, &id).await;
         for job in 0..4 {
             world.deliver(event(&tenant.id, job)).await;
