@@ -254,6 +254,8 @@ mod tests {
             [
                 "deliveries",
                 "deliveries-dead",
+                "hanging-deliveries",
+                "hanging-deliveries-dead",
                 "job-events",
                 "job-events-dead",
                 "slow-deliveries",
@@ -263,7 +265,7 @@ mod tests {
 
         let deliver = template.functions.get("webhooks-deliver").context("webhooks-deliver")?;
         let polled: Vec<_> = deliver.mappings().map(Mapping::queue_name).collect();
-        assert_eq!(polled, ["deliveries", "job-events", "slow-deliveries"]);
+        assert_eq!(polled, ["deliveries", "hanging-deliveries", "job-events", "slow-deliveries"]);
         let variables: BTreeMap<_, _> = deliver.variables().collect();
         assert_eq!(variables.get("DELIVERY_TIMEOUT").map(String::as_str), Some("15"));
         assert_eq!(variables.get("WEBHOOK_ENDPOINTS_TABLE").map(String::as_str), Some("webhook-endpoints"));

@@ -3,10 +3,12 @@
 //! - A, one or many bad ones. Their receivers misbehave in one of several modes.
 //! - B, a healthy one whose receiver has taken events before. It has a hundred events in A's burst, and another hundred
 //!   afterwards, while A goes on.
+//! - S, one whose receiver always takes 0.8 seconds, and has done so before. It has twenty events in A's burst.
 //! - N, a healthy one whose first event is in the middle of the burst.
 //! - H, a healthy endpoint of the first bad tenant. It gets the same events as the bad ones beside it.
 //!
-//! It measures how long their events take from their send to their receiver, and what that costs. The bounds come from
+//! It measures how long their events take from their send to their receiver, what that costs, and how many of the first bad tenant's
+//! deliveries are not in its log once all events have been received from their queue. The bounds come from
 //! two controls: B alone, and A with receivers that are well. It prints a table, and exits with 1 if a bound is broken.
 //!
 //! ```sh

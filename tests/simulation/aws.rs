@@ -128,6 +128,39 @@ fn writes(operation: &str, body: &[u8]) -> usize {
     }
 }
 
+/// The keys of the deliveries whose first states a request may write.
+fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
+    let request = || serde_json::from_slice::<Value>(body).expect("JSON");
+    let key_of = |value: &dyn Fn(&str) -> Option<String>| {
+        value("job_id")?;
+        Some([value("destination")?, value("delivery")?])
+    };
+    match operation {
+        "BatchWriteItem" => {
+            let request = request();
+            let puts = request["RequestItems"]["deliveries"].as_array().into_iter().flatten();
+            let items = puts.map(|put| &put["PutRequest"]["Item"]);
+            items.filter_map(|item| key_of(&|name| item[name]["S"].as_str().map(str::to_owned))).collect()
+        }
+        "BatchExecuteStatement" => {
+            let request = request();
+            let statements = request["Statements"].as_array().into_iter().flatten();
+            let keys = statements.filter_map(|statement| {
+                let text = statement["Statement"].as_str()?;
+                // The names stand between apostrophes, in the order of the parameters.
+                let names: Vec<_> = text.split('\'').skip(1).step_by(2).collect();
+                let parameter = |name: &str| {
+                    let at = names.iter().position(|other| *other == name)?;
+                    statement["Parameters"][at]["S"].as_str().map(str::to_owned)
+                };
+                key_of(&parameter)
+            });
+            keys.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// The error that a service answers.
 fn refusal(code: &str) -> Answer {
     (400, json!({"__type": format!("com.amazonaws#{code}"), "message": code}).to_string())
@@ -171,7 +204,15 @@ impl World {
         let state = (operation == "UpdateItem").then(|| State::of(body)).flatten();
         let before = state.as_ref().and_then(|state| state.read(&self.database));
         let answer = match dispatch(&self.database, operation, body) {
-            Ok(answer) => (200, answer),
+            Ok(answer) => {
+                let now = self.now();
+                let mut world = self.state();
+                for key in new_states(operation, body) {
+                    world.logged.entry(key).or_insert(now);
+                }
+                drop(world);
+                (200, answer)
+            }
             Err(error) => (error.status_code(), error.to_json()),
         };
         let after = state.and_then(|state| state.read(&self.database));

@@ -88,6 +88,7 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     let mut check = Check { world, known, posts, logged, allowance, violations: Vec::new() };
     // As docs/reliability.md promises them.
     check.it_ends();
+    check.in_the_log();
     check.the_log_tells_the_truth();
     check.at_least_once();
     check.in_time();

@@ -27,7 +27,9 @@ use crate::{
 const NEIGHBOUR: usize = 0;
 /// How many tenants that are well have their first event in each burst. They come after the neighbour, and before the bad.
 const NEW: usize = 3;
-const FIRST_BAD: usize = 1 + 2 * NEW;
+/// A tenant whose receiver always takes 0.8 seconds, and has done so before.
+const SLOW: usize = 1 + 2 * NEW;
+const FIRST_BAD: usize = SLOW + 1;
 /// How many deliveries the neighbour's receiver has taken before.
 const BEFORE: u32 = 5;
 
@@ -70,8 +72,9 @@ struct Latencies {
 }
 
 struct Figures {
-    /// For each burst: the neighbour's deliveries in it and after it, and those of the tenants that are new.
-    bursts: Vec<[Latencies; 3]>,
+    /// For each burst: the neighbour's deliveries in it and after it, those of the tenants that are new, and those of the tenant
+    /// that is slow.
+    bursts: Vec<[Latencies; 4]>,
     /// How many deliveries of the neighbour were in the log without an attempt.
     untried: usize,
     /// What all tenants cost; the others beside the bad cost little, and always the same.
@@ -90,7 +93,7 @@ impl Crowd {
             endpoints: (0..endpoints).map(|_| receiver(manner)).collect(),
             callbacks: receiver(manner),
         };
-        let well = (0..FIRST_BAD).map(|_| tenant(1, Manner::Prompt));
+        let well = (0..SLOW).map(|_| tenant(1, Manner::Prompt)).chain([tenant(1, Manner::Answers(200, 800, None))]);
         let bad = (0..self.bad).map(|_| tenant(self.endpoints, self.manner));
         Script {
             seed: 1,
@@ -118,7 +121,9 @@ impl Crowd {
             let number = events.len();
             events.push(Event { at, tenant, number, failed: false, audience });
         };
-        (0..BEFORE).for_each(|number| send(PACE * number, NEIGHBOUR, Audience::Endpoints));
+        for number in 0..BEFORE {
+            [NEIGHBOUR, SLOW].into_iter().for_each(|tenant| send(PACE * number, tenant, Audience::Endpoints));
+        }
         for (burst, begins) in BURSTS.into_iter().enumerate() {
             for number in 0..self.events {
                 let at = begins + BURST.mul_f64(number as f64 / self.events as f64);
@@ -130,6 +135,9 @@ impl Crowd {
             }
             for number in 0..self.own {
                 send(begins + BURST * number / self.own, NEIGHBOUR, Audience::Endpoints);
+                if number < self.own.min(20) {
+                    send(begins + BURST * number / self.own.min(20), SLOW, Audience::Endpoints);
+                }
                 send(after(begins) + PACE * number, NEIGHBOUR, Audience::Endpoints);
             }
             let new = 1 + burst * NEW..1 + (burst + 1) * NEW;
@@ -198,7 +206,8 @@ impl Figures {
             [
                 latencies(&|event| event.tenant == NEIGHBOUR && in_it.contains(&event.at)),
                 latencies(&|event| event.tenant == NEIGHBOUR && after_it.contains(&event.at)),
-                latencies(&|event| (1..FIRST_BAD).contains(&event.tenant) && in_it.contains(&event.at)),
+                latencies(&|event| (1..SLOW).contains(&event.tenant) && in_it.contains(&event.at)),
+                latencies(&|event| event.tenant == SLOW && in_it.contains(&event.at)),
             ]
         });
         Self {
@@ -245,8 +254,8 @@ impl fmt::Display for Crowd {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for [in_it, after_it, new] in &self.bursts {
-            write!(f, "| {in_it} | {after_it} | {new} ")?;
+        for [in_it, after_it, new, slow] in &self.bursts {
+            write!(f, "| {in_it} | {after_it} | {new} | {slow} ")?;
         }
         let Self { untried, attempts, invocations, sqs_requests, writes, .. } = self;
         let billed = self.billed.as_secs();
@@ -254,8 +263,8 @@ impl fmt::Display for Figures {
     }
 }
 
-const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst | after it | new tenants | \
-                      known: in the burst | after it | new tenants | untried | \
+const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst | after it | new tenants | slow | \
+                      known: in the burst | after it | new tenants | slow | untried | \
                       attempts at the bad, invocations, billed seconds, SQS requests, rows written";
 
 /// The crowds of the figures. `goes_on` makes ten times as much work, so only ten tenants go on, and without fair queues.
@@ -338,26 +347,43 @@ fn holds_up_nobody(crowd: Crowd) {
     let figures = crowd.run();
     println!("{HEADER}\n{crowd}{figures}");
     let bounds = [Duration::from_secs(5), Duration::from_secs(1)];
-    for ([in_it, after_it, new], bound) in figures.bursts.iter().zip(bounds) {
+    for ([in_it, after_it, new, slow], bound) in figures.bursts.iter().zip(bounds) {
         for latencies in [in_it, after_it] {
             assert!(latencies.percentile(99).is_some_and(|wait| wait <= bound), "{crowd}: {latencies}");
         }
-        assert_eq!(in_it.missing + after_it.missing + new.missing, 0, "{crowd}");
+        let bound = bound + Duration::from_secs(2);
+        assert!(slow.percentile(99).is_some_and(|wait| wait <= bound), "{crowd}: slow: {slow}");
+        assert_eq!(in_it.missing + after_it.missing + new.missing + slow.missing, 0, "{crowd}");
     }
     assert_eq!(figures.untried, 0, "{crowd}");
 }
 
 #[test]
-fn receivers_that_hang_hold_up_nobody() {
+fn hanging_receivers_delay_no_other() {
     holds_up_nobody(SMALL);
 }
 
 #[test]
-fn slow_receivers_hold_up_nobody() {
+fn slow_receivers_delay_no_other() {
     holds_up_nobody(Crowd { manner: Manner::Answers(200, 5000, None), ..SMALL });
 }
 
 #[test]
-fn callbacks_to_origins_that_hang_hold_up_nobody() {
+fn callbacks_to_hanging_origins_delay_no_other() {
     holds_up_nobody(Crowd { audience: Audience::OwnCallback, ..SMALL });
+}
+
+#[test]
+fn one_organization_with_many_hanging_callbacks_delays_no_other() {
+    holds_up_nobody(Crowd { bad: 1, events: 300, audience: Audience::OwnCallback, ..SMALL });
+}
+
+#[test]
+fn one_organization_with_many_hanging_endpoints_delays_no_other() {
+    holds_up_nobody(Crowd { bad: 1, endpoints: 10, events: 100, ..SMALL });
+}
+
+#[test]
+fn a_receiver_that_is_mostly_just_in_time_delays_no_other() {
+    holds_up_nobody(Crowd { manner: Manner::Answers(200, 450, None), ..SMALL });
 }

@@ -231,7 +231,7 @@ fn each_promise_of_the_page_has_its_check_by_its_name() {
     let promises: Vec<_> = promises.map(|promise| promise.to_lowercase().replace(' ', "_")).collect();
     let checks = include_str!("check.rs").lines().filter_map(|line| line.trim().strip_prefix("check."));
     let checks: Vec<_> = checks.filter_map(|line| line.split_once("()")).map(|(name, _)| name).collect();
-    assert_eq!((promises.len(), promises), (11, checks.iter().map(ToString::to_string).collect()));
+    assert_eq!((promises.len(), promises), (12, checks.iter().map(ToString::to_string).collect()));
 }
 
 #[test]

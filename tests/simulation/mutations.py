@@ -7,7 +7,7 @@ on, and goes through an hour without receivers, until something violates an inva
 must pass. With `AIMED=slow`, only worlds of that name are aimed at, and with `--seeds 0` no seeds are run.
 
     python3 tests/simulation/mutations.py                     all of them; prints a table
-    python3 tests/simulation/mutations.py parked notice       those with one of these words in their names
+    python3 tests/simulation/mutations.py postponed notice     those with one of these words in their names
     python3 tests/simulation/mutations.py --seeds 20000       runs more seeds
     python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
     python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
@@ -58,13 +58,13 @@ MUTATIONS = [
     Mutation(
         "two copies of an event in one batch make its statements invalid",
         DELIVER + "ledger.rs",
-        "!known.insert((ended.tenant.clone(), ended.delivery.id));",
-        "!known.insert((ended.tenant.clone(), ended.delivery.id)) && false;",
+        "!begun.insert((ended.due.tenant.clone(), after.id));",
+        "!begun.insert((ended.due.tenant.clone(), after.id)) && false;",
         "an event comes twice in a batch, and its receiver fails",
     ),
     Mutation(
         "a copy of an event that comes minutes later is handled as a new event",
-        DELIVER + "events.rs",
+        DELIVER + "fresh.rs",
         "if record.is_repeated || now.since(event.at) > LATE {",
         "if record.is_repeated || now.since(event.at) > LATE * 1000 {",
         "SQS hands over a copy late",
@@ -73,21 +73,15 @@ MUTATIONS = [
     Mutation(
         "a record is acknowledged although its rows were not written",
         DELIVER + "ledger.rs",
-        "Fate::Unwritten | Fate::Begun(Err(_)) => return Err(Error::Busy),",
-        "Fate::Unwritten => return Ok(None), Fate::Begun(Err(_)) => return Err(Error::Busy),",
+        "(_, Err(_)) => return Err(Error::Busy),",
+        "(_, Err(_)) => return Ok(None),",
         "the table is down when an attempt has failed",
     ),
     Mutation(
         "the state of a new delivery is written before its rows",
         DELIVER + "ledger.rs",
-        """\
-        self.write_rows(&mut bookings, now).await;
-        self.begin(&mut bookings, now).await;
-""",
-        """\
-        self.begin(&mut bookings, now).await;
-        self.write_rows(&mut bookings, now).await;
-""",
+        "        self.write_rows(&mut entries, now).await;\n        self.begin(&mut entries, now).await;\n",
+        "        self.begin(&mut entries, now).await;\n        self.write_rows(&mut entries, now).await;\n",
         "a process dies between the two writes",
     ),
     Mutation(
@@ -173,24 +167,87 @@ MUTATIONS = [
     ),
     # Slow receivers.
     Mutation(
-        "what was cut off is acknowledged and not parked",
-        DELIVER + "events.rs",
-        "        Sent::Parked(first) => Some(first),\n",
-        "        Sent::Parked(_first) => None,\n",
+        "a first attempt that is postponed has no payload",
+        DELIVER + "ledger.rs",
+        "payload: is_in_state.then_some(&due.payload) }",
+        "payload: is_in_state.then_some(&due.payload).filter(|_| after.status == Status::Held) }",
+        "a receiver does not answer soon",
+    ),
+    Mutation(
+        "a delivery that waits loses its payload when it is resent",
+        WEBHOOKS + "log/resend.rs",
+        "let moved = if is_moved {",
+        "let moved = if before.pull.is_none() {",
+        "a delivery is resent before its first attempt",
+    ),
+    Mutation(
+        "an attempt in the shared queues is never cut off",
+        DELIVER + "standing.rs",
+        "Queue::Shared => Some(SOON),",
+        "Queue::Shared => None,",
+        "a receiver does not answer",
+    ),
+    Mutation(
+        "an attempt that is postponed for long has no due row",
+        DELIVER + "plan.rs",
+        "const UNNOTED: Duration = Duration::from_secs(5 * 60);",
+        "const UNNOTED: Duration = Duration::from_secs(500 * 60);",
+        "a receiver hangs for so long that an attempt waits for longer than a message can",
+    ),
+    Mutation(
+        "the messages of deliveries that wait are not sent again",
+        DELIVER + "fresh.rs",
+        "ledger.stores.queues.send(Queue::Shared, &waiting, now)",
+        "ledger.stores.queues.send(Queue::Shared, waiting.get(..0).unwrap_or_default(), now)",
+        "a process dies between the state of a delivery that waits and its message",
+    ),
+    Mutation(
+        "a delivery that the log has already counts as begun",
+        DELIVER + "ledger.rs",
+        "            entry.written = begun;",
+        "            entry.written = begun.map(|_| true);",
+        "an event comes twice, and its receiver does not answer soon",
+    ),
+    Mutation(
+        "a postponed attempt counts as the last one",
+        DELIVER + "ledger.rs",
+        "            // The delivery has been resent meanwhile",
+        "            if matches!(ended.result, AttemptResult::Postponed(_)) {\n                return Ok(None);\n            }\n            // The delivery has been resent meanwhile",
+        "a delivery is resent while its attempt is postponed",
+    ),
+    Mutation(
+        "an attempt that is postponed waits in the shared queue",
+        DELIVER + "sender.rs",
+        "                return outgoing.ended(AttemptResult::Postponed(until), queue);",
+        "                return outgoing.ended(AttemptResult::Postponed(until.after(Duration::from_secs(400))), queue);",
+        "a receiver is slow",
+    ),
+    Mutation(
+        "a retry is cut off and taken for delivered",
+        DELIVER + "sender.rs",
+        "            Err(NotPosted::Cut) => {",
+        "            Err(NotPosted::Cut) if outgoing.due.is_stored => return outgoing.ended(AttemptResult::Inactive, queue),\n            Err(NotPosted::Cut) => {",
+        "a receiver answers soon at first, and takes its time for the next attempt",
+    ),
+    Mutation(
+        "an attempt that is cut off ends its delivery",
+        DELIVER + "sender.rs",
+        "return outgoing.ended(AttemptResult::Postponed(Timestamp::now()), Queue::Hanging);",
+        "return outgoing.ended(AttemptResult::NoEndpoint, Queue::Hanging);",
         "a receiver does not answer soon",
     ),
     Mutation(
         "a retry that is cut off forgets that it is due",
-        DELIVER + "due.rs",
-        "Sent::Parked(_) => Parking { index: record.index, row: None, message: due.into(), until: now }.into(),",
-        "Sent::Parked(_) => return Ok(()),",
+        DELIVER + "ledger.rs",
+        "(Plan::Requeue, _) | (Plan::Begin { .. }, Ok(true)) => after.clone(),",
+        "(Plan::Requeue, _) => return Ok(None),\n            (Plan::Begin { .. }, Ok(true)) => after.clone(),",
         "a receiver answers soon at first, and takes its time for the next attempt",
     ),
     Mutation(
         "the sweep wakes no slow receiver's long waits",
         WAKE + "sweep.rs",
-        "for (is_slow, rows) in [(true, slow), (false, others)] {",
-        "drop(slow);\n            for (is_slow, rows) in [(false, others)] {",
+        "for queue in Queue::ALL {",
+        "for queue in [Queue::Shared] {",
         "a receiver is slow, and a delay of the schedule is longer than a message can wait",
     ),
     Mutation(
@@ -202,66 +259,18 @@ MUTATIONS = [
     ),
     # Parked events.
     Mutation(
-        "an event is parked although its row was not written",
+        "a record is acknowledged although its message was not sent",
         DELIVER + "ledger.rs",
-        "parked.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));",
-        "parked.into_iter().enumerate().partition(|_| true);",
-        "the table is down when an event is parked",
-    ),
-    Mutation(
-        "a parked event is acknowledged although its message was not sent",
-        DELIVER + "ledger.rs",
-        "let unsent = sent.filter_map(|(index, sent)| Some((index, sent.err()?.into())));",
-        "let unsent = sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))).take(0);",
-        "the queue is down when an event is parked",
+        "undone.extend(sent.filter_map(",
+        "undone.extend(sent.take(0).filter_map(",
+        "the queue is down when an attempt is postponed",
     ),
     Mutation(
         "messages that SQS refuses count as sent",
         WEBHOOKS + "queue.rs",
-        """\
-            if let Some(sent) = refused {
-                *sent = Err(Error::Busy);
-""",
-        """\
-            if let Some(sent) = refused {
-                *sent = Ok(());
-""",
-        "a batch with the message of a parked event is done in part",
-    ),
-    Mutation(
-        "a parked event that cannot be read counts as expired",
-        DELIVER + "due.rs",
-        "log.parked(&due).await? else {",
-        "log.parked(&due).await.unwrap_or_default() else {",
-        "the table is down when a parked event comes back",
-    ),
-    Mutation(
-        "an event that is parked again for fewer endpoints gets no row",
-        DELIVER + "due.rs",
-        "let row = (already != &message).then_some(row);",
-        "let row = (already != &message && false).then_some(row);",
-        "an event is parked for two endpoints, and one of them answers again",
-    ),
-    Mutation(
-        "a parked event forgets an endpoint that is gone",
-        DELIVER + "due.rs",
-        "firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));",
-        "drop(gone);",
-        "an endpoint is deleted while an event is parked for it",
-    ),
-    Mutation(
-        "a parked event goes to all endpoints of its tenant",
-        DELIVER + "due.rs",
-        "let parked_for = endpoints.iter().filter(|endpoint| ids.contains(&endpoint.id));",
-        "let parked_for = endpoints.iter();",
-        "another endpoint does not want the event, or was not active",
-    ),
-    Mutation(
-        "a parked event has the time at which it was parked",
-        WEBHOOKS + "log/parked.rs",
-        'item.insert("at".to_owned(), number(event.at.as_millisecond()));',
-        'item.insert("at".to_owned(), number(now.as_millisecond()));',
-        "an event that is parked comes twice",
+        "        if let Some(sent) = refused {\n            *sent = Err(Error::Busy);\n",
+        "        if let Some(sent) = refused {\n            *sent = Ok(());\n",
+        "a batch of messages is done in part",
     ),
     # The schedule.
     Mutation(
@@ -321,7 +330,7 @@ MUTATIONS = [
     # Resends, and the sweep.
     Mutation(
         "the message of a resend is taken for a stale one",
-        DELIVER + "due.rs",
+        DELIVER + "retry.rs",
         "let is_next = DueAttempt::next(&due.tenant, delivery) == *due;",
         "let is_next = delivery.tries.saturating_add(1) == due.attempt;",
         "a delivery is resent",
@@ -329,16 +338,16 @@ MUTATIONS = [
     Mutation(
         "a resend writes no due row",
         WEBHOOKS + "log/resend.rs",
-        "payload.into_iter().chain([self.due_row(tenant, &after, false, now)]).map(|row| ((), row)).collect();",
-        "payload.into_iter().map(|row| ((), row)).collect();",
+        ".chain([self.due_row(tenant, &after, Queue::Shared, now)])\n",
+        "\n",
         "the message of a resend cannot be sent",
     ),
     Mutation(
         "a delivered delivery loses its payload when it is resent",
         WEBHOOKS + "log/resend.rs",
-        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held) && before",
-        "let is_with_state = matches!(before.status, Status::Held) && before",
-        "a delivery that succeeded at once is resent",
+        "let payload = is_moved.then(|| self.payload_row(tenant, id, &payload, now));",
+        "let payload = None;",
+        "a delivery that succeeded at once, or was held, is resent",
     ),
     Mutation(
         "the sweep checks only the long waits",
@@ -371,45 +380,45 @@ MUTATIONS = [
     Mutation(
         "the sweep does not wake the long waits",
         WAKE + "sweep.rs",
-        "refused += self.send(&due, is_slow, now, end).await;",
-        "let _asleep = (due, is_slow);",
+        "refused += self.send(&due, queue, now, end).await;",
+        "let _asleep = (due, queue);",
         "a delay of the schedule is longer than a message can wait, and its attempt comes a quarter of an hour late",
     ),
     # Endpoints, and what their tenants are told.
     Mutation(
         "an endpoint that is inactive still gets retries",
-        DELIVER + "sender.rs",
-        "endpoint.is_active() || self.delivery.trigger == Trigger::Test",
-        "endpoint.is_active() || self.delivery.trigger != Trigger::Event",
+        DELIVER + "outgoing.rs",
+        "endpoint.is_active() || self.is_test()",
+        "endpoint.is_active() || self.due.delivery.trigger != Trigger::Event",
         "an endpoint is made inactive while a delivery to it waits",
     ),
     # What is held.
     Mutation(
         "what comes for an inactive endpoint is not held",
-        DELIVER + "events.rs",
-        "endpoint.takes_events(*hold_for, now)",
+        DELIVER + "fresh.rs",
+        "endpoint.takes_events(ledger.stores.hold_for, now)",
         "endpoint.is_active()",
         "an event comes while an endpoint is inactive",
     ),
     Mutation(
         "what is held goes out by itself once its endpoint is active",
-        DELIVER + "sender.rs",
+        DELIVER + "outgoing.rs",
         "(None, Some(_)) => Some(AttemptResult::Inactive),",
-        "(None, Some(_)) => Some(AttemptResult::Postponed(Timestamp::now().after(Duration::from_secs(600)))),",
+        "(None, Some(_)) => Some(AttemptResult::Postponed(common::timestamp::Timestamp::now().after(std::time::Duration::from_secs(600)))),",
         "an event comes while an endpoint is inactive, and the endpoint is made active again",
     ),
     Mutation(
         "a delivery that is pending when its endpoint becomes inactive ends",
-        DELIVER + "due.rs",
-        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?,",
-        "Destination::Endpoint(id) => endpoints.find(&due.tenant, id).await?.filter(Endpoint::is_active),",
+        DELIVER + "retry.rs",
+        "batch.endpoint(&due.tenant, id, record.queue, &ledger.stores).await?,",
+        "batch.endpoint(&due.tenant, id, record.queue, &ledger.stores).await?.filter(|it| it.is_active()),",
         "an endpoint is made inactive while a delivery to it waits",
     ),
     Mutation(
         "what is held at once has no payload",
         DELIVER + "ledger.rs",
-        "ended.is_held_in_one_row().then_some(&ended.payload);",
-        "None;",
+        "payload: is_in_state.then_some(&due.payload) }",
+        "payload: is_in_state.then_some(&due.payload).filter(|_| after.status != Status::Held) }",
         "what was held at once is recovered",
     ),
     Mutation(
@@ -418,13 +427,6 @@ MUTATIONS = [
         "Self::Both => &[Status::Failed, Status::Held],",
         "Self::Both => &[Status::Failed],",
         "what is held is recovered",
-    ),
-    Mutation(
-        "a held delivery loses its payload when it is sent",
-        WEBHOOKS + "log/resend.rs",
-        "let is_with_state = matches!(before.status, Status::Delivered | Status::Held) && before",
-        "let is_with_state = matches!(before.status, Status::Delivered) && before",
-        "what was held at once is recovered",
     ),
     Mutation(
         "410 disables only an endpoint that was failing before",
@@ -505,7 +507,7 @@ MUTATIONS = [
     Mutation(
         "a receiver that refuses counts as one that hangs",
         DELIVER + "standing.rs",
-        "let hangs = now.since(began) > SOON || outcome == Outcome::Failed(Failure::Timeout);",
+        "let hangs = now.since(began) > ANSWERS || outcome == Outcome::Failed(Failure::Timeout);",
         "let hangs = outcome != Outcome::Delivered(200);",
         "a receiver refuses for long, and comes back",
     ),
@@ -562,14 +564,8 @@ MUTATIONS = [
     Mutation(
         "a resend has a webhook-id of its own",
         DELIVER + "sender.rs",
-        "            id: delivery.webhook_id,\n",
-        """\
-            id: if delivery.trigger == common::webhooks::delivery::Trigger::Resend {
-                common::webhooks::delivery::WebhookId::unique()
-            } else {
-                delivery.webhook_id
-            },
-""",
+        "            id: due.delivery.webhook_id,\n",
+        "            id: if due.delivery.trigger == common::webhooks::delivery::Trigger::Resend {\n                common::webhooks::delivery::WebhookId::unique()\n            } else {\n                due.delivery.webhook_id\n            },\n",
         "a delivery is resent",
     ),
     # What goes where, and what the log says of it.
@@ -582,7 +578,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an endpoint gets events that it does not want",
-        DELIVER + "events.rs",
+        DELIVER + "fresh.rs",
         "let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name));",
         "let interested = endpoints.iter();",
         "an endpoint wants only some events",

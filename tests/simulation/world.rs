@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) copies: usize,
     /// The time within which the event of each job was handled, by its id.
     pub(crate) handled: BTreeMap<String, Within>,
+    /// When the log first had each delivery, by its partition and sort key.
+    pub(crate) logged: BTreeMap<[String; 2], Time>,
     /// Forbidden changes of states in the log.
     pub(crate) misled: Vec<String>,
     /// Deliveries that were held, and became pending although nobody had asked for that.
@@ -140,6 +142,7 @@ impl World {
             harmless: 0,
             copies: 0,
             handled: BTreeMap::new(),
+            logged: BTreeMap::new(),
             misled: Vec::new(),
             unasked: Vec::new(),
             failures: Vec::new(),

@@ -16,7 +16,7 @@ mod status;
 pub(in crate::webhooks) use self::outcome::retry_after;
 pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
-    due::{DueAttempt, DueEvent, MAX_DELAY, ParkedId},
+    due::{DueAttempt, MAX_DELAY, Queue},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
     outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step, retry_schedule},
     payload::{Destination, Payload},

@@ -8,7 +8,7 @@
 //!   held at once is this one item, with its payload in it.
 //! - The payload and the earlier attempts of any other delivery: a partition `<destination>/<delivery>` of its own. An
 //!   update pays for the whole item, so the state is kept small.
-//! - [Parked events](parked): `<tenant>/parked/<id>`, or else the payload of the only delivery that an event is parked for.
+//! - [Parked events](parked) of version 0.1.0: `<tenant>/parked/<id>`.
 //! - What waits for a pull endpoint, in a sparse index of its own: [`pull`].
 //! - [Due rows](due): which attempt is due in which minute, and how far the sweep is.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
@@ -31,6 +31,6 @@ mod states;
 mod table;
 
 pub use self::{
-    states::{First, HELD_WITH_STATE, TAKEN_WITH_STATE},
+    states::{CHANGED_WITH_STATE, First, HELD_WITH_STATE},
     table::{Log, Retention, Row, Unwritten},
 };

@@ -1,19 +1,20 @@
-//! The deliveries queues, which say when an attempt is due: one for receivers that answer soon, and one for slow receivers,
-//! so that what waits for a slow receiver is in nobody's way.
+//! The deliveries queues, which say when an attempt is due: one for receivers that answer soon, one for receivers that answer
+//! late or with errors, and one for receivers that hang, so that no delivery waits behind those of a slower receiver.
 
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    delivery::{Delivery, DueAttempt, DueEvent, MAX_DELAY},
+    delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
     event::{Malformed, malformed},
+    log::parked::{ParkedEvent, ParkedId},
 };
 use crate::{
     aws::{clients::Aws, failure},
     config::{ConfigError, Env},
     error::{Error, Result},
-    id::TenantId,
+    id::{NotAnId, TenantId},
     timestamp::Timestamp,
 };
 
@@ -21,26 +22,16 @@ use crate::{
 const BATCH: usize = 10;
 /// How many calls one caller may have under way.
 const CONCURRENCY: usize = 16;
+/// The variable with the URL of the queue `deliveries`.
+const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 
 /// A message of these queues. It has no body, URL or secret: those are in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
     /// An attempt is due.
     Attempt(DueAttempt),
-    /// The first attempts of an event are due.
-    Event(DueEvent),
-}
-
-impl From<DueAttempt> for Message {
-    fn from(attempt: DueAttempt) -> Self {
-        Self::Attempt(attempt)
-    }
-}
-
-impl From<DueEvent> for Message {
-    fn from(event: DueEvent) -> Self {
-        Self::Event(event)
-    }
+    /// Version 0.1.0 has left the first attempts of an event waiting. This version reads such a message and sends none.
+    Parked(ParkedEvent),
 }
 
 /// A message as JSON, with the members of either variant.
@@ -58,15 +49,14 @@ struct Written<'a> {
 /// Sends to the deliveries queues. Cloning is cheap.
 #[derive(Clone)]
 pub struct Queues {
-    /// For receivers that are not known to be slow. An attempt from this queue is short.
-    pub deliveries: Queue,
-    /// For slow receivers. An attempt from this queue has all the time that a receiver may take.
-    pub slow: Queue,
+    sqs: Client,
+    /// The URLs, in the order of [`Queue::ALL`].
+    urls: [String; 3],
 }
 
-/// Sends to a queue. Cloning is cheap.
+/// Sends to the queue `deliveries` only. Cloning is cheap.
 #[derive(Clone)]
-pub struct Queue {
+pub struct SharedQueue {
     sqs: Client,
     url: String,
 }
@@ -86,56 +76,55 @@ impl Message {
                 Ok(Self::Attempt(DueAttempt { tenant, id, attempt }))
             }
             Written { delivery_id: None, attempt: None, parked: Some(parked), .. } => {
-                let parked = parked.parse().map_err(|_not_an_id| wrong("parked"))?;
-                Ok(Self::Event(DueEvent { tenant, parked }))
+                let delivery = parked.parse().map(ParkedId::Delivery);
+                let parked = delivery.or_else(|NotAnId| parked.parse().map(ParkedId::Event));
+                let parked = parked.map_err(|_not_an_id| wrong("parked"))?;
+                Ok(Self::Parked(ParkedEvent { tenant, parked }))
             }
             _ => Err(wrong("the message")),
         }
     }
+}
 
-    fn tenant(&self) -> &TenantId {
-        match self {
-            Self::Attempt(DueAttempt { tenant, .. }) | Self::Event(DueEvent { tenant, .. }) => tenant,
-        }
-    }
-
-    fn write(&self) -> Result<String> {
-        let none = Written { tenant_id: self.tenant().as_str(), delivery_id: None, attempt: None, parked: None };
-        let written = match self {
-            Self::Attempt(DueAttempt { id, attempt, .. }) => {
-                Written { delivery_id: Some(id.to_string()), attempt: Some(*attempt), ..none }
-            }
-            Self::Event(DueEvent { parked, .. }) => Written { parked: Some(parked.to_string()), ..none },
-        };
-        serde_json::to_string(&written).map_err(Error::internal("writing a message"))
-    }
+/// The text of the message for an attempt.
+fn written(DueAttempt { tenant, id, attempt }: &DueAttempt) -> Result<String> {
+    let (delivery_id, attempt) = (Some(id.to_string()), Some(*attempt));
+    let written = Written { tenant_id: tenant.as_str(), delivery_id, attempt, parked: None };
+    serde_json::to_string(&written).map_err(Error::internal("writing a message"))
 }
 
 impl Queues {
     /// The queues that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        let sqs = aws.sqs();
-        let slow = Queue { sqs: sqs.clone(), url: env.required("SLOW_DELIVERIES_QUEUE_URL")? };
-        Ok(Self { deliveries: Queue { sqs, url: env.required("DELIVERIES_QUEUE_URL")? }, slow })
+        let [shared, slow, hanging] = [SHARED_URL, "SLOW_DELIVERIES_QUEUE_URL", "HANGING_DELIVERIES_QUEUE_URL"];
+        Ok(Self { sqs: aws.sqs(), urls: [env.required(shared)?, env.required(slow)?, env.required(hanging)?] })
     }
 
-    /// The queue for receivers that are slow, or for those that are not.
+    /// The queue with this ARN; `None` if it is none of them.
     #[must_use]
-    pub fn of(&self, is_slow: bool) -> &Queue {
-        if is_slow { &self.slow } else { &self.deliveries }
+    pub fn with_arn(&self, arn: &str) -> Option<Queue> {
+        let name = arn.rsplit(':').next()?;
+        let mut queues = self.urls.iter().zip(Queue::ALL);
+        queues.find_map(|(url, queue)| (url.rsplit('/').next() == Some(name)).then_some(queue))
+    }
+
+    /// Sends messages to `queue`, each to arrive at its time, or after SQS's longest delay if that is sooner. Returns whether
+    /// each was sent, in the same order.
+    pub async fn send(&self, queue: Queue, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+        let [shared, slow, hanging] = &self.urls;
+        let url = match queue {
+            Queue::Shared => shared,
+            Queue::Slow => slow,
+            Queue::Hanging => hanging,
+        };
+        send(&self.sqs, url, due, now).await
     }
 }
 
-impl Queue {
-    /// The queue of deliveries that are not known to go to slow receivers, as `env` names it.
+impl SharedQueue {
+    /// The queue that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { sqs: aws.sqs(), url: env.required("DELIVERIES_QUEUE_URL")? })
-    }
-
-    /// Whether this is the ARN of the queue.
-    #[must_use]
-    pub fn has_arn(&self, arn: &str) -> bool {
-        arn.rsplit(':').next().is_some_and(|name| Some(name) == self.url.rsplit('/').next())
+        Ok(Self { sqs: aws.sqs(), url: env.required(SHARED_URL)? })
     }
 
     /// Says that the next attempt of a delivery is due now. Its due row has been written: if the message cannot be sent, the
@@ -143,46 +132,49 @@ impl Queue {
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
         // What somebody has to take needs no message.
         let due = DueAttempt::soon(tenant, delivery, now);
-        for error in self.send(due.as_slice(), now).await.into_iter().filter_map(Result::err) {
+        for error in send(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             tracing::warn!(?error, delivery = %delivery.id, "an attempt has to wait for the sweep");
         }
     }
+}
 
-    /// Sends messages, each to arrive at its time, or after SQS's longest delay if that is sooner. Returns whether each
-    /// was sent, in the same order.
-    pub async fn send<M: Clone + Into<Message>>(&self, due: &[(M, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
-        let messages: Vec<_> = due.iter().map(|(message, at)| (message.clone().into(), *at)).collect();
-        let calls: Vec<_> = messages.chunks(BATCH).map(|batch| self.send_batch(batch, now)).collect();
-        stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
+async fn send(sqs: &Client, url: &str, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+    let calls: Vec<_> = due.chunks(BATCH).map(|batch| send_batch(sqs, url, batch, now)).collect();
+    stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
+}
+
+async fn send_batch(sqs: &Client, url: &str, batch: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
+    let mut sent: Vec<Result<()>> = batch.iter().map(|_| Ok(())).collect();
+    if let Err(error) = try_send(sqs, url, batch, now, &mut sent).await {
+        tracing::error!(?error, "messages could not be sent");
+        sent.iter_mut().for_each(|sent| *sent = Err(Error::Busy));
     }
+    sent
+}
 
-    async fn send_batch(&self, batch: &[(Message, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
-        let mut sent: Vec<Result<()>> = batch.iter().map(|_| Ok(())).collect();
-        if let Err(error) = self.try_send(batch, now, &mut sent).await {
-            tracing::error!(?error, "messages could not be sent");
-            sent.iter_mut().for_each(|sent| *sent = Err(Error::Busy));
+async fn try_send(
+    sqs: &Client,
+    url: &str,
+    batch: &[(DueAttempt, Timestamp)],
+    now: Timestamp,
+    sent: &mut [Result<()>],
+) -> Result<()> {
+    let entries = batch.iter().enumerate().map(|(index, (attempt, at))| {
+        let entry = SendMessageBatchRequestEntry::builder().id(index.to_string());
+        let entry = entry.message_body(written(attempt)?).message_group_id(attempt.tenant.as_str());
+        entry.delay_seconds(delay(*at, now)).build().map_err(Error::internal("writing a message"))
+    });
+    let entries = entries.collect::<Result<_>>()?;
+    let call = sqs.send_message_batch().queue_url(url).set_entries(Some(entries)).send();
+    let answer = Box::pin(call).await.map_err(failure("sending messages"))?;
+    for failed in answer.failed {
+        tracing::error!(code = failed.code, message = failed.message, "a message was refused");
+        let refused = failed.id.parse().ok().and_then(|index: usize| sent.get_mut(index));
+        if let Some(sent) = refused {
+            *sent = Err(Error::Busy);
         }
-        sent
     }
-
-    async fn try_send(&self, batch: &[(Message, Timestamp)], now: Timestamp, sent: &mut [Result<()>]) -> Result<()> {
-        let entries = batch.iter().enumerate().map(|(index, (message, at))| {
-            let entry = SendMessageBatchRequestEntry::builder().id(index.to_string());
-            let entry = entry.message_body(message.write()?).message_group_id(message.tenant().as_str());
-            entry.delay_seconds(delay(*at, now)).build().map_err(Error::internal("writing a message"))
-        });
-        let entries = entries.collect::<Result<_>>()?;
-        let call = self.sqs.send_message_batch().queue_url(&self.url).set_entries(Some(entries)).send();
-        let answer = Box::pin(call).await.map_err(failure("sending messages"))?;
-        for failed in answer.failed {
-            tracing::error!(code = failed.code, message = failed.message, "a message was refused");
-            let refused = failed.id.parse().ok().and_then(|index: usize| sent.get_mut(index));
-            if let Some(sent) = refused {
-                *sent = Err(Error::Busy);
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// The delay to ask SQS for, in whole seconds, rounded up.
@@ -209,7 +201,8 @@ mod tests {
     #[test]
     fn a_message_has_a_key_and_the_number_of_the_attempt() {
         let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
-        assert_eq!(Message::parse(text).expect("a message").write().expect("a message"), text);
+        let Ok(Message::Attempt(attempt)) = Message::parse(text) else { panic!("no attempt") };
+        assert_eq!(written(&attempt).expect("a message"), text);
         for other in [
             r#"{"tenant_id":"t","attempt":3}"#,
             r#"{"tenant_id":"t","parked":"msg_1"}"#,
@@ -220,8 +213,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_a_parked_event_has_its_key_alone() {
+    fn a_message_of_version_0_1_0_for_a_parked_event_is_read() {
         let text = r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#;
-        assert_eq!(Message::parse(text).expect("a message").write().expect("a message"), text);
+        let Ok(Message::Parked(ParkedEvent { parked, .. })) = Message::parse(text) else { panic!("no parked event") };
+        let id = "msg_0123456789abcdef0123456789abcdef".parse().expect("an id");
+        assert_eq!(parked, ParkedId::Event(id));
     }
 }

@@ -13,7 +13,7 @@ use common::{
         delivery::DeliveryId,
         endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS},
         log::{Log, Retention},
-        queue::Queue,
+        queue::SharedQueue,
         target::DestinationPolicy,
     },
 };
@@ -29,7 +29,7 @@ pub(crate) struct App {
     pub(crate) limit: u32,
     pub(crate) log: Log,
     organizations: Organizations,
-    pub(crate) queue: Queue,
+    pub(crate) queue: SharedQueue,
     pub(crate) retention: Retention,
     pub(crate) rotation_overlap: Duration,
 }
@@ -49,7 +49,7 @@ impl App {
             limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,
             log: Log::from_env(env, aws)?,
             organizations: Organizations::from_env(env, aws)?,
-            queue: Queue::from_env(env, aws)?,
+            queue: SharedQueue::from_env(env, aws)?,
             retention: Retention::from_env(env)?,
             rotation_overlap: Duration::from_secs(env.number("ROTATION_OVERLAP", 0..=2_592_000)?),
         })

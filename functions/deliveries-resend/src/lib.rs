@@ -15,7 +15,7 @@ use common::{
     webhooks::{
         delivery::{DeliveryId, Trigger},
         log::Log,
-        queue::Queue,
+        queue::SharedQueue,
     },
 };
 
@@ -25,14 +25,17 @@ const ROUTE: &str = "/v1/deliveries/resend";
 pub struct App {
     calls: Calls,
     log: Log,
-    queue: Queue,
+    queue: SharedQueue,
 }
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
-    let app =
-        App { calls: Calls::from_env(env, &aws)?, log: Log::from_env(env, &aws)?, queue: Queue::from_env(env, &aws)? };
+    let app = App {
+        calls: Calls::from_env(env, &aws)?,
+        log: Log::from_env(env, &aws)?,
+        queue: SharedQueue::from_env(env, &aws)?,
+    };
     Function::new(Wire::Envelope, env, &aws, app, [route()])
 }
 

@@ -20,7 +20,7 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::DueAttempt,
+        delivery::{DueAttempt, Queue},
         endpoints::{Endpoints, HoldFor, disable_after},
         failures::JobFailures,
         log::{Log, due::Sweeper},
@@ -160,10 +160,10 @@ impl App {
 
     /// Sends messages, and those that SQS refuses again. Returns how many it refused in the end: their deliveries are found when
     /// their due rows are checked.
-    async fn send(&self, due: &[(DueAttempt, Timestamp)], is_slow: bool, now: Timestamp, end: Instant) -> usize {
+    async fn send(&self, due: &[(DueAttempt, Timestamp)], queue: Queue, now: Timestamp, end: Instant) -> usize {
         let mut left = due.to_vec();
         for send in 1..=SENDS {
-            let sent = self.queues.of(is_slow).send(&left, now).await;
+            let sent = self.queues.send(queue, &left, now).await;
             left = left.into_iter().zip(sent).filter_map(|(due, sent)| sent.is_err().then_some(due)).collect();
             if left.is_empty() {
                 return 0;
@@ -175,7 +175,7 @@ impl App {
         }
         tracing::error!(
             messages = left.len(),
-            is_slow,
+            queue = queue.as_str(),
             "messages were refused: their deliveries are found in a quarter of an hour"
         );
         left.len()

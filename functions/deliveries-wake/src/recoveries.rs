@@ -8,7 +8,7 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::DueAttempt,
+        delivery::{DueAttempt, Queue},
         log::{due::Sweeper, recovery::Recovery},
     },
 };
@@ -79,7 +79,7 @@ impl App {
         let due = || start.after(SPREAD.mul_f64(random::fraction()));
         let (resent, rest) = self.log.recover_page(tenant, recovery, due, now).await?;
         let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
-        let refused = self.send(&due.collect::<Vec<_>>(), false, now, end).await;
+        let refused = self.send(&due.collect::<Vec<_>>(), Queue::Shared, now, end).await;
         // They are pending now: nobody would find them among what was missed.
         self.log.save_recovery(tenant, recovery).await?;
         if refused > 0 {

@@ -12,7 +12,7 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DueAttempt},
+        delivery::{Delivery, DueAttempt, Queue},
         log::due::{CHECK_AFTER, DueRow, KEPT, Minute, Sweep, Sweeper},
     },
 };
@@ -101,10 +101,10 @@ impl App {
                 let page = self.log.waits(minute, partition, next).await?;
                 // A sweep with much to do takes a while.
                 let now = now.max(Timestamp::now());
-                let (slow, others): (Vec<_>, Vec<_>) = page.rows.into_iter().partition(|row| row.is_slow);
-                for (is_slow, rows) in [(true, slow), (false, others)] {
-                    let due: Vec<_> = rows.into_iter().map(|row| (row.attempt, spread(row.at, now))).collect();
-                    refused += self.send(&due, is_slow, now, end).await;
+                for queue in Queue::ALL {
+                    let rows = page.rows.iter().filter(|row| row.queue == queue);
+                    let due: Vec<_> = rows.map(|row| (row.attempt.clone(), spread(row.at, now))).collect();
+                    refused += self.send(&due, queue, now, end).await;
                 }
                 next = page.next;
                 if next.is_none() {
@@ -192,12 +192,12 @@ impl App {
     ) -> (usize, Vec<DueRow>) {
         let mut tenants = BTreeMap::<_, (Vec<_>, Vec<_>)>::new();
         for (row, state) in late {
-            let (rows, states) = tenants.entry((row.is_slow, row.attempt.tenant.clone())).or_default();
+            let (rows, states) = tenants.entry((row.queue, row.attempt.tenant.clone())).or_default();
             rows.push(row);
             states.push(state);
         }
-        let roused = tenants.into_iter().map(async |((is_slow, tenant), (rows, states))| {
-            match self.rouse_of(&tenant, &states, is_slow, now, end).await {
+        let roused = tenants.into_iter().map(async |((queue, tenant), (rows, states))| {
+            match self.rouse_of(&tenant, &states, queue, now, end).await {
                 Ok(()) => (states.len(), Vec::new()),
                 Err(error) => {
                     tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
@@ -220,11 +220,11 @@ impl App {
         &self,
         tenant: &TenantId,
         late: &[Delivery],
-        is_slow: bool,
+        queue: Queue,
         now: Timestamp,
         end: Instant,
     ) -> Result<()> {
-        let rows = late.iter().map(|delivery| ((), self.log.due_row(tenant, delivery, is_slow, now))).collect();
+        let rows = late.iter().map(|delivery| ((), self.log.due_row(tenant, delivery, queue, now))).collect();
         if !self.log.put(rows).await.is_empty() {
             return Err(Error::Busy);
         }
@@ -232,7 +232,7 @@ impl App {
             tracing::warn!(%tenant, delivery_id = %delivery.id, "an attempt is overdue: its message was lost");
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
-        self.send(&due, is_slow, now, end).await;
+        self.send(&due, queue, now, end).await;
         Ok(())
     }
 

@@ -2,13 +2,17 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use common::{
     error::Error,
-    id::TenantId,
+    id::{EndpointId, TenantId},
     webhooks::{
+        delivery::Queue,
         endpoints::Endpoint,
         event::{Audience, JobEvent},
         failures::FailedJob,
@@ -21,9 +25,11 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{finished::Finished, observe::Tally, reads::Reads, record::Record, stores::Stores};
+use crate::{observe::Tally, plan::Ended, reads::Reads, record::Record, stores::Stores};
 
 pub(crate) struct Batch {
+    /// Its number among the batches of the process.
+    pub(crate) number: u64,
     /// No attempt starts later: it would be cut off by the function's timeout.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
@@ -37,20 +43,17 @@ pub(crate) struct Batch {
     reads: Arc<Reads>,
     /// The jobs that failed, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
-    /// Takes ended attempts and parked events to the ledger.
-    finished: UnboundedSender<Finished>,
+    /// Takes what has ended to the ledger.
+    finished: UnboundedSender<Ended>,
 }
 
 type ReadOnce = Arc<OnceCell<Option<Arc<[Endpoint]>>>>;
 
 impl Batch {
-    pub(crate) fn new(
-        last_start: Instant,
-        is_late: bool,
-        reads: Arc<Reads>,
-        finished: UnboundedSender<Finished>,
-    ) -> Self {
+    pub(crate) fn new(last_start: Instant, is_late: bool, reads: Arc<Reads>, finished: UnboundedSender<Ended>) -> Self {
+        static BATCHES: AtomicU64 = AtomicU64::new(0);
         Self {
+            number: BATCHES.fetch_add(1, Ordering::Relaxed),
             last_start,
             tally: Tally::default(),
             is_late,
@@ -76,10 +79,10 @@ impl Batch {
         self.failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes an ended attempt or a parked event on to the ledger.
-    pub(crate) fn finish(&self, finished: impl Into<Finished>) {
+    /// Passes a delivery on to the ledger.
+    pub(crate) fn finish(&self, ended: Ended) {
         // The ledger listens until all attempts have ended.
-        self.finished.send(finished.into()).ok();
+        self.finished.send(ended).ok();
     }
 
     /// The endpoints among which those are that an event goes to, active or not.
@@ -88,6 +91,17 @@ impl Batch {
             Audience::Endpoints => self.endpoints_of(&event.tenant, stores).await,
             Audience::Nobody | Audience::Callback { .. } => Ok(Arc::default()),
         }
+    }
+
+    /// An endpoint, for a record of `queue`; `None` if it does not exist.
+    pub(crate) async fn endpoint(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        queue: Queue,
+        stores: &Stores,
+    ) -> Result<Option<Arc<Endpoint>>, Error> {
+        self.reads.endpoint(tenant, id, stores.gate(queue), stores).await
     }
 
     async fn endpoints_of(&self, tenant: &TenantId, stores: &Stores) -> Result<Arc<[Endpoint]>, Error> {

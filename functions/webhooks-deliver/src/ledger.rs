@@ -1,11 +1,10 @@
 //! Stores what follows from attempts, in an order that loses nothing.
 //!
-//! Attempts that end at about the same time are stored together:
+//! Attempts that end at about the same time are stored together. [`Plan`] says what each needs:
 //!
-//! 1. In batched writes: the row of a delivery that succeeded at once; for any other, its due row, and its payload or,
+//! 1. In batched writes: the row of a delivery that succeeded at once; for the others their due row, and their payload or,
 //!    later, attempts for which the state has no more room.
-//! 2. The states of those others, each on condition that no other attempt came first. A delivery that is held at once, since
-//!    its endpoint is inactive, has no more than this: its state, with its payload.
+//! 2. The states of those others, each on condition that no other attempt came first.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the attempt
@@ -24,7 +23,7 @@ use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, SHARDS, Status, report_failed},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status, report_failed},
         endpoints::Health,
         log::{First, Row, Unwritten},
     },
@@ -33,8 +32,8 @@ use futures::{StreamExt, future::join_all, stream};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
 use crate::{
-    finished::{Ended, Finished, Parking},
     news, observe,
+    plan::{Due, Ended, Plan},
     record::Undone,
     stores::{Gate, Stores},
 };
@@ -56,29 +55,25 @@ pub(crate) struct Ledger {
     pub(crate) disable_after: Duration,
 }
 
-/// An attempt that is being stored.
-struct Booking {
+/// An ended attempt that is being stored.
+struct Entry {
     ended: Ended,
     /// The delivery after the attempt.
     after: Delivery,
-    fate: Fate,
+    plan: Plan,
+    /// How its first writes went, once they are made: `false` if the log has a state of the new delivery already.
+    written: Result<bool, Error>,
 }
 
-/// How far the storing of an attempt has come.
-enum Fate {
-    /// Nothing has gone wrong so far.
-    Open,
-    /// An earlier booking is of the same delivery, and answers for this one.
-    Copy,
-    /// Its rows could not be written.
-    Unwritten,
-    /// The delivery is new, and its first state was written; `false` if the log has a state already.
-    Begun(Result<bool, Error>),
+impl Entry {
+    fn is_to_begin(&self) -> bool {
+        matches!(self.plan, Plan::Begin { .. }) && self.written.is_ok()
+    }
 }
 
 impl Ledger {
     /// Stores what the batch finishes, until its end. Returns the records that stay in their queue, by their numbers.
-    pub(crate) async fn book_all(&self, inbox: UnboundedReceiver<Finished>, gate: Gate<'_>) -> Vec<(usize, Undone)> {
+    pub(crate) async fn store_all(&self, inbox: UnboundedReceiver<Ended>, gate: Gate<'_>) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
             let fill = async {
@@ -90,92 +85,59 @@ impl Ledger {
             let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
             (!is_closed).then_some((chunk, inbox))
         });
-        let booked = chunks.map(async |chunk| {
-            let (mut attempts, mut parked) = (Vec::with_capacity(chunk.len()), Vec::new());
-            for finished in chunk {
-                match finished {
-                    Finished::Attempt(ended) => attempts.push(ended),
-                    Finished::Parked(work) => parked.push(work),
-                }
-            }
+        let stored = chunks.map(async |chunk| {
             let _passed = gate.pass().await;
-            let (mut undone, lost) = tokio::join!(self.book(attempts), self.park_all(parked));
-            undone.extend(lost);
-            undone
+            self.store(chunk).await
         });
-        booked.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
-    }
-
-    /// Parks work in the queue for slow receivers: first the rows, then the messages. A crash in between costs nothing, since
-    /// the records come back and are parked once more.
-    async fn park_all(&self, mut parked: Vec<Parking>) -> Vec<(usize, Undone)> {
-        if parked.is_empty() {
-            return Vec::new();
-        }
-        let now = Timestamp::now();
-        let rows = parked.iter_mut().enumerate().filter_map(|(number, work)| Some((number, work.row.take()?)));
-        let Unwritten { throttled, failed } = self.stores.log.put(rows.collect()).await;
-        let unwritten: HashSet<usize> = throttled.into_iter().chain(failed).collect();
-        let (written, lost): (Vec<_>, Vec<_>) =
-            parked.into_iter().enumerate().partition(|(number, _)| !unwritten.contains(number));
-        let (indexes, messages): (Vec<_>, Vec<_>) =
-            written.into_iter().map(|(_, work)| (work.index, (work.message, work.until))).unzip();
-        let sent = indexes.into_iter().zip(self.stores.queues.slow.send(&messages, now).await);
-        observe::parked(messages.len());
-        let unsent = sent.filter_map(|(index, sent)| Some((index, sent.err()?.into())));
-        lost.into_iter().map(|(_, work)| (work.index, Error::Busy.into())).chain(unsent).collect()
+        stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
     /// Stores ended attempts, in the order that the module describes.
-    async fn book(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
+    async fn store(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
-        let mut bookings = self.open(ended, now);
-        self.write_rows(&mut bookings, now).await;
-        self.begin(&mut bookings, now).await;
-        let stored = join_all(bookings.iter().map(|booking| self.store(booking, now))).await;
-        news::note(&self.stores.endpoints, bookings.iter().map(|booking| &booking.ended), now).await;
-        let (mut undone, mut soon, mut slow) = (Vec::new(), Vec::new(), Vec::new());
-        for (Booking { ended: Ended { index, is_slow, mark, .. }, .. }, stored) in bookings.into_iter().zip(stored) {
-            // Before the next message is sent: an attempt that was put off has the same message again, and this process
+        let mut entries = self.open(ended, now);
+        self.write_rows(&mut entries, now).await;
+        self.begin(&mut entries, now).await;
+        let stored = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
+        news::note(&self.stores.endpoints, entries.iter().map(|entry| &entry.ended), now).await;
+        let (mut undone, mut messages) = (Vec::new(), BTreeMap::<Queue, (Vec<_>, Vec<_>)>::new());
+        for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
+            entries.into_iter().zip(stored)
+        {
+            // Before the next message is sent: an attempt that was postponed has the same message again, and this process
             // would take it for a copy.
             drop(mark);
             match stored {
-                Ok(Some(message)) if is_slow => slow.push((index, message)),
-                Ok(Some(message)) => soon.push((index, message)),
+                Ok(Some(message)) => {
+                    let (indexes, due) = messages.entry(queue).or_default();
+                    indexes.push(index);
+                    due.push(message);
+                }
                 Ok(None) => {}
                 Err(error) => undone.push((index, error.into())),
             }
         }
-        let (soon, slow) = tokio::join!(self.send(false, soon, now), self.send(true, slow, now));
-        undone.extend(soon);
-        undone.extend(slow);
+        let sent = messages.into_iter().map(async |(queue, (indexes, due))| {
+            indexes.into_iter().zip(self.stores.queues.send(queue, &due, now).await)
+        });
+        let sent = join_all(sent).await.into_iter().flatten();
+        undone.extend(sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))));
         undone
     }
 
-    /// Sends messages to the queue for slow receivers, or to the other one. Returns the records whose message could not be
-    /// sent.
-    async fn send(
-        &self,
-        is_slow: bool,
-        messages: Vec<(usize, (DueAttempt, Timestamp))>,
-        now: Timestamp,
-    ) -> Vec<(usize, Undone)> {
-        let (indexes, messages): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
-        let sent = indexes.into_iter().zip(self.stores.queues.of(is_slow).send(&messages, now).await);
-        sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))).collect()
-    }
-
     /// Decides what follows each attempt. SQS and producers may send an event twice: the record of the first copy answers
-    /// for the others, and if it fails, it comes back.
-    fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Booking> {
-        let mut known = HashSet::new();
-        let open = ended.into_iter().map(|ended| {
-            let after = self.after(&ended.delivery, &ended.result, now);
-            let is_new = !ended.is_stored && !ended.is_done_at_once();
-            let is_copy = is_new && !known.insert((ended.tenant.clone(), ended.delivery.id));
-            Booking { ended, after, fate: if is_copy { Fate::Copy } else { Fate::Open } }
+    /// for the others, which are left out, and if it fails, it comes back.
+    fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Entry> {
+        let mut begun = HashSet::new();
+        let entries = ended.into_iter().filter_map(|ended| {
+            let after = self.after(&ended.due.delivery, &ended.result, now);
+            let plan = Plan::of(&ended, &after, self.stores.log.kept_payload_bytes(), now);
+            let is_copy = matches!(plan, Plan::Begin { .. }) && !begun.insert((ended.due.tenant.clone(), after.id));
+            (!is_copy).then_some(Entry { ended, after, plan, written: Ok(true) })
         });
-        open.collect()
+        let entries: Vec<_> = entries.collect();
+        observe::postponed(entries.iter().map(|entry| &entry.ended));
+        entries
     }
 
     fn after(&self, before: &Delivery, result: &AttemptResult, now: Timestamp) -> Delivery {
@@ -183,52 +145,56 @@ impl Ledger {
     }
 
     /// Writes the rows that come before states.
-    async fn write_rows(&self, bookings: &mut [Booking], now: Timestamp) {
-        let open = bookings.iter().enumerate().filter(|(_, booking)| matches!(booking.fate, Fate::Open));
-        let rows = open.flat_map(|(number, booking)| self.rows(booking, now).map(move |row| (number, row)));
-        let Unwritten { throttled, failed: mut unwritten } = self.stores.log.put(rows.collect()).await;
+    async fn write_rows(&self, entries: &mut [Entry], now: Timestamp) {
+        let rows = entries.iter().enumerate();
+        let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
+        let Unwritten { throttled, failed: mut unwritten } = self.stores.log.put(rows).await;
         if !throttled.is_empty() {
-            unwritten.extend(self.spread(bookings, throttled, now).await);
+            unwritten.extend(self.spread(entries, throttled, now).await);
         }
         for number in unwritten {
-            if let Some(booking) = bookings.get_mut(number) {
-                booking.fate = Fate::Unwritten;
+            if let Some(entry) = entries.get_mut(number) {
+                entry.written = Err(Error::Busy);
             }
         }
     }
 
     /// The rows to write before the state changes.
-    fn rows(&self, booking: &Booking, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
-        let (Booking { ended, after, .. }, log) = (booking, &self.stores.log);
-        let Ended { tenant, delivery: before, payload, .. } = ended;
-        let is_due = after.wakes_at().is_some() && !ended.is_message_enough();
-        let due = is_due.then(|| log.due_row(tenant, after, ended.is_slow, now));
-        let other = match (&ended.result, ended.is_stored) {
-            _ if ended.is_done_at_once() => Some(log.delivered_row(tenant, after, payload, now)),
-            _ if ended.is_held_in_one_row() => None,
-            (_, false) if ended.is_payload_stored => None,
-            (_, false) => Some(log.payload_row(tenant, &after.id, payload, now)),
-            (AttemptResult::Made(..), true) => log.attempts_row(tenant, before, after, now),
-            (_, true) => None,
+    fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
+        let (Entry { ended, after, plan, .. }, log) = (entry, &self.stores.log);
+        let Ended { due: Due { tenant, delivery: before, payload, .. }, result, queue, .. } = ended;
+        let due = || log.due_row(tenant, after, *queue, now);
+        let [row, due] = match plan {
+            Plan::LogSuccess => [Some(log.delivered_row(tenant, after, payload, now)), None],
+            Plan::Begin { payload_in_state, due_row } => {
+                let payload = (!payload_in_state).then(|| log.payload_row(tenant, &after.id, payload, now));
+                [payload, due_row.then(due)]
+            }
+            Plan::Advance => {
+                let is_made = matches!(result, AttemptResult::Made(..));
+                let attempts = is_made.then(|| log.attempts_row(tenant, before, after, now)).flatten();
+                [attempts, after.wakes_at().is_some().then(due)]
+            }
+            Plan::Requeue => [None, None],
         };
-        other.into_iter().chain(due)
+        row.into_iter().chain(due)
     }
 
-    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the bookings whose rows still
+    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries whose rows still
     /// could not be written.
-    async fn spread(&self, bookings: &[Booking], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
+    async fn spread(&self, entries: &[Entry], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
         let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashMap::new());
         for number in throttled {
-            let Some(Booking { ended, after, .. }) = bookings.get(number) else { continue };
-            let Some(endpoint) = after.webhook_endpoint_id.filter(|_| ended.is_done_at_once()) else {
+            let Some(Entry { ended: Ended { due, .. }, after, plan, .. }) = entries.get(number) else { continue };
+            let Some(endpoint) = after.webhook_endpoint_id.filter(|_| *plan == Plan::LogSuccess) else {
                 stuck.push(number);
                 continue;
             };
             let is_spread = match spread.get(&endpoint) {
                 Some(is_spread) => *is_spread,
                 None => {
-                    let done = self.stores.endpoints.spread_log(&ended.tenant, endpoint).await;
-                    let done = done.inspect_err(|error| observe::not_spread(&ended.tenant, endpoint, error));
+                    let done = self.stores.endpoints.spread_log(&due.tenant, endpoint).await;
+                    let done = done.inspect_err(|error| observe::not_spread(&due.tenant, endpoint, error));
                     spread.insert(endpoint, done.is_ok());
                     done.is_ok()
                 }
@@ -236,9 +202,9 @@ impl Ledger {
             if is_spread {
                 let id = DeliveryId { shard: after.webhook_id.shard(SHARDS), ..after.id };
                 let after = Delivery { id, ..after.clone() };
-                moved.push((number, self.stores.log.delivered_row(&ended.tenant, &after, &ended.payload, now)));
+                moved.push((number, self.stores.log.delivered_row(&due.tenant, &after, &due.payload, now)));
             } else {
-                // Nobody would look for it in another shard.
+                // Reads look only into the shards that the endpoint's record names.
                 stuck.push(number);
             }
         }
@@ -247,58 +213,54 @@ impl Ledger {
     }
 
     /// Writes the first states of deliveries that are new and did not succeed at once.
-    async fn begin(&self, bookings: &mut [Booking], now: Timestamp) {
-        let is_new = |booking: &Booking| {
-            matches!(booking.fate, Fate::Open) && !booking.ended.is_stored && !booking.ended.is_done_at_once()
-        };
-        let new = bookings.iter().filter(|booking| is_new(booking));
-        let firsts = new.map(|Booking { ended, after, .. }| {
-            let payload = ended.is_held_in_one_row().then_some(&ended.payload);
-            First { tenant: &ended.tenant, delivery: after, payload }
+    async fn begin(&self, entries: &mut [Entry], now: Timestamp) {
+        let new = entries.iter().filter(|entry| entry.is_to_begin());
+        let firsts = new.map(|Entry { ended: Ended { due, .. }, after, plan, .. }| {
+            let is_in_state = matches!(plan, Plan::Begin { payload_in_state: true, .. });
+            First { tenant: &due.tenant, delivery: after, payload: is_in_state.then_some(&due.payload) }
         });
         let states: Vec<_> = firsts.collect();
         let begun = self.stores.log.begin(&states, now).await;
-        for (booking, begun) in bookings.iter_mut().filter(|booking| is_new(booking)).zip(begun) {
-            booking.fate = Fate::Begun(begun);
+        for (entry, begun) in entries.iter_mut().filter(|entry| entry.is_to_begin()).zip(begun) {
+            entry.written = begun;
         }
-        self.make_room(bookings).await;
+        self.make_room(entries).await;
     }
 
-    /// Makes room for what is held for endpoints whose partition of the log is throttled: nothing else slows such events down.
-    /// Their records come back.
-    async fn make_room(&self, bookings: &[Booking]) {
-        let is_stuck = |booking: &&Booking| {
-            booking.after.status == Status::Held && matches!(booking.fate, Fate::Begun(Err(Error::Busy)))
+    /// Makes room for first states of endpoints whose partition of the log is throttled: a success never waits for them. Their
+    /// records come back.
+    async fn make_room(&self, entries: &[Entry]) {
+        let is_stuck = |entry: &&Entry| {
+            let waits = entry.after.status == Status::Held || matches!(entry.ended.result, AttemptResult::Postponed(_));
+            matches!(entry.plan, Plan::Begin { .. }) && waits && matches!(entry.written, Err(Error::Busy))
         };
-        let stuck = bookings.iter().filter(is_stuck);
+        let stuck = entries.iter().filter(is_stuck);
         let endpoints: BTreeMap<_, _> =
-            stuck.filter_map(|it| Some((it.after.webhook_endpoint_id?, &it.ended.tenant))).collect();
+            stuck.filter_map(|it| Some((it.after.webhook_endpoint_id?, &it.ended.due.tenant))).collect();
         for (endpoint, tenant) in endpoints {
             let spread = self.stores.endpoints.spread_log(tenant, endpoint).await;
             spread.unwrap_or_else(|error| observe::not_spread(tenant, endpoint, &error));
         }
     }
 
-    /// Stores the state of a delivery that did not succeed at once, unless that is done. Returns the message to send.
-    async fn store(&self, booking: &Booking, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
-        let Booking { ended, after, fate } = booking;
-        let Ended { tenant, payload, .. } = ended;
-        let after = match fate {
-            Fate::Copy => return Ok(None),
-            Fate::Open if ended.is_done_at_once() && !ended.is_payload_stored => return Ok(None),
-            Fate::Unwritten if ended.is_done_at_once() => {
-                observe::unlogged(tenant, &ended.delivery);
+    /// Stores the state of a delivery that the log has, and what follows. Returns the message to send.
+    async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
+        let Entry { ended, after, plan, written } = entry;
+        let Due { tenant, delivery, payload, .. } = &ended.due;
+        let after = match (plan, written) {
+            (Plan::LogSuccess, Ok(_)) => return Ok(None),
+            (Plan::LogSuccess, Err(_)) => {
+                observe::unlogged(tenant, delivery);
                 return Ok(None);
             }
-            Fate::Unwritten | Fate::Begun(Err(_)) => return Err(Error::Busy),
-            Fate::Begun(Ok(true)) => after.clone(),
+            (_, Err(_)) => return Err(Error::Busy),
+            (Plan::Requeue, _) | (Plan::Begin { .. }, Ok(true)) => after.clone(),
             // Another process has the same event, or the answer to this very write was lost.
-            Fate::Begun(Ok(false)) => match self.current(tenant, after).await? {
+            (Plan::Begin { .. }, Ok(false)) => match self.current(tenant, after).await? {
                 Some(current) if current.last_attempt == after.last_attempt => current,
                 current => return Ok(current.and_then(|delivery| DueAttempt::soon(tenant, &delivery, now))),
             },
-            Fate::Open if ended.is_done_at_once() || ended.is_message_enough() => after.clone(),
-            Fate::Open => match self.advance(ended, after.clone(), now).await? {
+            (Plan::Advance, Ok(_)) => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
                 None => return Ok(None),
             },
@@ -319,7 +281,7 @@ impl Ledger {
     /// Changes the state to `after`, and returns what it is now; `None` if the attempt does not count, because another
     /// process made it, too.
     async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
-        let (Ended { tenant, delivery, .. }, log) = (ended, &self.stores.log);
+        let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         let mut before = delivery.clone();
         for _ in 0..ROUNDS {
             if log.advance(tenant, &before, &after).await? {
@@ -337,7 +299,7 @@ impl Ledger {
             before = current;
             after = self.after(&before, &ended.result, now);
             if after.status == Status::Pending {
-                let due = log.due_row(tenant, &after, ended.is_slow, now);
+                let due = log.due_row(tenant, &after, ended.queue, now);
                 if !log.put(vec![((), due)]).await.is_empty() {
                     return Err(Error::Busy);
                 }

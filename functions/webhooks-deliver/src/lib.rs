@@ -5,9 +5,10 @@
 //! batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all goes
 //! well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
 //!
-//! All tenants share the queue of events and that of deliveries, and an invocation waits for its slowest attempt. So an
-//! attempt from these queues is short, and what goes to a slow receiver waits in a queue of its own: `standing` says which
-//! receivers those are, and `slots` whose turn it is.
+//! An invocation waits for its slowest attempt, so receivers are kept apart by how long they take: those that answer soon
+//! share the queue of events and that of deliveries; those that answer late, and those that hang, have a queue each. An
+//! attempt that takes longer than its queue allows is cut off, and its delivery is postponed: it is pending in the log, and
+//! its message is in the next queue. `standing` says which queue that is, and `slots` whose turn it is.
 //!
 //! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
 //! loses none. `failures` notes the jobs that failed, for the mails about them.
@@ -24,7 +25,7 @@ use common::{
     config::{ConfigError, Env},
     timestamp::Timestamp,
     webhooks::{
-        delivery::retry_schedule,
+        delivery::{Queue, retry_schedule},
         endpoints::disable_after,
         failures::JobFailures,
         post::{Client, Network},
@@ -50,16 +51,17 @@ use crate::{
 };
 
 mod batch;
-mod due;
-mod events;
 mod failures;
-mod finished;
+mod fresh;
 mod ledger;
 mod news;
 mod observe;
+mod outgoing;
+mod plan;
 mod reads;
 mod receivers;
 mod record;
+mod retry;
 mod sender;
 mod slots;
 mod standing;
@@ -142,7 +144,7 @@ impl Deliver {
         let is_late = records.iter().any(|record| record::has_waited(record, &app.ledger.stores.queues));
         let batch = Batch::new(Instant::now() + spare, is_late, Arc::clone(&app.reads), finished);
         let queue = records.first().and_then(|record| record.event_source_arn.as_deref()).unwrap_or_default();
-        let gate = app.ledger.stores.gate(app.ledger.stores.queues.slow.has_arn(queue));
+        let gate = app.ledger.stores.gate(app.ledger.stores.queues.with_arn(queue).unwrap_or(Queue::Shared));
         let attempts = async {
             // It ends with this block: then the ledger has all that there will be.
             let batch = batch;
@@ -151,8 +153,8 @@ impl Deliver {
             let unnoted = app.notes.note(batch.end()).await;
             undone.into_iter().chain(unnoted).collect::<Vec<_>>()
         };
-        let (mut undone, unbooked) = tokio::join!(attempts, app.ledger.book_all(inbox, gate));
-        undone.extend(unbooked);
+        let (mut undone, unstored) = tokio::join!(attempts, app.ledger.store_all(inbox, gate));
+        undone.extend(unstored);
         let mut response = SqsBatchResponse::default();
         undone.sort_by_key(|(index, _)| *index);
         undone.dedup_by_key(|(index, _)| *index);
@@ -180,15 +182,14 @@ impl App {
         let Some((record, content)) = Record::read(index, record, &ledger.stores.queues, under_way)? else {
             return Ok(());
         };
-        let gate = ledger.stores.gate(record.has_time);
         match content {
             Content::Event(event) => {
                 batch.keep_failed(&record, &event);
-                events::handle(&record, event, sender, ledger, batch).await
+                fresh::event(&record, event, sender, ledger, batch).await
             }
             // Boxed, like other rare paths: the future of every record has the size of the largest path.
-            Content::Attempt(due) => Box::pin(due::attempt(&record, gate, due, sender, ledger, batch)).await,
-            Content::Parked(due) => Box::pin(due::event(&record, gate, due, sender, ledger, batch)).await,
+            Content::Attempt(due) => Box::pin(retry::attempt(&record, due, sender, ledger, batch)).await,
+            Content::Parked(parked) => Box::pin(fresh::parked(&record, parked, sender, ledger, batch)).await,
         }
     }
 }

@@ -4,11 +4,18 @@ use std::collections::BTreeMap;
 
 use common::{
     timestamp::Timestamp,
-    webhooks::endpoints::{Endpoints, Health},
+    webhooks::{
+        delivery::Queue,
+        endpoints::{Endpoints, Health},
+    },
 };
 use futures::future::join_all;
 
-use crate::{finished::Ended, observe, standing::Shown};
+use crate::{
+    observe,
+    plan::{Due, Ended},
+    standing::Shown,
+};
 
 /// A change of an endpoint's record.
 enum News {
@@ -17,6 +24,7 @@ enum News {
     Unanswered { hangs: bool },
     HangsNoMore,
     Slow,
+    Hangs,
 }
 
 fn news_of(ended: &Ended, health: &Health) -> Option<News> {
@@ -26,8 +34,9 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
         Shown::NoAnswer { hangs } if health.unanswered_since.is_none() || health.hangs != hangs => {
             Some(News::Unanswered { hangs })
         }
-        Shown::Error if health.hangs => Some(News::HangsNoMore),
-        _ => (ended.is_slow && health.slow_at.is_none()).then_some(News::Slow),
+        Shown::Success | Shown::Error if health.hangs && ended.queue != Queue::Hanging => Some(News::HangsNoMore),
+        _ if ended.queue == Queue::Hanging && !health.hangs => Some(News::Hangs),
+        _ => (ended.queue == Queue::Slow && health.slow_at.is_none()).then_some(News::Slow),
     }
 }
 
@@ -36,7 +45,7 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
 pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = &'a Ended>, now: Timestamp) {
     let mut news = BTreeMap::new();
     for ended in ended {
-        let Ended { tenant, delivery, health: Some(health), .. } = ended else { continue };
+        let Ended { due: Due { tenant, delivery, .. }, health: Some(health), .. } = ended else { continue };
         let Some((id, new)) = delivery.webhook_endpoint_id.zip(news_of(ended, health)) else { continue };
         // Of several attempts, a success counts.
         if !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. }))) {
@@ -49,6 +58,7 @@ pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = 
             News::Good { since } => endpoints.note_good(tenant, id, since, now).await,
             News::Unanswered { hangs } => endpoints.note_unanswered(tenant, id, now, hangs).await,
             News::HangsNoMore => endpoints.note_hangs_no_more(tenant, id).await,
+            News::Hangs => endpoints.note_hangs(tenant, id, now).await,
             News::Slow => endpoints.note_slow(tenant, id, now).await,
         };
         if let Err(error) = noted {

@@ -13,10 +13,10 @@ use common::{
     id::{EndpointId, TenantId},
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, DueEvent, Failure, Outcome},
+    webhooks::delivery::{AttemptResult, Delivery, Failure, Outcome, Queue},
 };
 
-use crate::record::Undone;
+use crate::{plan::Ended, record::Undone};
 
 /// The results of a batch's attempts. Each attempt is logged at once, but the metrics are emitted together, since a
 /// document per attempt costs more than its signatures do. A process that dies loses the metrics of its batch.
@@ -28,8 +28,9 @@ struct Counts {
     latencies: Vec<f64>,
     ages: Vec<f64>,
     delivered: u32,
-    /// Those of them that were made from the queue for slow receivers.
+    /// How many attempts were made for slow and for hanging receivers.
     slow: u32,
+    hanging: u32,
     cut: u32,
     failed: BTreeMap<&'static str, u32>,
 }
@@ -41,7 +42,7 @@ impl Tally {
         tenant: &TenantId,
         delivery: &Delivery,
         outcome: Outcome,
-        (took, has_time): (Duration, bool),
+        (took, queue): (Duration, Queue),
         now: Timestamp,
     ) {
         let (result, status) = match outcome {
@@ -62,7 +63,8 @@ impl Tally {
         );
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.latencies.push(duration_ms);
-        counts.slow += u32::from(has_time);
+        counts.slow += u32::from(queue == Queue::Slow);
+        counts.hanging += u32::from(queue == Queue::Hanging);
         match outcome {
             Outcome::Delivered(_) => {
                 counts.delivered += 1;
@@ -86,19 +88,21 @@ impl Tally {
 
     pub(crate) fn emit(self) {
         let counts = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Counts { latencies, ages, delivered, slow, cut, failed } = counts;
+        let Counts { latencies, ages, delivered, slow, hanging, cut, failed } = counts;
         if cut > 0 {
             metrics::emit(&[counted("CutOff", cut.into())], &[]);
         }
-        if slow > 0 {
-            metrics::emit(&[counted("Attempts", slow.into())], &[("Standing", "slow")]);
+        for (queue, number) in [(Queue::Slow, slow), (Queue::Hanging, hanging)] {
+            if number > 0 {
+                metrics::emit(&[counted("Attempts", number.into())], &[("Standing", queue.as_str())]);
+            }
         }
         if latencies.is_empty() {
             return;
         }
-        // Those at slow receivers are in the total already. If these are all, there is no sample of nothing to pay for.
+        // Those at slow and hanging receivers are in the total already. If these are all, there is no sample of nothing to pay for.
         #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
-        let others = latencies.len() as f64 - f64::from(slow);
+        let others = latencies.len() as f64 - f64::from(slow) - f64::from(hanging);
         let others = (others > 0.0).then_some(others).into_iter().collect();
         let attempts = Metric { name: "Attempts", unit: "Count", values: others };
         let delivered = counted("Delivered", delivered.into());
@@ -159,15 +163,16 @@ pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) 
     tracing::warn!(%tenant, %endpoint, ?error, "the health of an endpoint could not be noted");
 }
 
-/// Logs a message for a parked event that has expired. Messages are not kept for so long.
-pub(crate) fn parked_too_long(due: &DueEvent) {
-    tracing::error!(tenant = %due.tenant, parked = %due.parked, "a parked event has expired");
-}
-
-/// Counts what is parked in the queue for slow receivers.
-pub(crate) fn parked(messages: usize) {
-    #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 messages")]
-    metrics::emit(&[counted("Parked", messages as f64)], &[]);
+/// Counts the attempts that are postponed, by the queue that brings them.
+pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
+    let postponed = ended.filter(|ended| matches!(ended.result, AttemptResult::Postponed(_)));
+    let mut counts = BTreeMap::<Queue, u32>::new();
+    for ended in postponed {
+        *counts.entry(ended.queue).or_default() += 1;
+    }
+    for (queue, number) in counts {
+        metrics::emit(&[counted("Postponed", number.into())], &[("Standing", queue.as_str())]);
+    }
 }
 
 /// Logs an attempt that could not be made because this process had no file descriptor left.

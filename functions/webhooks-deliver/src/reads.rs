@@ -1,51 +1,95 @@
-//! Reads of tenants' endpoints, shared by the batches that this process handles at the same time. On Lambda that is one batch;
-//! the local runner handles many.
+//! Reads of endpoints, shared by all that ask for the same at the same time: the records of a batch, and in the local runner
+//! those of many batches.
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use common::{id::TenantId, webhooks::endpoints::Endpoint};
+use common::{
+    error::{Error, Result},
+    id::{EndpointId, TenantId},
+    webhooks::endpoints::Endpoint,
+};
 use tokio::{sync, time::Instant};
 
-use crate::{observe, stores::Stores};
+use crate::{
+    observe,
+    stores::{Gate, Stores},
+};
 
 /// The reads of this process.
 #[derive(Default)]
-pub(crate) struct Reads(Mutex<HashMap<TenantId, Arc<sync::Mutex<Read>>>>);
-
-/// The last read of a tenant's endpoints, and when it began. `None` is a failed read.
-#[derive(Default)]
-struct Read {
-    began: Option<Instant>,
-    endpoints: Option<Arc<[Endpoint]>>,
+pub(crate) struct Reads {
+    all: Shared<TenantId, Arc<[Endpoint]>>,
+    one: Shared<(TenantId, EndpointId), Option<Arc<Endpoint>>>,
 }
 
 impl Reads {
-    /// The endpoints of a tenant, active or not, by a read that begins after this call: what was written before is seen.
-    /// `None` if the read fails.
+    /// The endpoints of a tenant, active or not, by a read that begins after this call: it sees all earlier writes. `None` if the
+    /// read fails.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Endpoint]>> {
-        let asked = Instant::now();
-        let read = Arc::clone(self.lock().entry(tenant.clone()).or_default());
-        let mut last = read.lock().await;
-        if last.began.is_none_or(|began| began < asked) {
-            *last = Read { began: Some(Instant::now()), endpoints: None };
-            // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
-            let endpoints = Box::pin(stores.endpoints.all(tenant)).await;
-            last.endpoints = endpoints.inspect_err(|error| observe::unread(tenant, error)).ok().map(Arc::from);
-        }
-        let endpoints = last.endpoints.clone();
-        drop(last);
-        // Nobody else waits for it: only the map and this call have it.
-        let mut reads = self.lock();
-        if Arc::strong_count(&read) == 2 {
-            reads.remove(tenant);
-        }
-        endpoints
+        // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
+        let read = async || Box::pin(stores.endpoints.all(tenant)).await.map(Arc::from);
+        self.all.get(tenant.clone(), tenant, read).await
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Arc<sync::Mutex<Read>>>> {
+    /// An endpoint, by such a read; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The read fails.
+    pub(crate) async fn endpoint(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        gate: Gate<'_>,
+        stores: &Stores,
+    ) -> Result<Option<Arc<Endpoint>>> {
+        let read = async || {
+            let _passed = gate.pass().await;
+            Ok(Box::pin(stores.endpoints.find(tenant, id)).await?.map(Arc::new))
+        };
+        self.one.get((tenant.clone(), id), tenant, read).await.ok_or(Error::Busy)
+    }
+}
+
+/// Reads by key.
+struct Shared<K, V>(Mutex<HashMap<K, Arc<sync::Mutex<Last<V>>>>>);
+
+/// The last read of a key, and when it began. `None` is a failed read.
+struct Last<V> {
+    began: Option<Instant>,
+    value: Option<V>,
+}
+
+impl<K, V> Default for Shared<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Shared<K, V> {
+    async fn get(&self, key: K, tenant: &TenantId, read: impl AsyncFnOnce() -> Result<V>) -> Option<V> {
+        let asked = Instant::now();
+        let none = || Arc::new(sync::Mutex::new(Last { began: None, value: None }));
+        let shared = Arc::clone(self.lock().entry(key.clone()).or_insert_with(none));
+        let mut last = shared.lock().await;
+        if last.began.is_none_or(|began| began < asked) {
+            *last = Last { began: Some(Instant::now()), value: None };
+            last.value = read().await.inspect_err(|error| observe::unread(tenant, error)).ok();
+        }
+        let value = last.value.clone();
+        drop(last);
+        // Only the map and this call have it: no other call waits.
+        let mut reads = self.lock();
+        if Arc::strong_count(&shared) == 2 {
+            reads.remove(&key);
+        }
+        value
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<sync::Mutex<Last<V>>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

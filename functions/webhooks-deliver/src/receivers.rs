@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use common::{
@@ -17,7 +18,7 @@ use crate::standing::{Pace, Seen, Shown, Silence, Standing};
 
 /// How many receivers, and how many tenants, a process remembers.
 const MOST: usize = 10_000;
-/// How many origins of a tenant's callbacks may turn out slow, more than good, until new ones count as slow, too.
+/// How many origins of a tenant's callbacks may turn out slow, more than good, until new ones are taken to hang.
 const DOUBTS: u32 = 3;
 /// The most that counts: so many good origins make up for any number of slow ones.
 const MOST_DOUBTS: u32 = 20;
@@ -28,6 +29,17 @@ const MOST_DOUBTS: u32 = 20;
 pub(crate) struct Key {
     pub(crate) tenant: u64,
     pub(crate) receiver: u64,
+}
+
+impl Key {
+    /// The key that all new origins of the tenant's callbacks have together.
+    pub(crate) fn crowd(self) -> Self {
+        Self { receiver: self.tenant, ..self }
+    }
+
+    pub(crate) fn is_crowd(self) -> bool {
+        self.receiver == self.tenant
+    }
 }
 
 /// The receivers that this process has seen.
@@ -68,7 +80,9 @@ impl Receivers {
         let known = self.lock();
         let standing = known.seen.get(&key.receiver).map(|seen| seen.standing(health, now));
         match standing.unwrap_or_else(|| Seen::default().standing(health, now)) {
-            Standing::Unknown if health.is_none() && known.doubts.get(&key.tenant) >= Some(&DOUBTS) => Standing::Slow,
+            Standing::Unknown if health.is_none() && known.doubts.get(&key.tenant) >= Some(&DOUBTS) => {
+                Standing::Hanging
+            }
             standing => standing,
         }
     }
@@ -87,6 +101,11 @@ impl Receivers {
         }
     }
 
+    /// Whether the origin of a callback has answered in time lately.
+    pub(crate) fn has_answered(&self, key: Key, now: Timestamp) -> bool {
+        self.lock().seen.get(&key.receiver).is_some_and(|seen| seen.has_answered(now))
+    }
+
     pub(crate) fn is_probing(&self, key: Key, now: Timestamp) -> bool {
         self.lock().seen(key).is_probing(now)
     }
@@ -100,6 +119,11 @@ impl Receivers {
         self.lock().learn(key, health, now, |seen| seen.cut(now));
     }
 
+    /// Notes how long an answer took.
+    pub(crate) fn answered(&self, key: Key, health: Option<&Health>, took: Duration, now: Timestamp) {
+        self.lock().pace(pacer(key, health)).answered(took, now);
+    }
+
     /// Notes the outcome of an attempt that began at `began`. Returns what it has shown.
     pub(crate) fn ended(
         &self,
@@ -109,7 +133,6 @@ impl Receivers {
         (began, now): (Timestamp, Timestamp),
     ) -> Shown {
         let mut known = self.lock();
-        known.pace(pacer(key, health)).answered(now.since(began), now);
         known.learn(key, health, now, |seen| seen.ended(outcome, health, began, now))
     }
 
@@ -151,7 +174,8 @@ impl Known {
         let result = change(seen);
         let after = seen.standing(health, now);
         // An origin counts once, also if it is slow again after that was forgotten.
-        if health.is_none() && before != after && !(after == Standing::Slow && has_been_slow) {
+        let is_slow = matches!(after, Standing::Slow | Standing::Hanging);
+        if health.is_none() && before != after && !(is_slow && has_been_slow) {
             self.doubt(key.tenant, after);
         }
         result
@@ -163,7 +187,7 @@ impl Known {
         }
         let doubts = self.doubts.entry(tenant).or_default();
         *doubts = match standing {
-            Standing::Slow => doubts.saturating_add(1).min(MOST_DOUBTS),
+            Standing::Slow | Standing::Hanging => doubts.saturating_add(1).min(MOST_DOUBTS),
             Standing::Good => doubts.saturating_sub(1),
             Standing::Unknown => *doubts,
         };
@@ -172,8 +196,6 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -182,16 +204,17 @@ mod tests {
         let tenant: TenantId = "t".parse().expect("a tenant");
         let [one, other] = ["one", "other"].map(|name| receivers.key(&tenant, name));
         let began = Timestamp::from_second(0).expect("a time");
-        let now = began.after(Duration::from_millis(200));
+        let took = Duration::from_millis(200);
+        let now = began.after(took);
         let health = Some(&Health::default());
         for (health, shared) in [(None, true), (health, false)] {
-            receivers.ended(one, Outcome::Delivered(200), health, (began, now));
+            receivers.answered(one, health, took, now);
             assert_eq!((receivers.lingers(one, health, now), receivers.lingers(other, health, now)), (true, shared));
         }
     }
 
     #[test]
-    fn new_origins_count_as_slow_after_several_slow_ones_but_not_after_one_that_is_slow_again_and_again() {
+    fn new_origins_are_taken_to_hang_after_several_slow_ones_but_not_after_one_that_is_slow_again_and_again() {
         let receivers = Receivers::new();
         let tenant: TenantId = "t".parse().expect("a tenant");
         let key = |name: &str| receivers.key(&tenant, name);
@@ -204,7 +227,7 @@ mod tests {
         for other in 1..DOUBTS {
             receivers.cut(key(&other.to_string()), None, now);
         }
-        assert_eq!(receivers.standing(key("new"), None, now), Standing::Slow);
+        assert_eq!(receivers.standing(key("new"), None, now), Standing::Hanging);
         assert_eq!(receivers.standing(key("new"), Some(&Health::default()), now), Standing::Unknown, "an endpoint");
         receivers.ended(key("good"), Outcome::Delivered(200), None, (now, now));
         assert_eq!(receivers.standing(key("new"), None, now), Standing::Unknown);

@@ -7,8 +7,9 @@ use common::{
     error::Error,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DueAttempt, DueEvent},
+        delivery::{DueAttempt, Queue},
         event::{JobEvent, Malformed},
+        log::parked::ParkedEvent,
         queue::{Message, Queues},
     },
 };
@@ -24,8 +25,8 @@ pub(crate) struct Record {
     pub(crate) index: usize,
     /// Whether it has been received before.
     pub(crate) is_repeated: bool,
-    /// Whether it is from the queue for slow receivers, where an attempt has as much time as a receiver may take.
-    pub(crate) has_time: bool,
+    /// The queue it is from: events are shared, too.
+    pub(crate) queue: Queue,
     /// Marks the work of a message as under way until the result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
 }
@@ -36,8 +37,8 @@ pub(crate) enum Content {
     Event(JobEvent),
     /// An attempt that is due.
     Attempt(DueAttempt),
-    /// The first attempts of an event that was parked.
-    Parked(DueEvent),
+    /// The first attempts of an event that version 0.1.0 has parked.
+    Parked(ParkedEvent),
 }
 
 /// Why a record stays in its queue.
@@ -54,7 +55,7 @@ pub(crate) enum Undone {
 /// ready, and a message with a delay, is not known.
 pub(crate) fn has_waited(record: &SqsMessage, queues: &Queues) -> bool {
     let arn = record.event_source_arn.as_deref().unwrap_or_default();
-    let is_event = !queues.slow.has_arn(arn) && !queues.deliveries.has_arn(arn);
+    let is_event = queues.with_arn(arn).is_none();
     let sent_at = attribute(record, "SentTimestamp").map(Timestamp::from_millisecond);
     is_event
         && attribute(record, "ApproximateReceiveCount") == Some(1)
@@ -77,19 +78,18 @@ impl Record {
         let body = record.body.as_deref().unwrap_or_default();
         let is_repeated = attribute(record, "ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         let arn = record.event_source_arn.as_deref().unwrap_or_default();
-        let has_time = queues.slow.has_arn(arn);
-        if !has_time && !queues.deliveries.has_arn(arn) {
+        let Some(queue) = queues.with_arn(arn) else {
             let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
             let event = JobEvent::parse(body, sent_at)?;
-            return Ok(Some((Self { index, is_repeated, has_time, mark: None }, Content::Event(event))));
-        }
+            return Ok(Some((Self { index, is_repeated, queue: Queue::Shared, mark: None }, Content::Event(event))));
+        };
         let message = Message::parse(body)?;
         let Some(mark) = under_way.begin(message.clone()) else { return Ok(None) };
         let content = match message {
             Message::Attempt(attempt) => Content::Attempt(attempt),
-            Message::Event(event) => Content::Parked(event),
+            Message::Parked(event) => Content::Parked(event),
         };
-        Ok(Some((Self { index, is_repeated, has_time, mark: Some(Arc::new(mark)) }, content)))
+        Ok(Some((Self { index, is_repeated, queue, mark: Some(Arc::new(mark)) }, content)))
     }
 }
 

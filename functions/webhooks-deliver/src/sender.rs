@@ -1,38 +1,34 @@
 //! Makes attempts, once there is a slot for them.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, AttemptResult, Delivery, Destination, Payload, SHARDS, Trigger},
-        endpoints::{Endpoint, Endpoints, Health},
-        event::JobEvent,
+        delivery::{Attempt, AttemptResult, Destination, Queue},
+        endpoints::{Endpoint, Endpoints},
         post::{Client, NoDescriptor, Post, Posted},
-        target::Target,
     },
 };
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     batch::Batch,
-    finished::Ended,
     observe,
+    outgoing::Outgoing,
+    plan::Ended,
     receivers::{Key, Receivers},
-    record::Record,
     slots::{Lane, NoSlot, Slot, Slots},
-    standing::{SOON, Shown, Silence, Standing, rest},
-    under_way::Mark,
+    standing::{LATER, SHORTLY, Shown, Silence, Standing, Turn, longest, put_off, rest},
 };
 
 /// How long an attempt waits when no file descriptor was left for it: other attempts have to end first.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long an attempt keeps its slot. What takes CPU is done by then, in nearly every attempt.
 const BRIEFLY: Duration = Duration::from_millis(20);
+/// How long an attempt outside the shared queues waits for a slot, while its invocation waits with it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the attempts of a process.
 pub(crate) struct Sender {
@@ -43,150 +39,106 @@ pub(crate) struct Sender {
     pub(crate) endpoints: Endpoints,
 }
 
-/// A delivery whose attempt is due.
-pub(crate) struct Outgoing<'a> {
-    /// The number of its record in the batch.
-    pub(crate) index: usize,
-    pub(crate) tenant: TenantId,
-    pub(crate) delivery: Delivery,
-    pub(crate) payload: Payload,
-    /// Its endpoint, if that exists.
-    pub(crate) endpoint: Option<&'a Endpoint>,
-    /// Whether the log has the delivery already.
-    pub(crate) is_stored: bool,
-    /// Whether the log has the payload already.
-    pub(crate) is_payload_stored: bool,
-    /// Its slot, if it has one already.
-    pub(crate) slot: Option<Slot>,
-    /// Whether its attempt was cut off.
-    pub(crate) is_cut: bool,
-    pub(crate) mark: Option<Arc<Mark>>,
-}
-
-impl<'a> Outgoing<'a> {
-    /// The first attempt of a delivery.
-    pub(crate) fn first(
-        record: &Record,
-        event: &JobEvent,
-        destination: Destination,
-        endpoint: Option<&'a Endpoint>,
-    ) -> Self {
-        // For an endpoint that is gone, the first shard is always read.
-        let shards = match &destination {
-            Destination::Endpoint(_) => endpoint.map_or(1, |endpoint| endpoint.log_shards),
-            Destination::Callback { .. } => SHARDS,
-        };
-        Self {
-            index: record.index,
-            tenant: event.tenant.clone(),
-            delivery: Delivery::first(event, &destination, shards),
-            payload: Payload { destination, body: event.body.clone() },
-            endpoint,
-            is_stored: false,
-            is_payload_stored: false,
-            slot: None,
-            is_cut: false,
-            mark: record.mark.clone(),
-        }
-    }
-
-    /// Its endpoint, if that may get it: tests go to inactive endpoints, too.
-    fn recipient(&self) -> Option<&'a Endpoint> {
-        self.endpoint.filter(|endpoint| endpoint.is_active() || self.delivery.trigger == Trigger::Test)
-    }
-
-    /// The URL, secrets and headers for the attempt. `None` if the endpoint has been deleted or made inactive.
-    pub(crate) fn target(&self) -> Option<Target<'_>> {
-        match &self.payload.destination {
-            Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
-            Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
-        }
-    }
-
-    /// What becomes of the delivery if it cannot be posted: its endpoint has been deleted or made inactive, or its tenant has
-    /// to take it, and has not done so in time.
-    pub(crate) fn missed(&self) -> Option<AttemptResult> {
-        match (self.target(), self.endpoint) {
-            (Some(_), _) => None,
-            (None, Some(_)) if self.delivery.pull.is_some() => Some(AttemptResult::Expired),
-            (None, Some(endpoint)) if endpoint.address.url().is_none() => Some(AttemptResult::ToBeTaken),
-            (None, Some(_)) => Some(AttemptResult::Inactive),
-            (None, None) => Some(AttemptResult::NoEndpoint),
-        }
-    }
-
-    /// What is known of its receiver.
-    pub(crate) fn health(&self) -> Option<&'a Health> {
-        self.recipient().map(|endpoint| &endpoint.health)
-    }
-
-    /// The attempt with its result. `is_slow` says whether the receiver is slow.
-    pub(crate) fn ended(self, result: AttemptResult, is_slow: bool) -> Ended {
-        let health = self.health().copied();
-        let Self { index, tenant, delivery, payload, is_stored, is_payload_stored, mark, .. } = self;
-        Ended {
-            index,
-            tenant,
-            delivery,
-            payload,
-            is_stored,
-            is_payload_stored,
-            result,
-            health,
-            shown: None,
-            is_slow,
-            mark,
-        }
-    }
-}
-
-/// What became of a delivery that was to be attempted.
-pub(crate) enum Sent<'a> {
-    /// The attempt has ended.
-    Ended(Ended),
-    /// It is to be parked in the queue for slow receivers, since it was cut off, or since it would have had to wait for too long.
-    Parked(Outgoing<'a>),
-}
-
 impl Sender {
     fn key(&self, outgoing: &Outgoing<'_>) -> Key {
-        match &outgoing.payload.destination {
-            Destination::Endpoint(id) => self.receivers.key(&outgoing.tenant, id),
-            Destination::Callback { url, .. } => self.receivers.key(&outgoing.tenant, url.origin()),
+        match &outgoing.due.payload.destination {
+            Destination::Endpoint(id) => self.receivers.key(&outgoing.due.tenant, id),
+            Destination::Callback { url, .. } => self.receivers.key(&outgoing.due.tenant, url.origin()),
         }
-    }
-
-    /// Whether an endpoint of a tenant is slow.
-    pub(crate) fn is_slow_endpoint(&self, tenant: &TenantId, endpoint: &Endpoint, now: Timestamp) -> bool {
-        let key = self.receivers.key(tenant, endpoint.id);
-        self.receivers.standing(key, Some(&endpoint.health), now) == Standing::Slow
-    }
-
-    /// Whether the receiver of a delivery is slow: then its work belongs into the queue for slow receivers.
-    pub(crate) fn is_slow(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> bool {
-        self.standing(outgoing, now) == Standing::Slow
     }
 
     fn standing(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Standing {
         self.receivers.standing(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// Whether the receiver of a delivery does not answer.
-    pub(crate) fn silence(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Silence> {
+    /// The lane of an attempt. New origins of an organization's callbacks have one together.
+    fn lane(&self, outgoing: &Outgoing<'_>, queue: Queue, now: Timestamp) -> Lane {
+        let key = self.key(outgoing);
+        let is_new = outgoing.endpoint.is_none() && !self.receivers.has_answered(key, now);
+        Lane { key: if is_new { key.crowd() } else { key }, queue }
+    }
+
+    /// Makes an attempt as a record of the queue `from` may, or says which queue brings it instead.
+    pub(crate) async fn send(&self, outgoing: Outgoing<'_>, from: Queue, batch: &Batch) -> Ended {
+        if let Some(missed) = outgoing.missed() {
+            return outgoing.ended(missed, Queue::Shared);
+        }
+        let now = Timestamp::now();
+        let standing = self.standing(&outgoing, now);
+        let lingers = batch.is_late && self.receivers.lingers(self.key(&outgoing), outgoing.health(), now);
+        let turn = Turn::of(from, standing, lingers, outgoing.is_test());
+        let slot = match turn {
+            Turn::Elsewhere(queue) => {
+                let is_urgent = standing == Standing::Slow || from != Queue::Shared || outgoing.is_test();
+                let until = if is_urgent { now } else { put_off(now, LATER, now) };
+                return outgoing.ended(AttemptResult::Postponed(until), queue);
+            }
+            Turn::Soon => {
+                let lane = self.lane(&outgoing, Queue::Shared, now);
+                self.slots.take_soon(lane, standing, &batch.under_way, batch.last_start).await
+            }
+            Turn::Waits(queue) => {
+                let lane = self.lane(&outgoing, queue, now);
+                let patience = Instant::now() + PATIENCE;
+                match self.slots.take(lane, standing, patience.min(batch.last_start)).await {
+                    Err(NoSlot::Late) if Instant::now() < batch.last_start => Err(NoSlot::Full),
+                    taken => taken,
+                }
+            }
+            Turn::Probes => self.probe(&outgoing, now, batch).await,
+        };
+        match slot {
+            Ok(slot) if turn == Turn::Soon => {
+                batch.under_way.fetch_add(1, Ordering::Relaxed);
+                // Boxed: the future takes thousands of bytes, and an attempt that waits for its slot would reserve them.
+                let ended = Box::pin(self.attempt(outgoing, slot, batch)).await;
+                batch.under_way.fetch_sub(1, Ordering::Relaxed);
+                ended
+            }
+            Ok(slot) => Box::pin(self.attempt(outgoing, slot, batch)).await,
+            Err(no_slot) => self.postponed(outgoing, from, no_slot),
+        }
+    }
+
+    /// A delivery that got no slot.
+    fn postponed(&self, outgoing: Outgoing<'_>, from: Queue, no_slot: NoSlot) -> Ended {
+        let now = Timestamp::now();
+        let queue = match self.standing(&outgoing, now) {
+            Standing::Good | Standing::Slow => Queue::Slow,
+            // Its first attempt is in progress, and will have shown whether it answers.
+            Standing::Unknown if outgoing.endpoint.is_some() => Queue::Slow,
+            Standing::Unknown | Standing::Hanging => Queue::Hanging,
+        };
+        let delivery = &outgoing.due.delivery;
+        match no_slot {
+            // The delivery is too old to wait any longer.
+            NoSlot::Full if from != Queue::Shared && now >= delivery.fails_at => {
+                outgoing.ended(AttemptResult::Expired, queue)
+            }
+            NoSlot::Full if from != Queue::Shared => {
+                let silence = self.silence(&outgoing, now).map(|silence| silence.since);
+                let waits_since = delivery.next_attempt_at.unwrap_or(delivery.created_at);
+                let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
+                let until = put_off(silence.map_or(waits_since, |since| since.min(waits_since)), least, now);
+                // At its end, it is given up.
+                let until = until.min(delivery.fails_at);
+                outgoing.ended(AttemptResult::Postponed(until), queue)
+            }
+            NoSlot::Full | NoSlot::Late => outgoing.ended(AttemptResult::Postponed(now), queue),
+        }
+    }
+
+    fn silence(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Silence> {
         self.receivers.silence(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// Takes a slot for a receiver that hangs. One process at a time probes such an endpoint, for as long as an attempt may
-    /// take, so that the receiver does not hold up all processes.
-    pub(crate) async fn probe(
-        &self,
-        outgoing: &Outgoing<'_>,
-        silence: Silence,
-        last_start: Instant,
-    ) -> Result<Slot, NoSlot> {
-        let (key, now) = (self.key(outgoing), Timestamp::now());
-        if let Some(Endpoint { id, health, .. }) = outgoing.recipient()
+    /// Takes a slot for a receiver that hangs. One process at a time probes an endpoint that has given no answer, for as long as
+    /// an attempt may take, so that the receiver does not hold up all processes.
+    async fn probe(&self, outgoing: &Outgoing<'_>, now: Timestamp, batch: &Batch) -> Result<Slot, NoSlot> {
+        let key = self.key(outgoing);
+        if let (Some(silence), Some(Endpoint { id, health, .. })) = (self.silence(outgoing, now), outgoing.recipient())
             && health.hangs
+            && health.unanswered_since.is_some()
             && !self.receivers.is_probing(key, now)
         {
             let turn = rest(silence.since, self.client.timeout(), now);
@@ -195,12 +147,14 @@ impl Sender {
             }
             // Set before the write: the other attempts of this process share the probe.
             self.receivers.let_probe(key, now.after(self.client.timeout()));
-            if !self.begin_probe(&outgoing.tenant, *id, now.before(turn), now).await {
+            if !self.begin_probe(&outgoing.due.tenant, *id, now.before(turn), now).await {
                 self.receivers.let_probe(key, now);
                 return Err(NoSlot::Full);
             }
         }
-        self.slots.probe(Lane { key, has_time: true }, last_start).await
+        let patience = Instant::now() + PATIENCE;
+        let lane = self.lane(outgoing, Queue::Hanging, now);
+        self.slots.probe(lane, batch.number, patience.min(batch.last_start)).await
     }
 
     async fn begin_probe(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> bool {
@@ -208,91 +162,64 @@ impl Sender {
         begun.inspect_err(|error| observe::not_noted(tenant, id, error)).unwrap_or(false)
     }
 
-    /// Waits for the slot of an attempt that has time.
-    pub(crate) async fn turn(&self, outgoing: &Outgoing<'_>, last_start: Instant) -> Result<Slot, NoSlot> {
-        let lane = Lane { key: self.key(outgoing), has_time: true };
-        let standing = self.standing(outgoing, Timestamp::now());
-        self.slots.take(lane, standing, last_start).await
-    }
-
-    /// Makes an attempt that has to be short, once there is a slot for it.
-    pub(crate) async fn send<'a>(&self, outgoing: Outgoing<'a>, batch: &Batch) -> Sent<'a> {
-        if let Some(missed) = outgoing.missed() {
-            return Sent::Ended(outgoing.ended(missed, false));
-        }
-        let now = Timestamp::now();
-        let lane = Lane { key: self.key(&outgoing), has_time: false };
-        let standing = self.standing(&outgoing, now);
-        let lingers = || self.receivers.lingers(self.key(&outgoing), outgoing.health(), now);
-        if standing == Standing::Slow || (batch.is_late && lingers()) {
-            return Sent::Parked(outgoing);
-        }
-        match self.slots.take_soon(lane, standing, &batch.under_way, batch.last_start).await {
-            Ok(slot) => {
-                batch.under_way.fetch_add(1, Ordering::Relaxed);
-                // Boxed: the future takes thousands of bytes, and an attempt that waits for its slot would reserve them.
-                let sent = Box::pin(self.attempt(outgoing, slot, batch)).await;
-                batch.under_way.fetch_sub(1, Ordering::Relaxed);
-                sent
-            }
-            Err(NoSlot::Full | NoSlot::Late) => Sent::Parked(outgoing),
-        }
-    }
-
-    /// Makes an attempt, and cuts it off if its slot is for a short one.
-    pub(crate) async fn attempt<'a>(&self, outgoing: Outgoing<'a>, slot: Slot, batch: &Batch) -> Sent<'a> {
+    /// Makes an attempt, and cuts it off once it takes longer than its queue allows.
+    async fn attempt(&self, outgoing: Outgoing<'_>, slot: Slot, batch: &Batch) -> Ended {
         let Some(target) = outgoing.target() else {
             let missed = outgoing.missed().unwrap_or(AttemptResult::NoEndpoint);
-            return Sent::Ended(outgoing.ended(missed, false));
+            return outgoing.ended(missed, Queue::Shared);
         };
-        let (at, delivery, health) = (Timestamp::now(), &outgoing.delivery, outgoing.health());
+        let (at, due, health) = (Timestamp::now(), &outgoing.due, outgoing.health());
         let post = Post {
             target,
-            id: delivery.webhook_id,
-            event: delivery.event,
-            event_at: delivery.created_at,
-            body: &outgoing.payload.body,
+            id: due.delivery.webhook_id,
+            event: due.delivery.event,
+            event_at: due.delivery.created_at,
+            body: &due.payload.body,
         };
         let (key, mut slot) = (self.key(&outgoing), slot);
-        let (posted, took) = match self.post(post, &outgoing, &mut slot, batch.last_start).await {
+        let queue = slot.queue();
+        let Timed { posted, took, lagged } = match self.post(post, &outgoing, &mut slot, batch.last_start).await {
             Ok(posted) => posted,
             Err(NotPosted::NoDescriptor) => {
-                let later = AttemptResult::Postponed(Timestamp::now().after(PAUSE));
-                return Sent::Ended(outgoing.ended(later, slot.has_time()));
+                return outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue);
             }
             Err(NotPosted::Cut) => {
-                batch.tally.cut(&outgoing.tenant, delivery);
+                batch.tally.cut(&due.tenant, &due.delivery);
                 self.cut(&outgoing, &slot).await;
-                return Sent::Parked(Outgoing { is_cut: true, ..outgoing });
+                return outgoing.ended(AttemptResult::Postponed(Timestamp::now()), Queue::Hanging);
             }
         };
         let now = Timestamp::now();
+        if !lagged {
+            self.receivers.answered(key, health, took, now);
+        }
         let shown = self.receivers.ended(key, posted.outcome, health, (at, now));
         match shown {
             Shown::Success | Shown::Good { .. } => slot.widen(),
             Shown::NoAnswer { hangs: true } => slot.narrow(),
             Shown::NoAnswer { hangs: false } | Shown::Error | Shown::Nothing => {}
         }
-        let (has_time, is_slow) = (slot.has_time(), self.is_slow(&outgoing, now));
+        let standing = self.standing(&outgoing, now);
         drop(slot);
-        batch.tally.attempt(&outgoing.tenant, delivery, posted.outcome, (took, has_time), now);
+        batch.tally.attempt(&due.tenant, &due.delivery, posted.outcome, (took, queue), now);
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
-        let made = Attempt::new(at, duration_ms, posted.outcome, posted.response, delivery.trigger);
-        let ended = outgoing.ended(AttemptResult::Made(made, posted.outcome), is_slow);
-        Sent::Ended(Ended { shown: Some(shown), ..ended })
+        let made = Attempt::new(at, duration_ms, posted.outcome, posted.response, due.delivery.trigger);
+        let ended = outgoing.ended(AttemptResult::Made(made, posted.outcome), standing.queue());
+        Ended { shown: Some(shown), ..ended }
     }
 
-    /// Notes that an attempt was cut off: the receiver is slow from now on, and nobody waits for it any more.
+    /// Notes that an attempt was cut off: the receiver hangs until it answers, and no other attempt waits for it.
     async fn cut(&self, outgoing: &Outgoing<'_>, slot: &Slot) {
         let (now, health) = (Timestamp::now(), outgoing.health());
-        let was_slow = self.is_slow(outgoing, now);
+        let hung = self.standing(outgoing, now) == Standing::Hanging;
         self.receivers.cut(self.key(outgoing), health, now);
         slot.narrow();
         if let Some(Endpoint { id, .. }) = outgoing.recipient()
-            && !was_slow
+            && !hung
         {
-            let noted = Box::pin(self.endpoints.note_slow(&outgoing.tenant, *id, now)).await;
-            noted.unwrap_or_else(|error| observe::not_noted(&outgoing.tenant, *id, &error));
+            let tenant = &outgoing.due.tenant;
+            let noted = Box::pin(self.endpoints.note_hangs(tenant, *id, now)).await;
+            noted.unwrap_or_else(|error| observe::not_noted(tenant, *id, &error));
         }
     }
 
@@ -303,12 +230,11 @@ impl Sender {
         outgoing: &Outgoing<'_>,
         slot: &mut Slot,
         last_start: Instant,
-    ) -> Result<(Posted, Duration), NotPosted> {
+    ) -> Result<Timed, NotPosted> {
         loop {
-            let started = Instant::now();
             match self.post_once(post, slot).await {
-                Err(NotPosted::NoDescriptor) => observe::no_descriptor(&outgoing.tenant, &outgoing.delivery),
-                posted => return Ok((posted?, started.elapsed())),
+                Err(NotPosted::NoDescriptor) => observe::no_descriptor(&outgoing.due.tenant, &outgoing.due.delivery),
+                posted => return posted,
             }
             if Instant::now() + PAUSE >= last_start {
                 return Err(NotPosted::NoDescriptor);
@@ -317,17 +243,31 @@ impl Sender {
         }
     }
 
-    async fn post_once(&self, post: Post<'_>, slot: &mut Slot) -> Result<Posted, NotPosted> {
+    async fn post_once(&self, post: Post<'_>, slot: &mut Slot) -> Result<Timed, NotPosted> {
+        let started = Instant::now();
         let mut posting = std::pin::pin!(self.client.post(post, Timestamp::now()));
         if let Ok(posted) = timeout(BRIEFLY, &mut posting).await {
-            return Ok(posted?);
+            return Ok(Timed { posted: posted?, took: started.elapsed(), lagged: false });
         }
+        // If even the timer is late, the process is short of CPU, and the receiver is not to blame.
+        let lagged = started.elapsed() > BRIEFLY * 2;
         slot.step_aside();
-        if slot.has_time() {
-            return Ok(posting.await?);
-        }
-        Ok(timeout(SOON.saturating_sub(BRIEFLY), posting).await.map_err(|_elapsed| NotPosted::Cut)??)
+        let posted = match longest(slot.queue()) {
+            None => posting.await?,
+            Some(longest) => {
+                timeout(longest.saturating_sub(BRIEFLY), posting).await.map_err(|_elapsed| NotPosted::Cut)??
+            }
+        };
+        Ok(Timed { posted, took: started.elapsed(), lagged })
     }
+}
+
+/// An attempt with an outcome.
+struct Timed {
+    posted: Posted,
+    took: Duration,
+    /// Whether this process was too busy for `took` to say much about the receiver.
+    lagged: bool,
 }
 
 /// Why an attempt has no outcome.

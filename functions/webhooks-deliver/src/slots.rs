@@ -13,6 +13,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use common::webhooks::delivery::Queue;
 use tokio::{
     sync::oneshot::{self, error::RecvError},
     time::{Instant, timeout_at},
@@ -40,7 +41,20 @@ pub(crate) struct Slot {
     share: Share,
     /// Whether it has given the slot back, and keeps the place.
     is_aside: bool,
-    is_probe: bool,
+    /// The batch that waits for it, if it is a probe.
+    probes_in: Option<u64>,
+}
+
+/// An attempt that may wait, until this is dropped.
+struct Patient {
+    slots: Slots,
+    tenant: u64,
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        self.slots.lock().end_wait(self.tenant);
+    }
 }
 
 /// Why there is no slot.
@@ -57,8 +71,9 @@ impl Slots {
         Self { state: Arc::new(Mutex::new(State::new(total))) }
     }
 
-    /// Waits for a slot until `last_start`.
+    /// Waits for a slot until `last_start`. A tenant has few attempts that wait: an invocation waits with each.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
+        let Some(_patient) = self.wait_for(lane) else { return Err(NoSlot::Full) };
         match self.queue(lane, standing) {
             // A free slot would be given even after the time is up.
             _ if Instant::now() >= last_start => Err(NoSlot::Late),
@@ -101,19 +116,25 @@ impl Slots {
         Err(NoSlot::Late)
     }
 
-    /// Takes a slot for a silent receiver, if it may have another. All silent receivers together get as many places as there
-    /// are slots, and a tenant's no more than are left for other tenants.
-    pub(crate) async fn probe(&self, lane: Lane, last_start: Instant) -> Result<Slot, NoSlot> {
-        let probe = self.lock().probe(lane);
+    /// Takes a slot for a receiver that hangs, if it may have another. All of them together get as many places as there are slots,
+    /// and a tenant's no more than are left for other tenants; nor do they hold more batches than are left.
+    pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
+        let probe = self.lock().probe(lane, batch);
         match probe {
             Probe::Given(share) => {
                 let mut slot = self.slot(lane, share);
-                slot.is_probe = true;
+                slot.probes_in = Some(batch);
                 Ok(slot)
             }
-            Probe::Waits => self.take(lane, Standing::Slow, last_start).await,
+            Probe::Waits => self.take(lane, Standing::Hanging, last_start).await,
             Probe::Full => Err(NoSlot::Full),
         }
+    }
+
+    fn wait_for(&self, lane: Lane) -> Option<Patient> {
+        let tenant = lane.key.tenant;
+        let may_wait = self.lock().begin_wait(tenant);
+        may_wait.then(|| Patient { slots: self.clone(), tenant })
     }
 
     /// Takes a slot, or queues for one.
@@ -140,7 +161,7 @@ impl Slots {
     }
 
     fn slot(&self, lane: Lane, share: Share) -> Slot {
-        Slot { slots: self.clone(), lane, share, is_aside: false, is_probe: false }
+        Slot { slots: self.clone(), lane, share, is_aside: false, probes_in: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<Waiting>> {
@@ -149,9 +170,9 @@ impl Slots {
 }
 
 impl Slot {
-    /// Whether the attempt has as much time as a receiver may take.
-    pub(crate) fn has_time(&self) -> bool {
-        self.lane.has_time
+    /// The queue whose invocations the attempt takes time of.
+    pub(crate) fn queue(&self) -> Queue {
+        self.lane.queue
     }
 
     /// Gives the slot back and keeps the place: the attempt only waits.
@@ -167,7 +188,7 @@ impl Slot {
         self.slots.lock().widen(self.lane);
     }
 
-    /// Gives the receiver few at once, and lets nobody wait for it.
+    /// Gives the receiver few at once, and lets no attempt wait for it.
     pub(crate) fn narrow(&self) {
         self.slots.lock().narrow(self.lane);
     }
@@ -179,7 +200,8 @@ impl Drop for Slot {
         if !self.is_aside {
             state.take_slot_back(self.lane.key.tenant, self.share);
         }
-        state.take_place_back(self.lane, self.share, self.is_probe);
+        state.take_place_back(self.lane, self.share);
+        self.probes_in.into_iter().for_each(|batch| state.end_probe(self.lane.key.tenant, batch));
         drop(state);
         self.slots.pass_on();
     }
@@ -197,7 +219,7 @@ mod tests {
     use futures::{FutureExt, future::join_all};
 
     use super::{
-        shares::{NEW, SLOW},
+        shares::{HANGING, NEW},
         *,
     };
     use crate::receivers::Key;
@@ -205,11 +227,11 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn lane(tenant: u64, receiver: u64) -> Lane {
-        Lane { key: Key { tenant, receiver: tenant * 1000 + receiver }, has_time: false }
+        Lane { key: Key { tenant, receiver: tenant * 1000 + receiver }, queue: Queue::Shared }
     }
 
     fn slow(tenant: u64, receiver: u64) -> Lane {
-        Lane { has_time: true, ..lane(tenant, receiver) }
+        Lane { queue: Queue::Hanging, ..lane(tenant, receiver) }
     }
 
     fn soon() -> Instant {
@@ -228,7 +250,7 @@ mod tests {
 
     /// Takes a slot for a receiver that does not answer, if there is one at once.
     fn probe(slots: &Slots, lane: Lane) -> Result<Slot, NoSlot> {
-        slots.probe(lane, soon()).now_or_never().expect("no wait")
+        slots.probe(lane, 0, soon()).now_or_never().expect("no wait")
     }
 
     /// Attempts that wait for slots.
@@ -348,7 +370,7 @@ mod tests {
 
     #[test]
     fn silent_receivers_get_few_places_each_and_leave_as_many_to_other_tenants() {
-        let slots = Slots::new(4 * SLOW);
+        let slots = Slots::new(4 * HANGING);
         let mut taken = Vec::new();
         let mut more = |lane: Lane| {
             let mut slot = probe(&slots, lane)?;
@@ -356,22 +378,39 @@ mod tests {
             taken.push(slot);
             Ok(())
         };
-        for _ in 0..SLOW {
+        for _ in 0..HANGING {
             assert_eq!(more(slow(1, 1)), Ok(()));
         }
         assert_eq!(more(slow(1, 1)), Err(NoSlot::Full), "it has as many as it may have");
-        for _ in 0..SLOW {
+        for _ in 0..HANGING {
             assert_eq!(more(slow(1, 2)), Ok(()));
         }
         assert_eq!(more(slow(1, 3)), Err(NoSlot::Full), "as many are left for other tenants");
         assert_eq!(more(slow(2, 1)), Ok(()));
     }
 
+    #[test]
+    fn a_tenants_hanging_receivers_hold_half_of_the_batches() {
+        let slots = Slots::new(1000);
+        let mut taken = Vec::new();
+        let mut held = |tenant: u64| {
+            let batches = (0..100).filter(|batch| {
+                let slot = slots.probe(slow(tenant, *batch), *batch, soon()).now_or_never().expect("no wait");
+                slot.map(|slot| taken.push(slot)).is_ok()
+            });
+            batches.count()
+        };
+        assert_eq!([held(1), held(2), held(3)], [16, 8, 4]);
+        drop(taken);
+        assert!(slots.probe(slow(4, 0), 0, soon()).now_or_never().is_some_and(|slot| slot.is_ok()));
+        assert_eq!(slots.lock().free(), (1000, 1000, 0));
+    }
+
     #[tokio::test]
     async fn a_receiver_that_does_not_answer_has_a_turn_even_if_all_slots_are_taken() {
         let slots = Slots::new(2);
         let mut taken = vec![take(&slots, lane(1, 1)).await, take(&slots, lane(2, 1)).await];
-        let mut probe = Box::pin(slots.probe(slow(3, 1), soon()));
+        let mut probe = Box::pin(slots.probe(slow(3, 1), 0, soon()));
         assert!((&mut probe).now_or_never().is_none(), "it has to wait");
         taken.pop();
         assert!(probe.now_or_never().is_some_and(|slot| slot.is_ok()));

@@ -1,17 +1,17 @@
-//! The standing of a receiver: whether work for it may share queues and slots with work for others.
+//! The standing of a receiver: with which others its attempts share a queue, invocations and slots.
 //!
-//! A receiver that answers soon is good. What is not known yet gets one attempt, and more once that has succeeded. A
-//! receiver that does not answer soon, does not answer at all or fails several times in a row is slow, and so is one that
-//! alternates: only many successes in a row, over a minute, make it good again. All of this is decided here, from values,
-//! and nothing is done.
+//! A receiver that answers soon is good. A receiver that is not known yet gets one attempt, and more once that has succeeded. A
+//! receiver that answers late, or fails several times in a row, is slow; one that gives no answer within seconds hangs, until it
+//! answers. Only many successes in a row, over a minute, make either good again, so one that alternates stays slow. All of
+//! this is decided here, from values, and nothing is done.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::time::Duration;
 
 use common::{
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Failure, Outcome},
+        delivery::{Failure, Outcome, Queue},
         endpoints::Health,
     },
 };
@@ -19,8 +19,14 @@ use common::{
 /// A receiver that takes longer than this to answer is slow. In the queues that all tenants share, an attempt is cut off
 /// then: an invocation waits for its slowest attempt, and others wait for an invocation.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
-/// A receiver none of whose latest answers took less than this lingers. Its work waits where others wait for an invocation.
+/// A receiver that takes longer than this hangs. Attempts in the queue for slow receivers are cut off then, so that their
+/// invocations end within seconds.
+const ANSWERS: Duration = Duration::from_secs(3);
+/// A receiver many of whose latest answers took longer than this lingers. Its work waits where others wait for an invocation.
 const QUICK: Duration = Duration::from_millis(100);
+/// The share of late answers from which on a receiver lingers, and how much of it each answer decides.
+const LINGERING: f64 = 0.4;
+const WEIGHT: f64 = 0.1;
 /// How long an answer tells whether a receiver lingers.
 const LATELY: Duration = Duration::from_secs(10);
 /// How many failures in a row make a receiver slow that answers soon.
@@ -35,16 +41,30 @@ const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same for callbacks, which have no record.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
-/// The least and the most that an attempt is put off for a receiver that does not answer.
-const PUT_OFF: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
+/// The least that an attempt is postponed for want of a slot; and for a receiver that hangs, which may hold its slots for long, or
+/// that lingers, while others wait for invocations.
+pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
+pub(crate) const LATER: Duration = Duration::from_secs(3);
+/// The most of it, before chance is added.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// The longest time between the probes of a receiver that hangs.
 const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
 
-/// When to try a receiver again that has been silent since `since`: after the same time again, or up to twice that. So a
-/// long silence costs few tries, and when the receiver is back, what has waited does not come all at once.
-pub(crate) fn put_off(since: Option<Timestamp>, now: Timestamp) -> Timestamp {
-    let silence = since.map_or(Duration::ZERO, |since| now.since(since)).clamp(*PUT_OFF.start(), *PUT_OFF.end());
-    now.after(silence.mul_f64(1.0 + random::fraction()))
+/// When to ask for a slot again, of an attempt that has waited since `since`, or whose receiver has been silent since then: after
+/// the same time again, or up to twice that. So a long wait costs few tries, and when the receiver is back, its deliveries do
+/// not come all at once.
+pub(crate) fn put_off(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
+    let wait = now.since(since).clamp(least, LONGEST_WAIT);
+    now.after(wait.mul_f64(1.0 + random::fraction()))
+}
+
+/// After how long an attempt of this queue is cut off; `None` if it has all the time that a receiver may take.
+pub(crate) fn longest(queue: Queue) -> Option<Duration> {
+    match queue {
+        Queue::Shared => Some(SOON),
+        Queue::Slow => Some(ANSWERS),
+        Queue::Hanging => None,
+    }
 }
 
 /// How long to leave a receiver alone, that has been silent since `since`, after a process began to probe it: a tenth of its
@@ -60,8 +80,52 @@ pub(crate) enum Standing {
     Good,
     /// It has not been seen for long.
     Unknown,
-    /// Its work has a queue of its own.
+    /// It answers, but late or with errors.
     Slow,
+    /// It does not answer, or has not answered yet.
+    Hanging,
+}
+
+impl Standing {
+    /// The queue for its attempts.
+    pub(crate) fn queue(self) -> Queue {
+        match self {
+            Self::Good | Self::Unknown => Queue::Shared,
+            Self::Slow => Queue::Slow,
+            Self::Hanging => Queue::Hanging,
+        }
+    }
+}
+
+/// How an attempt gets its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// At once, or as soon as its batch allows: it is short.
+    Soon,
+    /// After waiting for its turn, in the lanes of this queue.
+    Waits(Queue),
+    /// If its receiver, which hangs, has a probe left.
+    Probes,
+    /// In an invocation of another queue.
+    Elsewhere(Queue),
+}
+
+impl Turn {
+    /// The turn of an attempt that comes from the queue `from`. No receiver that hangs takes an invocation of one that answers.
+    pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
+        match (from, standing) {
+            (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
+            (Queue::Shared, Standing::Good | Standing::Unknown) => Self::Soon,
+            (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
+            (Queue::Shared | Queue::Slow, Standing::Hanging) => Self::Elsewhere(Queue::Hanging),
+            // One goes ahead, also if the others have been sent on.
+            (Queue::Slow, Standing::Unknown) => Self::Waits(Queue::Shared),
+            (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
+            // A person waits for the result of a test.
+            (Queue::Hanging, Standing::Hanging | Standing::Unknown) if is_test => Self::Waits(Queue::Hanging),
+            (Queue::Hanging, Standing::Hanging | Standing::Unknown) => Self::Probes,
+        }
+    }
 }
 
 /// The silence of a receiver that does not answer.
@@ -94,26 +158,25 @@ pub(crate) enum Shown {
     Nothing,
 }
 
-/// How quickly a receiver has answered lately. The quickest answer counts: others may have waited for CPU.
+/// How quickly a receiver has answered lately.
 #[derive(Default)]
 pub(crate) struct Pace {
     answered_at: Option<Timestamp>,
-    quick_at: Option<Timestamp>,
+    /// The share of answers that were not quick, the latest counting most.
+    late: f64,
 }
 
 impl Pace {
     /// Notes an answer that `took` so long.
     pub(crate) fn answered(&mut self, took: Duration, now: Timestamp) {
-        self.answered_at = Some(now);
-        if took < QUICK {
-            self.quick_at = Some(now);
-        }
+        let late = if took < QUICK { 0.0 } else { 1.0 };
+        let is_first = self.answered_at.replace(now).is_none_or(|at| now.since(at) >= LATELY);
+        self.late = if is_first { late } else { self.late + WEIGHT * (late - self.late) };
     }
 
-    /// Whether it has answered lately, but never quickly.
+    /// Whether many of its latest answers were not quick.
     pub(crate) fn lingers(&self, now: Timestamp) -> bool {
-        let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
-        is_recent(self.answered_at) && !is_recent(self.quick_at)
+        self.late >= LINGERING && self.answered_at.is_some_and(|at| now.since(at) < LATELY)
     }
 }
 
@@ -125,6 +188,9 @@ pub(crate) struct Seen {
     /// When it was last slow here, and when it last became good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
+    /// When it last gave no answer within seconds, or when an attempt was cut off; and when it last answered in time.
+    late_at: Option<Timestamp>,
+    replied_at: Option<Timestamp>,
     /// How often it has failed soon since its last success.
     failures: u32,
     /// The first of its successes in a row, each soon, and how many there are.
@@ -146,10 +212,25 @@ impl Seen {
         let good_at = self.good_at.max(health.and_then(|health| health.good_at));
         let is_slow = slow_at > good_at || self.silence(health, now).is_some();
         match self.soon_at {
+            _ if is_slow && self.hangs(health, now) => Standing::Hanging,
             _ if is_slow => Standing::Slow,
             Some(at) if now.since(at) < MEMORY_OF_GOOD => Standing::Good,
             _ => Standing::Unknown,
         }
+    }
+
+    /// Whether it has answered in time since it last did not, by the same rule.
+    fn hangs(&self, health: Option<&Health>, now: Timestamp) -> bool {
+        let remembered = self.late_at.filter(|at| now.since(*at) < memory(health));
+        let recorded =
+            health.filter(|health| health.hangs).and_then(|health| health.slow_at.or(health.unanswered_since));
+        remembered.max(recorded) > self.replied_at
+    }
+
+    /// Whether it has answered in time, and has not been late since. A callback has no record that says so.
+    pub(crate) fn has_answered(&self, now: Timestamp) -> bool {
+        let replied_at = self.replied_at.filter(|at| now.since(*at) < MEMORY_OF_CALLBACKS);
+        replied_at.is_some() && replied_at >= self.late_at
     }
 
     /// Whether the receiver does not answer, by the same rule.
@@ -184,6 +265,11 @@ impl Seen {
 
     /// Notes that an attempt was cut off, because it took too long for a queue that all share.
     pub(crate) fn cut(&mut self, now: Timestamp) {
+        self.slow(now);
+        self.late_at = Some(now);
+    }
+
+    fn slow(&mut self, now: Timestamp) {
         (self.slow_at, self.soon_at, self.streak) = (Some(now), None, None);
     }
 
@@ -196,22 +282,26 @@ impl Seen {
         now: Timestamp,
     ) -> Shown {
         let took = now.since(began);
+        if took <= ANSWERS && outcome != Outcome::Failed(Failure::Timeout) {
+            self.replied_at = Some(now);
+        }
         match outcome {
             Outcome::Delivered(_) => {
                 self.answered_at = Some(now);
                 (self.unanswered_at, self.silence, self.failures) = (None, None, 0);
-                if took <= SOON {
-                    return self.answered_soon(health, now);
+                match took {
+                    _ if took <= SOON => return self.answered_soon(health, now),
+                    _ if took <= ANSWERS => self.slow(now),
+                    _ => self.cut(now),
                 }
-                self.cut(now);
                 Shown::Success
             }
             Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => self.unanswered(outcome, began, now),
-            Outcome::Failed(_) if took > SOON => self.unanswered(outcome, began, now),
+            Outcome::Failed(_) if took > ANSWERS => self.unanswered(outcome, began, now),
             Outcome::Failed(_) => {
                 (self.failures, self.streak) = (self.failures.saturating_add(1), None);
-                if self.failures >= FAILURES {
-                    self.cut(now);
+                if self.failures >= FAILURES || took > SOON {
+                    self.slow(now);
                 }
                 if let Some(silence) = &mut self.silence {
                     silence.hangs = false;
@@ -239,8 +329,12 @@ impl Seen {
     }
 
     fn unanswered(&mut self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
-        self.cut(now);
-        let hangs = now.since(began) > SOON || outcome == Outcome::Failed(Failure::Timeout);
+        let hangs = now.since(began) > ANSWERS || outcome == Outcome::Failed(Failure::Timeout);
+        if hangs {
+            self.cut(now);
+        } else {
+            self.slow(now);
+        }
         if self.answered_at >= Some(began) {
             return if hangs { Shown::Nothing } else { Shown::Error };
         }
@@ -275,17 +369,19 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_lingers_while_none_of_its_latest_answers_was_quick() {
+    fn a_receiver_lingers_while_many_of_its_latest_answers_were_late() {
         let mut pace = Pace::default();
         assert!(!pace.lingers(at(0)), "nothing is known");
         pace.answered(QUICK, at(0));
         assert!(pace.lingers(at(1)));
         assert!(!pace.lingers(at(0).after(LATELY)), "that was long ago");
-        pace.answered(Duration::ZERO, at(2));
-        pace.answered(SOON, at(3));
-        assert!(!pace.lingers(at(4)), "others may have waited for CPU");
-        pace.answered(SOON, at(2).after(LATELY));
-        assert!(pace.lingers(at(2).after(LATELY)));
+        pace.answered(Duration::ZERO, at(20));
+        pace.answered(SOON, at(21));
+        assert!(!pace.lingers(at(22)), "one late answer is not many");
+        for second in 22..40 {
+            pace.answered(if second % 3 == 0 { Duration::ZERO } else { SOON }, at(second));
+        }
+        assert!(pace.lingers(at(40)), "two of three are");
     }
 
     #[test]
@@ -303,14 +399,15 @@ mod tests {
         for outcome in [DELIVERED, HANGS, ERROR] {
             let mut seen = Seen::default();
             seen.ended(outcome, None, at(0), late);
-            assert_eq!(seen.standing(None, late), Standing::Slow, "{outcome:?}");
+            let expected = if outcome == HANGS { Standing::Hanging } else { Standing::Slow };
+            assert_eq!(seen.standing(None, late), expected, "{outcome:?}");
         }
         for failure in [Failure::Connect, Failure::Dns] {
             assert_eq!(Seen::default().soon(Outcome::Failed(failure), 0), Standing::Slow);
         }
         let mut seen = Seen::default();
         seen.cut(at(0));
-        assert_eq!(seen.standing(None, at(0)), Standing::Slow);
+        assert_eq!(seen.standing(None, at(0)), Standing::Hanging, "until it answers");
         let mut seen = Seen::default();
         let standings: Vec<_> =
             [ERROR, ERROR, DELIVERED, ERROR, ERROR, ERROR].map(|outcome| seen.soon(outcome, 0)).into();
@@ -330,8 +427,9 @@ mod tests {
         // Nine of ten attempts succeed: it stays slow.
         seen.cut(at(100));
         for second in 101..400 {
-            let outcome = if second % 10 == 0 { HANGS } else { DELIVERED };
-            assert_eq!(seen.soon(outcome, second), Standing::Slow);
+            let hangs = second % 10 == 0;
+            let expected = if hangs { Standing::Hanging } else { Standing::Slow };
+            assert_eq!(seen.soon(if hangs { HANGS } else { DELIVERED }, second), expected);
         }
     }
 
@@ -356,7 +454,7 @@ mod tests {
         assert_eq!(seen.standing(Some(&health(Some(5), None)), at(10)), Standing::Slow);
         assert_eq!(seen.standing(Some(&health(None, Some(5))), at(10)), Standing::Unknown);
         seen.cut(at(10));
-        assert_eq!(seen.standing(Some(&health(None, Some(5))), at(11)), Standing::Slow, "the record is out of date");
+        assert_eq!(seen.standing(Some(&health(None, Some(5))), at(11)), Standing::Hanging, "the record is out of date");
         assert_eq!(seen.standing(Some(&health(None, Some(11))), at(11)), Standing::Unknown, "or newer");
         let later = at(10).after(MEMORY);
         assert_eq!(
@@ -364,7 +462,7 @@ mod tests {
             Standing::Unknown,
             "another process knows better"
         );
-        assert_eq!(seen.standing(None, later), Standing::Slow, "of a callback nobody else knows");
+        assert_eq!(seen.standing(None, later), Standing::Hanging, "a callback has no record");
         assert_eq!(seen.standing(None, at(10).after(MEMORY_OF_CALLBACKS)), Standing::Unknown);
     }
 
@@ -410,11 +508,12 @@ mod tests {
         let failed = |failure, end| Seen::default().ended(Outcome::Failed(failure), None, at(0), at(end));
         for failure in [Failure::Connect, Failure::Dns] {
             assert_eq!(failed(failure, 0), Shown::NoAnswer { hangs: false });
-            assert_eq!(failed(failure, 1), Shown::NoAnswer { hangs: true });
+            assert_eq!(failed(failure, 4), Shown::NoAnswer { hangs: true });
         }
         assert_eq!(failed(Failure::Timeout, 0), Shown::NoAnswer { hangs: true });
         assert_eq!(failed(Failure::Status(500, None), 0), Shown::Error);
-        assert_eq!(failed(Failure::Status(504, None), 1), Shown::NoAnswer { hangs: true });
+        assert_eq!(failed(Failure::Status(504, None), 1), Shown::Error);
+        assert_eq!(failed(Failure::Status(504, None), 4), Shown::NoAnswer { hangs: true });
     }
 
     #[test]
@@ -428,12 +527,12 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_put_off_for_as_long_as_the_silence_and_at_most_twice_that() {
+    fn an_attempt_is_postponed_for_as_long_as_it_has_waited_and_at_most_twice_that() {
         let now = at(100_000);
-        for (since, least, most) in [(None, 1, 2), (Some(100), 100, 200), (Some(50_000), 3600, 7200)] {
-            let until = put_off(since.map(|ago| now.before(Duration::from_secs(ago))), now);
+        for (since, least, most) in [(0, 1, 2), (100, 100, 200), (50_000, 3600, 7200)] {
+            let until = put_off(now.before(Duration::from_secs(since)), SHORTLY, now);
             let wait = until.since(now).as_secs_f64();
-            assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since:?}: {wait}");
+            assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since}: {wait}");
         }
     }
 
@@ -443,5 +542,35 @@ mod tests {
         for (ago, expected) in [(10, 15), (600, 60), (86_400, 300)] {
             assert_eq!(rest(now.before(Duration::from_secs(ago)), attempt, now).as_secs(), expected);
         }
+    }
+
+    #[test]
+    fn a_receiver_that_hangs_is_slow_once_it_answers_within_seconds() {
+        let mut seen = Seen::default();
+        seen.cut(at(0));
+        seen.ended(DELIVERED, None, at(1), at(2));
+        assert_eq!(seen.standing(None, at(2)), Standing::Slow);
+        seen.ended(DELIVERED, None, at(3), at(8));
+        assert_eq!(seen.standing(None, at(8)), Standing::Hanging, "five seconds are too long");
+        let health = Health { slow_at: Some(at(9)), hangs: true, ..Health::default() };
+        seen.ended(ERROR, Some(&health), at(10), at(11));
+        assert_eq!(seen.standing(Some(&health), at(11)), Standing::Slow, "the record is out of date");
+        assert_eq!(Seen::default().standing(Some(&health), at(11)), Standing::Hanging);
+    }
+
+    #[test]
+    fn each_standing_has_its_turn_in_each_queue() {
+        use Queue::{Hanging, Shared, Slow};
+        use Turn::{Elsewhere, Probes, Soon, Waits};
+        for (standing, expected) in [
+            (Standing::Good, [Soon, Waits(Slow), Waits(Slow)]),
+            (Standing::Unknown, [Soon, Waits(Shared), Probes]),
+            (Standing::Slow, [Elsewhere(Slow), Waits(Slow), Waits(Slow)]),
+            (Standing::Hanging, [Elsewhere(Hanging), Elsewhere(Hanging), Probes]),
+        ] {
+            assert_eq!([Shared, Slow, Hanging].map(|from| Turn::of(from, standing, false, false)), expected);
+        }
+        assert_eq!(Turn::of(Shared, Standing::Good, true, false), Elsewhere(Slow), "it lingers");
+        assert_eq!(Turn::of(Hanging, Standing::Hanging, false, true), Waits(Hanging), "a test");
     }
 }

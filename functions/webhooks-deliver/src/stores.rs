@@ -6,6 +6,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     webhooks::{
+        delivery::Queue,
         endpoints::{Endpoints, HoldFor},
         log::Log,
         queue::Queues,
@@ -13,9 +14,9 @@ use common::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How many calls for slow receivers this process has under way at a time. There is no hurry, and tables that are busy with
-/// them keep others waiting.
-const SLOW_CALLS: usize = 4;
+/// How many calls for each of the queues that are not shared this process has in progress at a time. Tables that are busy with
+/// them would keep the shared ones waiting.
+const CALLS: usize = 4;
 
 /// The endpoints, the log, and the queues that bring deliveries back. Cloning is cheap.
 #[derive(Clone)]
@@ -26,6 +27,7 @@ pub(crate) struct Stores {
     pub(crate) log: Log,
     pub(crate) queues: Queues,
     slow: Arc<Semaphore>,
+    hanging: Arc<Semaphore>,
 }
 
 impl Stores {
@@ -35,17 +37,22 @@ impl Stores {
             hold_for: HoldFor::from_env(env)?,
             log: Log::from_env(env, aws)?.gathering(),
             queues: Queues::from_env(env, aws)?,
-            slow: Arc::new(Semaphore::new(SLOW_CALLS)),
+            slow: Arc::new(Semaphore::new(CALLS)),
+            hanging: Arc::new(Semaphore::new(CALLS)),
         })
     }
 
-    /// The gate for calls that are for slow receivers, or for others.
-    pub(crate) fn gate(&self, is_slow: bool) -> Gate<'_> {
-        Gate(is_slow.then_some(&*self.slow))
+    /// The gate for the calls of records of `queue`.
+    pub(crate) fn gate(&self, queue: Queue) -> Gate<'_> {
+        Gate(match queue {
+            Queue::Shared => None,
+            Queue::Slow => Some(&*self.slow),
+            Queue::Hanging => Some(&*self.hanging),
+        })
     }
 }
 
-/// Lets the calls of a batch pass: at once, or a few at a time if they are for slow receivers.
+/// Lets the calls of a batch pass: at once, or a few at a time if their queue is not shared.
 #[derive(Clone, Copy)]
 pub(crate) struct Gate<'a>(Option<&'a Semaphore>);
 

@@ -16,7 +16,7 @@ use common::{
         delivery::{Delivery, DeliveryId},
         endpoints::Endpoints,
         log::Log,
-        queue::Queue,
+        queue::SharedQueue,
     },
 };
 use schemars::JsonSchema;
@@ -29,7 +29,7 @@ pub struct App {
     calls: Calls,
     endpoints: Endpoints,
     log: Log,
-    queue: Queue,
+    queue: SharedQueue,
 }
 
 /// Builds the function with the settings in `env`.
@@ -39,7 +39,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         calls: Calls::from_env(env, &aws)?,
         endpoints: Endpoints::from_env(env, &aws)?,
         log: Log::from_env(env, &aws)?,
-        queue: Queue::from_env(env, &aws)?,
+        queue: SharedQueue::from_env(env, &aws)?,
     };
     Function::new(Wire::Envelope, env, &aws, app, [route()])
 }

@@ -175,15 +175,15 @@ impl<'a> Process<'a> {
         self.invoke("slow-deliveries", messages).await
     }
 
-    /// Invokes it with the events that were parked last, one for each endpoint, since their receivers are slow.
-    async fn parked(&mut self, records: usize) -> Invocation {
+    /// Invokes it with the newest first attempts that wait in this queue, one for each endpoint.
+    async fn waiting(&mut self, queue: &str, records: usize) -> Invocation {
         let mut messages = Vec::new();
         while messages.len() < records {
-            let drained = self.world.drain("slow-deliveries").await;
-            messages.extend(drained.into_iter().filter(|message| message.get("parked").is_some()));
+            let drained = self.world.drain(queue).await;
+            messages.extend(drained.into_iter().filter(|message| message["attempt"] == 1));
         }
         let first = messages.len() - records;
-        self.invoke("slow-deliveries", messages.split_off(first)).await
+        self.invoke(queue, messages.split_off(first)).await
     }
 
     async fn invoke(&mut self, queue: &str, messages: Vec<Value>) -> Invocation {
@@ -292,7 +292,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
         if hanging_seconds.is_none() {
             let mut hung = Process::start(world, binaries, hanging.url(), bytes).await;
             // The first attempts were cut off when it started.
-            hanging_seconds = Some(hung.parked(BATCHES[0]).await.billed_seconds);
+            hanging_seconds = Some(hung.waiting("hanging-deliveries", BATCHES[0]).await.billed_seconds);
         }
         let hangs = |invocation: &Invocation| Invocation {
             billed_seconds: hanging_seconds.expect("measured with the first size"),
@@ -301,15 +301,16 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
         let mut ways = Vec::new();
         for records in BATCHES {
             let delivered = well.first(records).await;
-            let mut attempts = vec![failing.first(records).await, failing.parked(records).await];
+            let mut attempts = vec![failing.first(records).await, failing.waiting("slow-deliveries", records).await];
             for _ in &delays {
                 attempts.push(failing.next(records).await);
             }
             let (tenant, endpoint) = &failing.endpoints[0];
             assert_eq!(newest(world, tenant, endpoint).await.1, "failed");
-            let (parking, attempted) = attempts.split_at(1);
-            let slow = parking.iter().copied().chain(attempted.iter().map(hangs)).collect();
-            ways.push([way(bytes, vec![delivered], &[]), way(bytes, attempts, &delays), way(bytes, slow, &delays)]);
+            // The first invocation makes no attempt.
+            let (postponed, attempted) = attempts.split_at(1);
+            let hung = postponed.iter().copied().chain(attempted.iter().map(hangs)).collect();
+            ways.push([way(bytes, vec![delivered], &[]), way(bytes, attempts, &delays), way(bytes, hung, &delays)]);
         }
         all.push(ways);
     }

@@ -305,7 +305,7 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     points
 }
 
-/// A thousand deliveries to a receiver that hangs: first they are parked, and then they come back all at once.
+/// A thousand deliveries to a receiver that hangs: first they are postponed, and then they come back all at once.
 pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
     let mut environment = environment(world);
@@ -323,13 +323,13 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
     let idle = lambda.memory("VmRSS");
     let hang = async {
         deliver(&mut lambda, [batch("job-events", (0..deliveries).map(event))]).await;
-        let mut parked = Vec::new();
-        while parked.len() < deliveries {
+        let mut postponed = Vec::new();
+        while postponed.len() < deliveries {
             // Receivers of other figures may have been late.
-            let drained = world.drain("slow-deliveries").await;
-            parked.extend(drained.into_iter().filter(|message| message["tenant_id"] == "t"));
+            let drained = world.drain("hanging-deliveries").await;
+            postponed.extend(drained.into_iter().filter(|message| message["tenant_id"] == "t"));
         }
-        deliver(&mut lambda, [batch("slow-deliveries", parked)]).await;
+        deliver(&mut lambda, [batch("hanging-deliveries", postponed)]).await;
     };
     tokio::time::timeout(Duration::from_secs(120), hang).await.expect("hanging ends");
     #[expect(clippy::cast_precision_loss, reason = "KiB of a process are far below 2^52")]

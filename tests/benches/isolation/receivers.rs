@@ -24,6 +24,10 @@ use crate::scenario::Mode;
 /// How long a connection that is not read is kept: longer than any attempt.
 const MUTE: Duration = Duration::from_secs(20);
 
+/// The path of the receiver that is slow, and how long it takes.
+pub(crate) const SLOW: &str = "/s";
+const TAKES: Duration = Duration::from_millis(800);
+
 /// All receivers of a run. Dropping them closes their ports.
 pub(crate) struct Receivers {
     mode: Mode,
@@ -119,7 +123,7 @@ impl Receivers {
     /// The URL of a bad callback.
     pub(crate) fn callback(&self, number: usize) -> String {
         let host = match self.mode {
-            Mode::Callbacks | Mode::CallLinger => {
+            Mode::Callbacks | Mode::CallLinger | Mode::CallTurns => {
                 Ipv4Addr::from_bits(0x7f01_0000 + u32::try_from(number).expect("a small number"))
             }
             _ => Ipv4Addr::LOCALHOST,
@@ -165,7 +169,9 @@ async fn well(stream: TcpStream, seen: &Seen) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(Request { path, event, .. }) = read(&mut stream).await? {
         let job = event["job_id"].as_str().expect("a job").to_owned();
+        let takes = if path == SLOW { TAKES } else { Duration::ZERO };
         lock(&seen.arrivals).entry((path, job)).or_insert_with(Instant::now);
+        sleep(takes).await;
         answer(&mut stream, 200).await?;
     }
     Ok(())

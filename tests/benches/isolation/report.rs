@@ -12,6 +12,10 @@ pub(crate) struct Outcome {
     pub(crate) burst: Latencies,
     /// Of B afterwards.
     pub(crate) after: Latencies,
+    /// Of S in the burst.
+    pub(crate) slow: Latencies,
+    /// How many deliveries of the first bad tenant were not in its log, if they were counted.
+    pub(crate) unlisted: Option<usize>,
     /// Of N's only event.
     pub(crate) new: Latencies,
     /// Of H.
@@ -91,9 +95,9 @@ impl Cost {
 
 /// The table's head.
 pub(crate) const HEAD: &str = "\
-| run | B in the burst: p50 | p99 | missing | B afterwards: p50 | p99 | missing | N | H: p99 | missing | untried \
+| run | B in the burst: p50 | p99 | missing | B afterwards: p50 | p99 | missing | S: p50 | p99 | N | H: p99 | missing | untried | unlisted \
 | POSTs | done | repeats | SQS | DynamoDB | invocations | CPU s | verdict |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|";
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|";
 
 impl Outcome {
     /// The bounds that it breaks, in words. `nobody` and `good` are its controls.
@@ -104,6 +108,12 @@ impl Outcome {
             ("burst", p99(&self.burst) <= p99(&control.burst) + 1.0),
             ("afterwards", p99(&self.after) <= p99(&control.after) + 0.5),
             ("missing", self.missing() == 0),
+            (
+                "S",
+                self.slow.percentile(50) <= nobody.slow.percentile(50) + 2.0
+                    && p99(&self.slow) <= p99(&nobody.slow) + 4.0,
+            ),
+            ("unlisted", self.unlisted.is_none_or(|unlisted| unlisted == 0)),
             ("N", p99(&self.new) <= 3.0),
             ("H", p99(&self.good) <= p99(&good.good) + 2.0),
             ("untried", self.untried == 0),
@@ -120,11 +130,13 @@ impl Outcome {
 
     /// A row of the table.
     pub(crate) fn row(&self, scenario: Scenario, verdict: &str) -> String {
-        let Self { burst, after, new, good, untried, cost } = self;
+        let Self { burst, after, slow, unlisted, new, good, untried, cost } = self;
         let all = |latencies: &Latencies| [latencies.cell(50), latencies.cell(99), latencies.missing().to_string()];
         let [_, good_p99, good_missing] = all(good);
         let cells = [scenario.to_string()].into_iter().chain(all(burst)).chain(all(after));
-        let cells = cells.chain([new.cell(99), good_p99, good_missing, untried.to_string()]);
+        let unlisted = unlisted.map_or_else(|| "-".to_owned(), |unlisted| unlisted.to_string());
+        let cells = cells.chain([slow.cell(50), slow.cell(99)]);
+        let cells = cells.chain([new.cell(99), good_p99, good_missing, untried.to_string(), unlisted]);
         let counts = [cost.posts, cost.done, cost.repeats].map(|count| count.to_string());
         let calls = [cost.sqs, cost.dynamodb, cost.invocations].map(|count| count.to_string());
         let cells = cells.chain(counts).chain(calls).chain([format!("{:.1}", cost.cpu), verdict.to_owned()]);

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    receivers::Receivers,
+    receivers::{Receivers, SLOW},
     report::{Cost, Latencies, Outcome},
     scenario::{Mode, Past, Scenario},
     service::{Service, Tenant},
@@ -25,6 +25,10 @@ use crate::{
 const SENDERS: usize = 8;
 /// How many events of the healthy tenant are in the burst, and as many come afterwards.
 const HEALTHY: usize = 100;
+/// How many events of the slow receiver are in the burst.
+const SLOW_EVENTS: usize = 20;
+/// How many deliveries of a tenant are counted: more take long to count.
+const COUNTED: usize = 20_000;
 /// Between two events of a tenant after the burst.
 const PACE: Duration = Duration::from_millis(50);
 /// From the burst's end to what comes afterwards.
@@ -48,6 +52,7 @@ struct Stage {
     receivers: Receivers,
     calls_back: bool,
     known: Tenant,
+    slow: Tenant,
     new: Tenant,
     bad: Vec<Tenant>,
     jobs: Cell<usize>,
@@ -74,9 +79,9 @@ pub(crate) async fn run(local: &Path, scenario: Scenario) -> Outcome {
     let stage = Stage::new(service, scenario).await;
     stage.prepare(scenario).await;
     let cpu = stage.service.cpu();
-    let untried = Cell::new(0);
+    let (untried, unlisted) = (Cell::new(0), Cell::new(None));
     tokio::select! {
-        () = stage.play(scenario) => {}
+        () = stage.play(scenario, &unlisted) => {}
         () = stage.watch(&untried) => {}
     }
     let cpu = stage.service.cpu() - cpu;
@@ -88,7 +93,9 @@ pub(crate) async fn run(local: &Path, scenario: Scenario) -> Outcome {
     Outcome {
         burst: stage.latencies(B, "burst"),
         after: stage.latencies(B, "after"),
+        slow: stage.latencies(SLOW, "burst"),
         new: stage.latencies(N, ""),
+        unlisted: unlisted.get(),
         good: stage.latencies(H, "burst").and(stage.latencies(H, "after")),
         untried: untried.get(),
         cost: Cost::new(&stage.receivers.seen(), &work, cpu),
@@ -99,21 +106,26 @@ impl Stage {
     /// Signs everybody up, with their good endpoints.
     async fn new(service: Service, scenario: Scenario) -> Self {
         let receivers = Receivers::start(scenario.mode).await;
-        let [known, new] = [service.tenant("known").await, service.tenant("new").await];
+        let [known, slow, new] =
+            [service.tenant("known").await, service.tenant("slow").await, service.tenant("new").await];
         let mut bad = Vec::new();
         for number in 0..scenario.shape.tenants {
             bad.push(service.tenant(&format!("bad-{number}")).await);
         }
-        for (tenant, path) in [(&known, B), (&new, N)].into_iter().chain(bad.first().map(|tenant| (tenant, H))) {
+        for (tenant, path) in
+            [(&known, B), (&slow, SLOW), (&new, N)].into_iter().chain(bad.first().map(|tenant| (tenant, H)))
+        {
             service.endpoint(tenant, &receivers.good(path)).await;
         }
         let (calls_back, jobs, sent) = (scenario.mode.calls_back(), Cell::default(), RefCell::default());
-        Self { service, receivers, calls_back, known, new, bad, jobs, sent }
+        Self { service, receivers, calls_back, known, slow, new, bad, jobs, sent }
     }
 
     /// Makes B and H known, and gives the bad receivers their past.
     async fn prepare(&self, scenario: Scenario) {
-        let known = (0..20).flat_map(|_| [self.of(&self.known, B, "known")].into_iter().chain(self.well("known")));
+        let known = (0..20).flat_map(|_| {
+            [self.of(&self.known, B, "known"), self.of(&self.slow, SLOW, "known")].into_iter().chain(self.well("known"))
+        });
         self.send(known.collect()).await;
         self.until(|| self.have_arrived()).await;
         // Only now: what made H known must not make them known, too.
@@ -125,7 +137,7 @@ impl Stage {
         let events = (2 * self.bad.len()).max(40);
         self.receivers.be_bad(scenario.past != Past::Turns && scenario.mode != Mode::Nobody);
         if scenario.past != Past::Cold {
-            self.send((0..events).map(|number| self.bad(number, "past")).collect()).await;
+            self.send((0..events).map(|number| self.bad(number % self.bad.len(), "past")).collect()).await;
         }
         match scenario.past {
             Past::Cold => {}
@@ -138,20 +150,26 @@ impl Stage {
     }
 
     /// The burst and what comes afterwards, until everything has arrived.
-    async fn play(&self, scenario: Scenario) {
+    async fn play(&self, scenario: Scenario, unlisted: &Cell<Option<usize>>) {
         let (events, mut burst) = (scenario.events(), Vec::new());
         for place in 0..HEALTHY {
             let bad = place * events / HEALTHY..(place + 1) * events / HEALTHY;
-            burst.extend(bad.map(|number| self.bad(number, "burst")));
+            burst.extend(bad.map(|number| self.bad(scenario.sender(number), "burst")));
             burst.push(self.of(&self.known, B, "burst"));
             burst.extend(self.well("burst").filter(|_| self.calls_back));
             burst.extend((place == HEALTHY / 2).then(|| self.of(&self.new, N, "burst")));
         }
+        let slow =
+            (0..SLOW_EVENTS).map(|number| (number * burst.len() / SLOW_EVENTS, self.of(&self.slow, SLOW, "burst")));
+        for (place, message) in slow.collect::<Vec<_>>().into_iter().rev() {
+            burst.insert(place, message);
+        }
         self.send(burst).await;
+        self.count(scenario, unlisted).await;
         let start = tokio::time::Instant::now() + PAUSE;
         let after = (0..HEALTHY).zip(0..).map(|(number, ticks)| async move {
             sleep_until(start + PACE * ticks).await;
-            let bad = (!self.bad.is_empty()).then(|| self.bad(number, "after"));
+            let bad = (!self.bad.is_empty()).then(|| self.bad(number % self.bad.len(), "after"));
             let messages = [self.of(&self.known, B, "after")].into_iter().chain(bad);
             self.send(messages.chain(self.well("after").filter(|_| self.calls_back)).collect()).await;
         });
@@ -160,6 +178,23 @@ impl Stage {
         while ended.elapsed() < LOOK[0] || (ended.elapsed() < LOOK[1] && !self.have_arrived()) {
             sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Counts the first bad tenant's deliveries in its log, once its events have been received from their queue.
+    async fn count(&self, scenario: Scenario, unlisted: &Cell<Option<usize>>) {
+        let Some(tenant) = self.bad.first() else { return };
+        let events = (0..scenario.events()).filter(|number| scenario.sender(*number) == 0).count();
+        let expected = if self.calls_back { events } else { events * (scenario.shape.endpoints + 1) };
+        if expected > COUNTED {
+            return;
+        }
+        while self.service.waiting_events().await > 0 {
+            sleep(Duration::from_millis(100)).await;
+        }
+        let stats = self.service.rpc(tenant, "deliveries/stats", json!({})).await;
+        let counts = stats["total"].as_object().expect("counts").values();
+        let listed: u64 = counts.map(|count| count.as_u64().expect("a number")).sum();
+        unlisted.set(Some(expected.saturating_sub(usize::try_from(listed).expect("a small number"))));
     }
 
     /// Looks every second how many of B's deliveries wait without an attempt, and keeps the most.
@@ -194,8 +229,7 @@ impl Stage {
     }
 
     /// An event of one of the bad tenants, for all its endpoints or for a callback.
-    fn bad(&self, number: usize, part: &str) -> Message {
-        let tenant = number % self.bad.len();
+    fn bad(&self, tenant: usize, part: &str) -> Message {
         let id = &self.bad[tenant].id;
         let (callback_number, job) = self.job(part);
         if self.calls_back {

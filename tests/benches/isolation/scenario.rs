@@ -23,25 +23,27 @@ pub(crate) enum Mode {
     Callbacks1, // each event has a callback to the same origin, which hangs
     Callbacks,  // each event has a callback to an origin of its own, which hangs
     CallLinger, // each event has a callback to an origin of its own, which answers 200 after 0.45 s
+    CallTurns,  // the same as Callbacks, one tenant after the other
+    Linger23,   // two of three requests are answered 200 after 0.45 s, the third at once
 }
 
 use Mode::*;
 
 /// All but the controls.
-const BAD: [Mode; 16] = [
+const BAD: [Mode; 18] = [
     Hang, Mute, Headers, Body, Slow5, Slow14, Linger, Fail4, Fail, Flap11, Flap91, Refuse, Nameless, Callbacks1,
-    Callbacks, CallLinger,
+    Callbacks, CallLinger, CallTurns, Linger23,
 ];
 
 impl Mode {
     /// Whether the events of the bad tenants have callbacks. If not, they go to endpoints.
     pub(crate) fn calls_back(self) -> bool {
-        matches!(self, Callbacks1 | Callbacks | CallLinger)
+        matches!(self, Callbacks1 | Callbacks | CallLinger | CallTurns)
     }
 
     /// Whether the receivers cost nothing but patience, so that others must hardly notice them.
     pub(crate) fn only_waits(self) -> bool {
-        !matches!(self, Good | Slow5 | Linger | CallLinger | Fail4 | Fail | Flap11 | Flap91)
+        !matches!(self, Good | Slow5 | Linger | Linger23 | CallLinger | Fail4 | Fail | Flap11 | Flap91)
     }
 
     fn answers_at_once(self) -> bool {
@@ -55,6 +57,8 @@ impl Mode {
             Slow5 => (5.0, 200),
             Slow14 => (14.0, 200),
             Linger | CallLinger => (0.45, 200),
+            Linger23 if request % 3 < 2 => (0.45, 200),
+            Linger23 => (0.0, 200),
             Fail4 => (4.5, 500),
             Fail => (0.0, 500),
             Flap11 if request.is_multiple_of(2) => (0.0, 200),
@@ -114,6 +118,9 @@ impl Scenario {
     pub(crate) fn events(self) -> usize {
         match self.shape {
             Shape { tenants: 0, .. } => 0,
+            Shape { tenants: 12, .. } => 3840,
+            Shape { tenants: 1, endpoints: 10 } => 1000,
+            Shape { tenants: 1, endpoints: 1 } if self.mode == Linger23 => 6000,
             Shape { tenants: 1, endpoints: 100 } if self.mode.answers_at_once() => 300,
             Shape { tenants: 1, endpoints: 1 } => 4000,
             Shape { tenants: 1, endpoints: 0 } => 3000,
@@ -123,9 +130,21 @@ impl Scenario {
         }
     }
 
+    /// Which bad tenant sends this event of the burst.
+    pub(crate) fn sender(self, event: usize) -> usize {
+        match self.mode {
+            CallTurns => event * self.shape.tenants / self.events(),
+            _ => event % self.shape.tenants,
+        }
+    }
+
     /// Each mode, and for some more than one shape or past.
     pub(crate) fn usual() -> Vec<Self> {
-        let mut usual: Vec<_> = BAD.map(|mode| Self::new(mode, 1, 100, Past::Cold)).into();
+        let mut usual: Vec<_> = [(Callbacks, 1, 0), (Hang, 1, 10), (CallTurns, 12, 0), (Linger23, 1, 1)]
+            .map(|(mode, tenants, endpoints)| Self::new(mode, tenants, endpoints, Past::Cold))
+            .into();
+        let others = BAD.into_iter().filter(|mode| !matches!(mode, Callbacks | CallTurns | Linger23));
+        usual.extend(others.map(|mode| Self::new(mode, 1, 100, Past::Cold)));
         usual.extend([(1, 1), (200, 1)].map(|(tenants, endpoints)| Self::new(Linger, tenants, endpoints, Past::Cold)));
         usual.extend([Fail, Flap11, Flap91].map(|mode| Self::new(mode, 1, 20, Past::Cold)));
         usual.extend([Hang, Slow5, Fail, Flap11, Callbacks].map(|mode| Self::new(mode, 50, 10, Past::Cold)));

@@ -33,7 +33,8 @@ pub(super) struct Allowance {
     /// Attempts at a receiver that takes so many milliseconds may be put off, so that others need not wait for it. Limits "In
     /// time".
     pub(super) slow: u64,
-    /// How long an attempt takes that is cut off in a queue that all tenants share. Limits "At least once".
+    /// How long an attempt takes that is cut off, in a queue that all tenants share or in that of slow receivers. Limits "At least
+    /// once".
     pub(super) short: Duration,
     /// How many delays may, with their jitter, be longer than a message can wait: if two processes make an attempt at the same
     /// moment, both leave a row for the next one. Limits "At least once".
@@ -72,7 +73,7 @@ impl Allowance {
             prompt: Duration::from_secs(300),
             beside_bad: BESIDE_BAD,
             slow: 2000,
-            short: Duration::from_millis(600),
+            short: Duration::from_millis(3100),
             long_waits: script.schedule.iter().filter(|delay| **delay >= 750).count(),
             faults: state.faults,
             // A copy of an event also sends another message for its next attempt, which two processes can get at the same

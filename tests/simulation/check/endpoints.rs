@@ -6,7 +6,7 @@ use super::{Check, ends};
 use crate::run::{Endpoint, pending, time};
 
 impl Check<'_> {
-    /// 9. Endpoints.
+    /// 10. Endpoints.
     pub(super) fn endpoints(&mut self) {
         let mut wrong = Vec::new();
         let stored = self.world.stored();

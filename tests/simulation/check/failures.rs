@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Check;
 
 impl Check<'_> {
-    /// 11. Failed jobs.
+    /// 12. Failed jobs.
     pub(super) fn failed_jobs(&mut self) {
         let mut wrong = Vec::new();
         let (stored, mails) = (self.world.stored(), self.world.state().mails.clone());

@@ -12,6 +12,9 @@ use crate::{
     world::stamp,
 };
 
+/// Within this time of its event's receipt, a delivery is in the log, whatever its receiver does.
+const AT_ONCE: Time = Time::from_secs(2);
+
 impl Check<'_> {
     /// 1. It ends. (What is left waiting at the end of a run is found there.)
     pub(super) fn it_ends(&mut self) {
@@ -75,6 +78,35 @@ impl Check<'_> {
         dead.into_iter().for_each(|body| self.fail("nothing is a dead letter", body));
     }
 
+    /// 2. In the log: where nothing fails, each delivery within two seconds of its event's receipt.
+    pub(super) fn in_the_log(&mut self) {
+        let script = &self.world.script;
+        if !script.faults.is_empty() || script.slots < 100 {
+            return;
+        }
+        let (handled, listed) = {
+            let state = self.world.state();
+            (state.handled.clone(), state.logged.clone())
+        };
+        let mut wrong = Vec::new();
+        for logged in self.logged.iter().filter(|logged| !logged.is_test()) {
+            let id = logged.text("delivery_id");
+            let Some((shard, moment)) = id.match_indices('.').nth(1).map(|(at, _)| (&id[..at], &id[at + 1..])) else {
+                continue;
+            };
+            let key = [format!("{}/{shard}", self.known.tenants[logged.tenant].id), moment.to_owned()];
+            let (Some(received), Some(listed)) = (handled.get(logged.text("job_id")), listed.get(&key)) else {
+                wrong.push(format!("{id}: not seen"));
+                continue;
+            };
+            let took = listed.saturating_sub(received.from);
+            if took > AT_ONCE {
+                wrong.push(format!("{id} is in the log {took:?} after its event was received"));
+            }
+        }
+        wrong.into_iter().for_each(|wrong| self.fail("each delivery is in the log at once", wrong));
+    }
+
     /// Whether an endpoint that is inactive collects until the end of the run.
     fn holds_for_long(&self) -> bool {
         self.world.script.hold_for > 86_400
@@ -94,7 +126,7 @@ impl Check<'_> {
         was_gone || was_failing && (1..86_400).contains(&self.world.script.disable_after)
     }
 
-    /// 2. The log tells the truth.
+    /// 3. The log tells the truth.
     pub(super) fn the_log_tells_the_truth(&mut self) {
         let mut wrong = Vec::new();
         for logged in &self.logged {
@@ -130,7 +162,7 @@ impl Check<'_> {
         misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
     }
 
-    /// 3. At least once: more only after a fault.
+    /// 4. At least once: more only after a fault.
     pub(super) fn at_least_once(&mut self) {
         let mut wrong = Vec::new();
         for logged in &self.logged {
@@ -147,7 +179,8 @@ impl Check<'_> {
             // A request that an idle connection does not answer is sent once more, over a new connection: the receiver may
             // have closed the idle one before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // A receiver that takes long, and was not known to, is given up at first, and asked once more with more time.
+            // A receiver that takes long, and was not known to, is given up after half a second or after three, and asked once more
+            // with more time.
             let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
             let given_up = posts.iter().filter(is_short).count();
             // A late copy finds what is in the log, and sends the message of the next attempt again, if there is one.
@@ -242,7 +275,7 @@ impl Check<'_> {
         }
     }
 
-    /// 8. What was asked for.
+    /// 9. What was asked for.
     pub(super) fn what_was_asked_for(&mut self) {
         let mut wrong = Vec::new();
         let find = |tenant: usize, id: &str| {
@@ -289,7 +322,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("what was asked for is done", wrong));
     }
 
-    /// 10. Numbers.
+    /// 11. Numbers.
     pub(super) async fn numbers(&mut self) {
         for (number, tenant) in self.known.tenants.iter().enumerate() {
             let fields = json!({"since": "2026-01-31T11:00:00Z"});

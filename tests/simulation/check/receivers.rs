@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Check<'_> {
-    /// 5. The same id.
+    /// 6. The same id.
     pub(super) fn the_same_id(&mut self) {
         let mut wrong = Vec::new();
         let (mut ids, mut times) = (BTreeMap::new(), BTreeMap::new());
@@ -45,7 +45,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("ids and times stay", wrong));
     }
 
-    /// 6. Signed.
+    /// 7. Signed.
     pub(super) fn signed(&mut self) {
         let mut wrong = Vec::new();
         for post in &self.posts {
@@ -98,7 +98,7 @@ impl Check<'_> {
         }
     }
 
-    /// 7. To whom it may go.
+    /// 8. To whom it may go.
     #[expect(clippy::wrong_self_convention, reason = "the name is the promise's")]
     pub(super) fn to_whom_it_may_go(&mut self) {
         self.tenants_never_meet();

@@ -9,7 +9,7 @@ use super::{Check, Logged, ends};
 use crate::{run::time, script::Manner};
 
 impl Check<'_> {
-    /// 4. In time.
+    /// 5. In time.
     pub(super) fn in_time(&mut self) {
         self.attempts_keep_the_schedule();
         self.attempts_are_prompt();

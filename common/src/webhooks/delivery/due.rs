@@ -1,15 +1,9 @@
-//! Due attempts and events, as messages and rows of the log name them: by their keys.
+//! Due attempts, as messages and rows of the log name them: by their keys.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
-use super::{
-    id::{DeliveryId, WebhookId},
-    state::Delivery,
-};
-use crate::{
-    id::{NotAnId, TenantId},
-    timestamp::Timestamp,
-};
+use super::{id::DeliveryId, state::Delivery};
+use crate::{id::TenantId, timestamp::Timestamp};
 
 /// The longest delay that SQS offers. Longer waits are woken from the log.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
@@ -26,38 +20,30 @@ pub struct DueAttempt {
     pub attempt: u32,
 }
 
-/// A parked event whose first attempts are due.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct DueEvent {
-    /// Whose event it is.
-    pub tenant: TenantId,
-    /// Its key in the log.
-    pub parked: ParkedId,
+/// The queue that brings an attempt, chosen by how long its receiver takes. Each queue has invocations of its own, so no
+/// attempt waits for one that takes longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Queue {
+    /// `deliveries`: the receiver answers soon, or is new. All organizations share its invocations.
+    Shared,
+    /// `slow-deliveries`: the receiver answers, but late or with errors.
+    Slow,
+    /// `hanging-deliveries`: the receiver does not answer, or has not answered yet.
+    Hanging,
 }
 
-/// The key of a parked event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ParkedId {
-    /// It waits for a single destination: its row is the payload that the delivery will have, so that it is written once.
-    Delivery(DeliveryId),
-    /// It waits for several endpoints of its tenant, in a row of its own.
-    Event(WebhookId),
-}
+impl Queue {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Shared, Self::Slow, Self::Hanging];
 
-impl fmt::Display for ParkedId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Its name in logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Delivery(id) => id.fmt(f),
-            Self::Event(id) => id.fmt(f),
+            Self::Shared => "shared",
+            Self::Slow => "slow",
+            Self::Hanging => "hanging",
         }
-    }
-}
-
-impl FromStr for ParkedId {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        text.parse().map(Self::Delivery).or_else(|NotAnId| text.parse().map(Self::Event))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 pub struct Health {
     /// Since when attempts have timed out or not connected, without a success: then the receiver is silent, and slow.
     pub unanswered_since: Option<Timestamp>,
-    /// While the receiver does not answer: whether attempts take long to fail.
+    /// Whether the receiver gives no answer within seconds. Its deliveries then have the queue for receivers that hang.
     pub hangs: bool,
     /// Since when deliveries have failed, without a success.
     pub failing_since: Option<Timestamp>,
@@ -32,8 +32,8 @@ pub struct Health {
     pub healthy_at: Option<Timestamp>,
     /// While the receiver does not answer: when a process last began to probe it.
     pub probed_at: Option<Timestamp>,
-    /// When the receiver last showed that it is slow, unless it has been good since. A slow receiver's deliveries have a queue
-    /// of their own.
+    /// When the receiver last showed that it is slow, or hangs, unless it has been good since. Its deliveries then have a queue of
+    /// their own.
     pub slow_at: Option<Timestamp>,
     /// When the receiver last became good again.
     pub good_at: Option<Timestamp>,
@@ -161,10 +161,20 @@ impl Endpoints {
         update_if(update, NOTING).await.map(drop)
     }
 
+    /// Notes that the receiver gave no answer to an attempt that was cut off at `at`, unless it has been good since.
+    pub async fn note_hangs(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
+        let set = vec![(SLOW, number(at.as_millisecond())), ("hangs", boolean(true))];
+        let update = change(self.change(tenant, id), set, &[]).condition_expression(
+            "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(slow_at) OR attribute_not_exists(hangs) OR hangs <> :hangs) \
+             AND (attribute_not_exists(good_at) OR good_at < :slow_at)",
+        );
+        update_if(update, NOTING).await.map(drop)
+    }
+
     /// Notes that the receiver is good again: it has answered soon since `since`, many times in a row.
     pub async fn note_good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
         let set = vec![("good_at", number(now.as_millisecond()))];
-        let update = change(self.change(tenant, id), set, &[SLOW])
+        let update = change(self.change(tenant, id), set, &[SLOW, "hangs"])
             .condition_expression("slow_at < :since")
             .expression_attribute_values(":since", number(since.as_millisecond()));
         update_if(update, NOTING).await.map(drop)
@@ -179,7 +189,7 @@ impl Endpoints {
                 "SET unanswered_since = if_not_exists(unanswered_since, :at), hangs = :hangs, slow_at = :at",
             )
             .condition_expression(
-                "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(hangs) OR hangs <> :hangs) \
+                "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(unanswered_since) OR hangs <> :hangs) \
                  AND (attribute_not_exists(healthy_at) OR healthy_at < :at)",
             )
             .expression_attribute_values(":at", number(at.as_millisecond()))
@@ -187,10 +197,15 @@ impl Endpoints {
         update_if(update, NOTING).await.map(drop)
     }
 
-    /// Notes that a receiver that hung now fails soon.
+    /// Notes that a receiver that hung answers again, or fails soon.
     pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
         let update = change(self.change(tenant, id), vec![("hangs", boolean(false))], &[]);
-        update_if(update.condition_expression("attribute_exists(unanswered_since)"), NOTING).await.map(drop)
+        update_if(
+            update.condition_expression("hangs = :hung").expression_attribute_values(":hung", boolean(true)),
+            NOTING,
+        )
+        .await
+        .map(drop)
     }
 
     /// Lets the caller probe a receiver that does not answer, unless another process began to at `since` or later.

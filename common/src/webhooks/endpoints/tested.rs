@@ -12,7 +12,7 @@ use crate::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Payload},
+        delivery::{Delivery, Payload, Queue},
         log::Log,
     },
 };
@@ -43,8 +43,10 @@ impl Endpoints {
             let record = self.get(tenant, id, TESTED).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;
             if round == 0 {
-                let rows =
-                    [log.payload_row(tenant, &test.id, &Payload::test(id), now), log.due_row(tenant, test, false, now)];
+                let rows = [
+                    log.payload_row(tenant, &test.id, &Payload::test(id), now),
+                    log.due_row(tenant, test, Queue::Shared, now),
+                ];
                 if !log.put(rows.map(|row| ((), row)).into()).await.is_empty() {
                     return Err(Error::Busy);
                 }

@@ -21,7 +21,7 @@ use crate::{
     error::Result,
     id::{LeaseId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY},
+    webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
 };
 
 /// The partitions of a minute. Each takes a thousand rows a second.
@@ -35,15 +35,15 @@ pub const CHECK_AFTER: Duration = MAX_DELAY;
 /// How long due rows are kept, and how far back a sweep begins at most.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A due row: an attempt, when it is due, and whether its receiver was slow when that was decided.
+/// A due row: an attempt, when it is due, and the queue for its receiver when that was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRow {
     /// The attempt.
     pub attempt: DueAttempt,
     /// When it is due.
     pub at: Timestamp,
-    /// Whether its receiver was slow.
-    pub is_slow: bool,
+    /// The queue that brings it.
+    pub queue: Queue,
 }
 
 /// Due rows of a partition of a minute: a thousand at most, however many there are.
@@ -160,16 +160,17 @@ impl fmt::Display for Minute {
 const WAKE: &str = "wake";
 /// The kind of the others, which have a message on its way and are only checked.
 const CHECK: &str = "check";
-/// Follows the kind, if the receiver was slow when the row was written.
+/// Follows the kind of a row whose attempt has another queue than the shared one.
 const SLOW: &str = "-slow";
+const HANGING: &str = "-hanging";
 
 impl Log {
-    /// The due row of a delivery to which more is to come. `is_slow` says whether its receiver is slow.
+    /// The due row of a delivery to which more is to come: `queue` brings its next attempt.
     #[must_use]
-    pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, is_slow: bool, now: Timestamp) -> Row {
+    pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, queue: Queue, now: Timestamp) -> Row {
         let at = delivery.wakes_at().unwrap_or(now);
         let kind = if at.since(now) > MAX_DELAY { WAKE } else { CHECK };
-        DueRow { attempt: DueAttempt::next(tenant, delivery), at, is_slow }.to_row(kind, now)
+        DueRow { attempt: DueAttempt::next(tenant, delivery), at, queue }.to_row(kind, now)
     }
 
     /// The same due row, to be checked with those of the present minute.
@@ -259,12 +260,16 @@ impl Log {
 
 impl DueRow {
     fn to_row(&self, kind: &str, now: Timestamp) -> Row {
-        let Self { attempt: DueAttempt { tenant, id, attempt }, at, is_slow } = self;
-        let slow = if *is_slow { SLOW } else { "" };
+        let Self { attempt: DueAttempt { tenant, id, attempt }, at, queue } = self;
+        let suffix = match queue {
+            Queue::Shared => "",
+            Queue::Slow => SLOW,
+            Queue::Hanging => HANGING,
+        };
         // An overdue row goes into the present minute, since the past has been swept.
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
-        let mut item = key(partition, format!("{kind}{slow}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
+        let mut item = key(partition, format!("{kind}{suffix}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
         let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(due.as_second());
         item.insert("expires_at".to_owned(), number(expires));
         Row(item)
@@ -275,10 +280,14 @@ impl DueRow {
 fn parse_due_row(item: &Item) -> Option<DueRow> {
     // A tenant's id may have slashes, so it comes last.
     let mut parts = item.get("delivery")?.as_s().ok()?.splitn(5, '/');
-    let is_slow = parts.next()?.ends_with(SLOW);
+    let queue = match parts.next()? {
+        kind if kind.ends_with(SLOW) => Queue::Slow,
+        kind if kind.ends_with(HANGING) => Queue::Hanging,
+        _ => Queue::Shared,
+    };
     let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?);
     let (attempt, id) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some(DueRow { attempt: DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at, is_slow })
+    Some(DueRow { attempt: DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at, queue })
 }
 
 fn partition(minute: Minute, shard: u8) -> String {

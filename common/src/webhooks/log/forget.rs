@@ -1,7 +1,7 @@
 //! Forgets a tenant: deletes all that the log has of its deliveries.
 //!
 //! The work can stop anywhere and be repeated. Items that cannot be found by their tenant are left to expire: due rows,
-//! which hold ids and times, and parked events, each of which is a partition of its own.
+//! which hold ids and times, and events that version 0.1.0 has parked.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};

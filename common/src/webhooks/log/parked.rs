@@ -1,27 +1,40 @@
-//! Parked events: their first attempts wait for their turn among the retries.
-//!
-//! A parked event has one row for all of its slow destinations, so that receivers that hang cost the queue of events, which
-//! all tenants share, next to nothing. Its deliveries are in the log once their turn has come. If there is only one, the
-//! row is the payload of that delivery. Otherwise it is never changed: it expires.
-
-use std::time::Duration;
+//! Events that version 0.1.0 has parked: it stored the event of a slow receiver outside the deliveries' states. Such rows are
+//! still read, so that an update of a running service loses none. This version writes none.
 
 use serde::Deserialize;
 
 use super::{
     payload,
-    table::{Log, PAYLOAD, Row, details_key, key},
+    table::{Log, PAYLOAD, details_key, key},
 };
 use crate::{
-    aws::dynamo::{Item, Record, number, text},
+    aws::dynamo::{Item, Record},
     error::{Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DeliveryId, DueEvent, ParkedId, WebhookId},
+        delivery::{DeliveryId, WebhookId},
         event::{Audience, EventName, JobEvent},
     },
 };
+
+/// An event that version 0.1.0 has parked, as its message names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ParkedEvent {
+    /// Whose event it is.
+    pub tenant: TenantId,
+    /// Its key.
+    pub parked: ParkedId,
+}
+
+/// The key of a parked event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParkedId {
+    /// Its row is the payload of its only delivery.
+    Delivery(DeliveryId),
+    /// It has a row of its own.
+    Event(WebhookId),
+}
 
 /// A parked event.
 pub struct Parked {
@@ -31,9 +44,6 @@ pub struct Parked {
     pub endpoints: Vec<EndpointId>,
 }
 
-/// How long a parked event is kept at least: longer than any message, which SQS keeps for 14 days at most.
-const KEPT: Duration = Duration::from_secs(15 * 24 * 60 * 60);
-
 /// The part of a body that says which event it is.
 #[derive(Deserialize)]
 struct Body {
@@ -42,42 +52,17 @@ struct Body {
 }
 
 impl Log {
-    /// The message and the row of an event that is parked for some of its deliveries. The same event, parked for the same
-    /// deliveries, has the same row.
-    #[must_use]
-    pub fn parked_row(&self, event: &JobEvent, deliveries: &[DeliveryId], now: Timestamp) -> (DueEvent, Row) {
-        let endpoints: Vec<_> = deliveries.iter().filter_map(|id| id.destination.endpoint()).collect();
-        let ids = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let (parked, expires_at) = match deliveries {
-            [id] => (ParkedId::Delivery(*id), now.after(KEPT).max(self.retention.end(now))),
-            _ => {
-                let destinations = format!("parked {} {ids}", event.at.as_millisecond());
-                let id = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &destinations);
-                (ParkedId::Event(id), now.after(KEPT))
-            }
-        };
-        let mut item = parked_key(&event.tenant, parked);
-        // Of a single delivery, its id says both. They are written for 0.1.0, which reads them.
-        item.insert("at".to_owned(), number(event.at.as_millisecond()));
-        item.insert("expires_at".to_owned(), number(expires_at.as_second()));
-        if !endpoints.is_empty() {
-            item.insert("endpoints".to_owned(), text(ids));
-        }
-        payload::Packed::new(&event.body).put(&mut item, event.audience.callback());
-        (DueEvent { tenant: event.tenant.clone(), parked }, Row(item))
-    }
-
     /// A parked event, read consistently; `None` if it has expired.
     ///
     /// # Errors
     /// The read failed, or what is stored cannot be read.
-    pub async fn parked(&self, due: &DueEvent) -> Result<Option<Parked>> {
+    pub async fn parked(&self, due: &ParkedEvent) -> Result<Option<Parked>> {
         let found = self.get(vec![parked_key(&due.tenant, due.parked)]).await?;
         found.values().next().map(|item| read(due, item)).transpose()
     }
 }
 
-fn read(DueEvent { tenant, parked }: &DueEvent, item: &Item) -> Result<Parked> {
+fn read(ParkedEvent { tenant, parked }: &ParkedEvent, item: &Item) -> Result<Parked> {
     let broken = |what: &str| Error::Internal(format!("a parked event of {tenant} has no {what}"));
     let record = Record::new("parked event", item);
     let (at, endpoints) = match parked {

@@ -2,7 +2,7 @@
 
 use super::{
     payload,
-    states::{standing, unset},
+    states::{CHANGED_WITH_STATE, standing, unset},
     table::{Log, NOT_FOUND, ROUNDS, state_key},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     error::{Conflict, Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, DeliveryId, Status, Trigger},
+    webhooks::delivery::{Delivery, DeliveryId, Queue, Status, Trigger},
 };
 
 impl Log {
@@ -43,36 +43,40 @@ impl Log {
                 return Err(NOT_FOUND);
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
-            // The payload may still be in the state, whose updates it would make expensive. What is to be taken has it there only
-            // if it is small, and keeps it.
-            let is_with_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
-            let payload = is_with_state.then(|| self.payload_row(tenant, id, &payload, now));
+            // A large payload in the state would make each update expensive.
+            let may_be_in_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
+            let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
+            let payload = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
-            let rows =
-                payload.into_iter().chain([self.due_row(tenant, &after, false, now)]).map(|row| ((), row)).collect();
+            let rows = payload
+                .into_iter()
+                .chain([self.due_row(tenant, &after, Queue::Shared, now)])
+                .map(|row| ((), row))
+                .collect();
             if !self.put(rows).await.is_empty() {
                 return Err(Error::Busy);
             }
-            if self.reopen(tenant, &before, &after, once, now).await? {
+            if self.reopen(tenant, &before, (&after, is_moved), once, now).await? {
                 return Ok(after);
             }
         }
         Err(Error::Busy)
     }
 
-    /// Makes a delivery pending again, unless an attempt or another resend came first.
+    /// Makes a delivery pending again, unless an attempt or another resend came first. A payload that was moved leaves its
+    /// state.
     async fn reopen(
         &self,
         tenant: &TenantId,
         before: &Delivery,
-        after: &Delivery,
+        (after, is_moved): (&Delivery, bool),
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<bool> {
         let mut set = standing(tenant, after);
         set.push(("expires_at", self.expiry(now)));
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
-        let moved = if before.pull.is_none() { payload::ATTRIBUTES.as_slice() } else { &[] };
+        let moved = if is_moved { payload::ATTRIBUTES.as_slice() } else { &[] };
         let remove = [unset(&set).as_slice(), moved].concat();
         let update = change(update, set, &remove)
             .condition_expression("attempts = :was AND #status = :before")

@@ -34,8 +34,9 @@ use crate::{
 const JOB_ID_BYTES: usize = 1024;
 /// The largest body that is stored with the state of a delivery that is held at once, in bytes. Many are written in one call.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
-/// The same of a delivery that somebody has to take, so that its row is a kilobyte at most.
-pub const TAKEN_WITH_STATE: usize = 512;
+/// The same of a delivery whose state changes soon, in bytes: its row then takes about a kilobyte, the least that DynamoDB
+/// charges for an update.
+pub const CHANGED_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
 /// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a

@@ -124,6 +124,12 @@ impl Log {
         })
     }
 
+    /// How large the payload of a delivery may be, as it is stored, to be kept once it is delivered.
+    #[must_use]
+    pub fn kept_payload_bytes(&self) -> usize {
+        self.kept_payload_bytes
+    }
+
     /// The same, but what is read by key at about the same time is read in one call.
     #[must_use]
     pub fn gathering(self) -> Self {

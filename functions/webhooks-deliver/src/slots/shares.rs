@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use common::webhooks::delivery::Queue;
 use tokio::time::Instant;
 
 use crate::{
@@ -12,13 +13,17 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// How many attempts at once a receiver gets once the first has succeeded: as many as a batch has events.
+/// How many attempts at once a receiver gets once the first has succeeded, and a slow receiver: as many as a batch has records.
 pub(super) const NEW: usize = 10;
-/// How many attempts at once a slow receiver gets. More would hardly save invocation time, and with fewer, what waits for
-/// the receiver would pile up.
-pub(super) const SLOW: usize = 4;
+/// How many attempts at once a receiver gets that hangs. More would hardly save invocation time, and with fewer, its deliveries
+/// would pile up.
+pub(super) const HANGING: usize = 4;
 /// How long an attempt that has to be short waits for a receiver that does not succeed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+/// How many attempts of a tenant may wait for a slot while an invocation waits with them: those of two batches.
+const PATIENT: usize = 20;
+/// How many batches of a queue a process handles at once: one on Lambda, so many in the local runner.
+const BATCHES: usize = 32;
 /// How many lanes a process remembers.
 const LANES: usize = 10_000;
 /// How many places there are for each slot, and how many at most: Lambda allows a process 1,024 file descriptors, and our
@@ -26,11 +31,11 @@ const LANES: usize = 10_000;
 const PLACES: usize = 4;
 const MOST_PLACES: usize = 800;
 
-/// The attempts at a receiver that share its width: those that have to be short, or those that have time.
+/// The attempts at a receiver that share its width: those of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub(crate) key: Key,
-    pub(crate) has_time: bool,
+    pub(crate) queue: Queue,
 }
 
 /// The slots that an attempt may use.
@@ -55,19 +60,29 @@ pub(super) struct State<W> {
     /// How many slots and places are free.
     slots: usize,
     places: usize,
-    /// How many slots receivers have that are not known to be good, and how many places silent receivers have.
+    /// How many places there are.
+    all_places: usize,
+    /// How many slots receivers have that are not known to be good.
     half: usize,
-    probes: usize,
+    /// How many places slow receivers have, and those that hang.
+    apart: Apart,
+    /// How many batches wait for probes, counted for each tenant that has some there.
+    probed: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
 }
 
 #[derive(Default)]
 struct TenantState {
-    /// How many slots and places it has, for good receivers and for others, and how many places of silent receivers.
+    /// How many slots and places it has, for good receivers and for others, and how many of the places for slow receivers and for
+    /// those that hang.
     good: Taken,
     others: Taken,
-    probes: usize,
+    apart: Apart,
+    /// How many of its attempts may wait.
+    patient: usize,
+    /// How many probes it has in each batch.
+    probes: BTreeMap<u64, usize>,
     /// The lanes in which attempts wait, the longest wait first.
     waiting: Vec<Lane>,
 }
@@ -76,6 +91,31 @@ struct TenantState {
 struct Taken {
     slots: usize,
     places: usize,
+}
+
+/// Places by the queue of their attempts; those of the shared queues are not counted.
+#[derive(Clone, Copy, Default)]
+struct Apart {
+    slow: usize,
+    hanging: usize,
+}
+
+impl Apart {
+    fn of(self, queue: Queue) -> usize {
+        match queue {
+            Queue::Shared => 0,
+            Queue::Slow => self.slow,
+            Queue::Hanging => self.hanging,
+        }
+    }
+
+    fn of_mut(&mut self, queue: Queue) -> Option<&mut usize> {
+        match queue {
+            Queue::Shared => None,
+            Queue::Slow => Some(&mut self.slow),
+            Queue::Hanging => Some(&mut self.hanging),
+        }
+    }
 }
 
 struct LaneState<W> {
@@ -104,17 +144,33 @@ impl TenantState {
 }
 
 impl Lane {
-    /// How many attempts at once it begins with. Where they have to be short, a first one goes ahead: if the receiver is
-    /// slow, it gets that one twice, and no other.
-    fn first_width(self) -> usize {
-        if self.has_time { SLOW } else { 1 }
+    /// How many attempts at once it begins with, of a process with so many slots. Where they have to be short, a first one goes
+    /// ahead: if the receiver is slow, it gets that one twice, and no other. Of new origins of callbacks, many may hang, and
+    /// the others wait for them.
+    fn first_width(self, total: usize) -> usize {
+        match self.queue {
+            Queue::Shared => 1,
+            Queue::Hanging if self.key.is_crowd() => HANGING.max(total / 4),
+            Queue::Slow => NEW,
+            Queue::Hanging => HANGING,
+        }
     }
 }
 
 impl<W> State<W> {
     pub(super) fn new(total: usize) -> Self {
         let places = total.saturating_mul(PLACES).min(MOST_PLACES).max(total);
-        Self { total, slots: total, places, half: 0, probes: 0, tenants: BTreeMap::new(), lanes: HashMap::new() }
+        Self {
+            total,
+            slots: total,
+            places,
+            all_places: places,
+            half: 0,
+            apart: Apart::default(),
+            probed: 0,
+            tenants: BTreeMap::new(),
+            lanes: HashMap::new(),
+        }
     }
 
     /// Takes a slot and a place, if they are free.
@@ -123,23 +179,40 @@ impl<W> State<W> {
         self.give(lane)
     }
 
-    /// Takes them for a silent receiver. All silent receivers together get as many places as there are slots, and a tenant's
-    /// no more than are left for other tenants.
-    pub(super) fn probe(&mut self, lane: Lane) -> Probe {
-        let left = self.total.saturating_sub(self.probes);
-        let has = self.tenants.get(&lane.key.tenant).map_or(0, |tenant| tenant.probes);
-        let known = self.lane(lane);
-        (known.width, known.share) = (SLOW, Share::Half);
-        let is_idle = known.under_way == 0 && known.waiting.is_empty();
-        if has >= left {
+    /// Takes them for a receiver that hangs, in this batch.
+    pub(super) fn probe(&mut self, lane: Lane, batch: u64) -> Probe {
+        let left = BATCHES.saturating_sub(self.probed);
+        let is_held = self.tenants.get(&lane.key.tenant).is_some_and(|tenant| {
+            !tenant.probes.contains_key(&batch) && !tenant.probes.is_empty() && tenant.probes.len() >= left
+        });
+        if is_held {
             return Probe::Full;
         }
-        if let Some(share) = self.give(lane) {
-            self.probes += 1;
-            self.tenants.entry(lane.key.tenant).or_default().probes += 1;
-            return Probe::Given(share);
+        let known = self.lane(lane);
+        known.share = Share::Half;
+        let is_idle = known.under_way == 0 && known.waiting.is_empty();
+        match self.give(lane) {
+            Some(share) => {
+                let probes = self.tenants.entry(lane.key.tenant).or_default().probes.entry(batch).or_default();
+                self.probed += usize::from(*probes == 0);
+                *probes += 1;
+                Probe::Given(share)
+            }
+            None if is_idle && !self.has_its_share(lane) => Probe::Waits,
+            None => Probe::Full,
         }
-        if is_idle { Probe::Waits } else { Probe::Full }
+    }
+
+    pub(super) fn end_probe(&mut self, tenant: u64, batch: u64) {
+        let Some(state) = self.tenants.get_mut(&tenant) else { return };
+        if let Some(probes) = state.probes.get_mut(&batch) {
+            *probes -= 1;
+            if *probes == 0 {
+                state.probes.remove(&batch);
+                self.probed -= 1;
+            }
+        }
+        self.forget_idle(tenant);
     }
 
     /// Lets an attempt wait for its turn.
@@ -155,17 +228,18 @@ impl<W> State<W> {
     pub(super) fn widen(&mut self, lane: Lane) {
         let total = self.total;
         let known = self.lane(lane);
-        let first = if lane.has_time { SLOW } else { NEW };
+        let first = if lane.queue == Queue::Shared { NEW } else { lane.first_width(total) };
         known.succeeded_at = Instant::now();
         if known.under_way * 2 >= known.width {
             known.width = total.min((known.width + 1).max(first));
         }
     }
 
-    /// Makes a lane as narrow as a new one, and lets nobody wait in it.
+    /// Makes a lane as narrow as a new one, and lets no attempt wait in it.
     pub(super) fn narrow(&mut self, lane: Lane) {
+        let width = lane.first_width(self.total);
         let known = self.lane(lane);
-        known.width = lane.first_width();
+        known.width = width;
         known.waiting.clear();
         if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
             tenant.waiting.retain(|waiting| *waiting != lane);
@@ -176,7 +250,7 @@ impl<W> State<W> {
         if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
             self.lanes.retain(|_, known| known.under_way > 0 || !known.waiting.is_empty());
         }
-        let (width, share) = (lane.first_width(), Share::Half);
+        let (width, share) = (lane.first_width(self.total), Share::Half);
         self.lanes.entry(lane).or_insert_with(|| LaneState {
             under_way: 0,
             width,
@@ -196,10 +270,40 @@ impl<W> State<W> {
 
     /// Whether the receiver or the tenant has as much as it may have, whatever others have.
     fn has_its_share(&self, lane: Lane) -> bool {
-        let taken =
-            self.tenants.get(&lane.key.tenant).map_or_else(Taken::default, |tenant| tenant.taken(self.share(lane)));
+        let tenant = self.tenants.get(&lane.key.tenant);
+        let taken = tenant.map_or_else(Taken::default, |tenant| tenant.taken(self.share(lane)));
+        let apart = tenant.map_or(0, |tenant| tenant.apart.of(lane.queue));
         let is_greedy = |taken, free| taken > 0 && taken >= free;
-        self.is_full(lane) || is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places)
+        self.is_full(lane)
+            || is_greedy(taken.slots, self.slots)
+            || is_greedy(taken.places, self.places)
+            || is_greedy(apart, self.left(lane.queue))
+    }
+
+    /// How many places are left for attempts of this queue. Slow receivers have half of all places together, and those that hang
+    /// as many as there are slots.
+    fn left(&self, queue: Queue) -> usize {
+        let most = match queue {
+            Queue::Shared => return self.places,
+            Queue::Slow => self.all_places.div_ceil(2),
+            Queue::Hanging => self.total,
+        };
+        most.saturating_sub(self.apart.of(queue))
+    }
+
+    /// Notes that an attempt of the tenant may wait, if few others do.
+    pub(super) fn begin_wait(&mut self, tenant: u64) -> bool {
+        let tenant = self.tenants.entry(tenant).or_default();
+        let may_wait = tenant.patient < PATIENT;
+        tenant.patient += usize::from(may_wait);
+        may_wait
+    }
+
+    pub(super) fn end_wait(&mut self, tenant: u64) {
+        if let Some(tenant) = self.tenants.get_mut(&tenant) {
+            tenant.patient -= 1;
+        }
+        self.forget_idle(tenant);
     }
 
     /// Whether an attempt that waits since `began` has waited for long enough: for a receiver that does not succeed, or for
@@ -213,7 +317,7 @@ impl<W> State<W> {
     /// Whether there is a slot and a place that the lane may have now.
     fn is_free(&self, lane: Lane) -> bool {
         let has_slot = self.slots > 0 && (self.share(lane) == Share::Any || self.half < self.total.div_ceil(2));
-        has_slot && self.places > 0 && !self.has_its_share(lane)
+        has_slot && self.places > 0 && self.left(lane.queue) > 0 && !self.has_its_share(lane)
     }
 
     /// Gives a slot and a place, if they are free.
@@ -230,9 +334,13 @@ impl<W> State<W> {
         known.under_way += 1;
         let share = known.share;
         self.half += usize::from(share == Share::Half);
-        let taken = self.tenants.entry(lane.key.tenant).or_default().taken_mut(share);
+        let tenant = self.tenants.entry(lane.key.tenant).or_default();
+        let taken = tenant.taken_mut(share);
         taken.slots += 1;
         taken.places += 1;
+        for apart in [&mut tenant.apart, &mut self.apart] {
+            apart.of_mut(lane.queue).into_iter().for_each(|places| *places += 1);
+        }
         Some(share)
     }
 
@@ -244,25 +352,23 @@ impl<W> State<W> {
         }
     }
 
-    pub(super) fn take_place_back(&mut self, lane: Lane, share: Share, is_probe: bool) {
+    pub(super) fn take_place_back(&mut self, lane: Lane, share: Share) {
         self.places += 1;
-        self.probes -= usize::from(is_probe);
+        self.apart.of_mut(lane.queue).into_iter().for_each(|places| *places -= 1);
         if let Some(known) = self.lanes.get_mut(&lane) {
             known.under_way -= 1;
         }
         if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
             tenant.taken_mut(share).places -= 1;
-            tenant.probes -= usize::from(is_probe);
+            tenant.apart.of_mut(lane.queue).into_iter().for_each(|places| *places -= 1);
         }
         self.forget_idle(lane.key.tenant);
     }
 
     fn forget_idle(&mut self, tenant: u64) {
-        if self
-            .tenants
-            .get(&tenant)
-            .is_some_and(|tenant| tenant.good.places + tenant.others.places == 0 && tenant.waiting.is_empty())
-        {
+        if self.tenants.get(&tenant).is_some_and(|it| {
+            it.good.places + it.others.places + it.patient + it.probes.len() == 0 && it.waiting.is_empty()
+        }) {
             self.tenants.remove(&tenant);
         }
     }
@@ -317,6 +423,6 @@ impl<W> State<W> {
 
     #[cfg(test)]
     pub(super) fn width(&self, lane: Lane) -> usize {
-        self.lanes.get(&lane).map_or(lane.first_width(), |known| known.width)
+        self.lanes.get(&lane).map_or(lane.first_width(self.total), |known| known.width)
     }
 }

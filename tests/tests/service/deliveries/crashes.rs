@@ -14,21 +14,21 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends an event to an endpoint that takes it and to one that fails once, through a worker whose calls with these numbers fail,
-/// and then through a healthy one. Returns whether it came to that, and what went wrong.
-async fn live_through(fails: Range<u64>, takes_effect: bool, is_parked: bool) -> (bool, Result<(), String>) {
+/// and then through a healthy one. If it `waits`, the record of the flaky endpoint says that it hangs. Returns whether it came to that, and what went wrong.
+async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bool, Result<(), String>) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (good, flaky) = (Receiver::start().await, Receiver::scripted(&[(500, &[])]).await);
     world.endpoint(&tenant, &good.url("/"), "s").await;
     let id = world.endpoint(&tenant, &flaky.url("/"), "s").await;
-    if is_parked {
+    if waits {
         let (owner, id) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
         world.stored_endpoints().note_unanswered(&owner, id, Timestamp::now(), true).await.expect("it is noted");
     }
     world.come_back_after(1).await;
     world.enqueue("job-events", event(&tenant.id, "j")).await;
 
-    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, parked: {is_parked}");
+    let case = format!("calls {fails:?} fail, the first takes effect: {takes_effect}, the flaky one waits: {waits}");
     let settings = [("RETRY_SCHEDULE", "0,0"), ("DELIVERY_TIMEOUT", "1")];
     let doomed = Doomed::worker(&world, &settings, fails, takes_effect).await;
     let healthy = world.worker(&settings);
@@ -72,8 +72,8 @@ async fn handle(world: &World, process: &Worker) -> Result<(), anyhow::Error> {
 }
 
 /// Each point of its way.
-async fn live_through_all(length: u64, takes_effect: bool, is_parked: bool) {
-    let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, is_parked);
+async fn live_through_all(length: u64, takes_effect: bool, waits: bool) {
+    let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, waits);
     let lives = at_each_call(0.., live).await;
     let failed: Vec<_> = lives.iter().filter_map(|(_, end)| end.as_ref().err()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
@@ -96,6 +96,11 @@ async fn any_call_may_fail_with_its_repetitions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_may_die_after_any_of_its_calls_for_a_parked_event() {
+async fn a_process_may_die_after_any_call_for_what_waits() {
     live_through_all(u64::MAX, true, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_may_die_before_any_call_for_what_waits() {
+    live_through_all(u64::MAX, false, true).await;
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, SHARDS, Status},
+        delivery::{AttemptResult, Queue, SHARDS, Status},
         log::First,
     },
 };
@@ -408,7 +408,7 @@ async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
     let (mut old, payload) = Draft::to(endpoint, book.ago(DAY * 3), "old").delivery(&id(tenant));
     (old.attempts, old.tries, old.last_attempt, old.next_attempt_at) = (0, 0, None, None);
     let old = old.after(&AttemptResult::ToBeTaken, &[], || 0.0, book.now);
-    book.put(vec![book.log.due_row(&id(tenant), &old, false, book.now)]).await;
+    book.put(vec![book.log.due_row(&id(tenant), &old, Queue::Shared, book.now)]).await;
     let first = First { tenant: &id(tenant), delivery: &old, payload: Some(&payload) };
     assert!(matches!(book.log.begin(&[first], book.now).await[..], [Ok(true)]));
 }

@@ -2,7 +2,7 @@
 
 use common::{
     timestamp::Timestamp,
-    webhooks::delivery::{Status, Trigger},
+    webhooks::delivery::{Delivery, Status, Trigger},
 };
 use serde_json::json;
 use tests::{Receiver, World, callback, event, receiver::Scripted, records, world::log::due_message};
@@ -103,18 +103,27 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_a_parked_event_has_its_key_and_nothing_else() {
+async fn the_message_of_a_first_attempt_that_waits_has_its_key_alone() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
-    world.make_slow(&tenant, &id).await;
-    world.deliver(event(&tenant.id, "j")).await;
-    let mut messages = Vec::new();
-    while messages.is_empty() {
-        messages = world.drain("slow-deliveries").await;
+    let mut waiting = Vec::new();
+    for queue in ["slow-deliveries", "hanging-deliveries"] {
+        let id = world.endpoint(&tenant, "http://127.0.0.1:9/canary", "s").await;
+        if waiting.is_empty() {
+            world.make_slow(&tenant, &id).await;
+        } else {
+            world.make_hanging(&tenant, &id).await;
+        }
+        waiting.push((queue, id));
     }
-    let members: Vec<_> = messages[0].as_object().expect("an object").keys().map(String::as_str).collect();
-    assert_eq!((messages.len(), members), (1, vec!["parked", "tenant_id"]));
+    world.deliver(event(&tenant.id, "j")).await;
+    let logged = world.log(&tenant.id).await;
+    for (queue, id) in waiting {
+        let is_its = |delivery: &&Delivery| delivery.webhook_endpoint_id.is_some_and(|found| found.to_string() == id);
+        let delivery = logged.iter().find(is_its).expect("it is in the log").id;
+        let message = json!({"tenant_id": tenant.id, "delivery_id": delivery, "attempt": 1});
+        assert_eq!(world.drain(queue).await, [message], "one for each delivery, in {queue}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

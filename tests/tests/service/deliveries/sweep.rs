@@ -13,13 +13,13 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, Status, WebhookId},
+        delivery::{Delivery, DeliveryId, Queue, Status, WebhookId},
         log::due::PARTITIONS,
     },
 };
 use serde_json::{Value, json};
 use tests::{
-    Call, Receiver, Switch, Tenant, World, event,
+    Call, Manner, Receiver, Rough, Switch, Tenant, World, event,
     world::{faults::failure, log::due_message},
 };
 
@@ -97,7 +97,7 @@ async fn however_many_waits_end_in_a_minute_each_is_woken() {
     let ids: Vec<_> = ids.filter(|id| id.shard(PARTITIONS) == shard).take(1_000).collect();
     let rows = ids.iter().map(|id| {
         let other = Delivery { webhook_id: *id, id: DeliveryId { webhook_id: *id, ..delivery.id }, ..delivery.clone() };
-        ((), log.due_row(&tenant, &other, false, Timestamp::now()))
+        ((), log.due_row(&tenant, &other, Queue::Shared, Timestamp::now()))
     });
     assert!(log.put(rows.collect()).await.is_empty());
     world.sweep(in_minutes(21)).await;
@@ -135,19 +135,26 @@ async fn a_delivery_whose_message_got_lost_is_found_and_woken_until_it_is_attemp
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_message_for_a_slow_receiver_is_replaced_in_its_queue() {
-    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
-    let tenant = world.tenant("acme").await;
-    let receiver = Receiver::scripted(&[(500, &[])]).await;
-    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
-    world.make_slow(&tenant, &id).await;
-    world.deliver(event(&tenant.id, "j")).await;
-    let attempted = async { while world.poll("slow-deliveries").await == 0 {} };
-    tokio::time::timeout(Duration::from_secs(5), attempted).await.expect("a message");
-    for lost in 1..=2 {
-        assert_eq!(world.drain("slow-deliveries").await.len(), 1, "before it is found, and after");
-        world.sweep(in_minutes(lost * 16)).await;
-        assert!(world.drain("deliveries").await.is_empty());
+async fn a_lost_message_is_replaced_in_the_queue_of_its_receiver() {
+    for (hangs, queue) in [(false, "slow-deliveries"), (true, "hanging-deliveries")] {
+        let world = World::with(&[("RETRY_SCHEDULE", "0"), ("DELIVERY_TIMEOUT", "1")]).await;
+        let tenant = world.tenant("acme").await;
+        let (failing, hanging) = (Receiver::scripted(&[(500, &[])]).await, Rough::start(Manner::Hangs).await);
+        let url = if hangs { hanging.url().to_owned() } else { failing.url("/") };
+        let id = world.endpoint(&tenant, &url, "s").await;
+        if hangs {
+            world.make_hanging(&tenant, &id).await;
+        } else {
+            world.make_slow(&tenant, &id).await;
+        }
+        world.deliver(event(&tenant.id, "j")).await;
+        assert_eq!(world.poll(queue).await, 1);
+        for lost in 1..=2 {
+            let messages = world.drain_due().await;
+            assert_eq!(messages, [due_message(&tenant.id, &world.only_logged(&tenant.id).await)], "{queue}");
+            world.sweep(in_minutes(lost * 16)).await;
+            assert_eq!(world.counts(queue).await, [1, 0, 0], "{lost}");
+        }
     }
 }
 
@@ -191,7 +198,7 @@ async fn sweepers_share_what_is_due() {
         let webhook_id = WebhookId::of(&tenant, &job.to_string(), "job.completed", "callback");
         Delivery { webhook_id, id: DeliveryId { webhook_id, ..delivery.id }, ..delivery.clone() }
     };
-    let rows = (1..100).map(|job| ((), log.due_row(&tenant, &other(job), false, Timestamp::now())));
+    let rows = (1..100).map(|job| ((), log.due_row(&tenant, &other(job), Queue::Shared, Timestamp::now())));
     assert!(log.put(rows.collect()).await.is_empty());
     let mut woken = Vec::new();
     for sweeper in [0, 1, 2, 3, 0, 1, 2, 3] {
@@ -221,7 +228,7 @@ async fn a_sweeper_whose_lease_was_given_but_not_answered_sweeps_all_the_same() 
     };
     let sweeper = wait.webhook_id.shard(PARTITIONS) % 4;
     let log = world.delivery_log();
-    assert!(log.put(vec![((), log.due_row(&tenant, &wait, false, Timestamp::now()))]).await.is_empty());
+    assert!(log.put(vec![((), log.due_row(&tenant, &wait, Queue::Shared, Timestamp::now()))]).await.is_empty());
     calls.fail(0..1, true);
     let tick = json!({"sweeper": sweeper, "time": in_minutes(17)});
     world.stack.invoke("deliveries-wake", tick).await.expect("it sweeps");
@@ -329,11 +336,11 @@ fn refused(call: &Call) -> (u16, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_refuses_all_messages_holds_up_neither_the_other_queue_nor_later_minutes() {
+async fn a_queue_that_refuses_all_messages_holds_up_neither_the_other_queues_nor_later_minutes() {
     let broken = Switch::default();
     let is_broken = broken.clone();
     let world = World::queues_answering(&[], move |call| {
-        let is_slow = call["QueueUrl"].as_str().is_some_and(|url| url.ends_with("slow-deliveries"));
+        let is_slow = call["QueueUrl"].as_str().is_some_and(|url| url.ends_with("/slow-deliveries"));
         (is_broken.is_on() && is_slow && call.operation == "SendMessageBatch").then(|| refused(call))
     })
     .await;
@@ -343,18 +350,20 @@ async fn a_queue_that_refuses_all_messages_holds_up_neither_the_other_queue_nor_
         let next_attempt_at = Some(in_minutes(minutes));
         Delivery { next_attempt_at, ..Delivery::test(endpoint, Timestamp::now()) }
     };
-    let (slow, good, later) = (wait(16), wait(16), wait(18));
-    let rows = [(&slow, true), (&good, false), (&later, false)];
-    let rows = rows.map(|(wait, is_slow)| ((), log.due_row(&tenant, wait, is_slow, Timestamp::now())));
+    let (slow, hanging, good, later) = (wait(16), wait(16), wait(16), wait(18));
+    let rows = [(&slow, Queue::Slow), (&hanging, Queue::Hanging), (&good, Queue::Shared), (&later, Queue::Shared)];
+    let rows = rows.map(|(wait, queue)| ((), log.due_row(&tenant, wait, queue, Timestamp::now())));
     assert!(log.put(rows.into()).await.is_empty());
     broken.on();
     for minutes in [17, 19] {
         let swept = world.stack.invoke("deliveries-wake", json!({"time": in_minutes(minutes)})).await;
         assert_eq!(swept.is_err(), minutes == 17, "somebody has to look at the queue");
     }
-    let ids = world.drain("deliveries").await.into_iter().map(|message| message["delivery_id"].clone());
-    let ids: HashSet<_> = ids.map(|id| id.as_str().expect("an id").to_owned()).collect();
-    assert_eq!(ids, [good, later].map(|wait| wait.id.to_string()).into());
+    for (queue, waits) in [("deliveries", vec![good, later]), ("hanging-deliveries", vec![hanging])] {
+        let ids = world.drain(queue).await.into_iter().map(|message| message["delivery_id"].clone());
+        let ids: HashSet<_> = ids.map(|id| id.as_str().expect("an id").to_owned()).collect();
+        assert_eq!(ids, waits.iter().map(|wait| wait.id.to_string()).collect(), "{queue}");
+    }
 }
 
 /// Puts all due rows into the partition of the first.

@@ -55,7 +55,7 @@ fn due_attempt() -> Value {
     })
 }
 
-/// One of a parked event.
+/// One of an event that version 0.1.0 has parked.
 fn due_event() -> Value {
     json!({"tenant_id": "t", "parked": "msg_0123456789abcdef0123456789abcdef"})
 }

@@ -425,7 +425,8 @@ async fn survive(events: usize, kills: usize, limit: Duration) {
     let client = process.sqs();
     // On a busy machine, the receiver takes longer than half a second now and then, and its attempts are made again later.
     let left = async || {
-        let queues = ["job-events", "slow-deliveries", "deliveries"].map(|queue| process.queue(queue));
+        let queues =
+            ["job-events", "slow-deliveries", "hanging-deliveries", "deliveries"].map(|queue| process.queue(queue));
         let counts = join_all(queues.iter().map(|url| counts(&client, url))).await;
         counts.into_iter().flatten().sum::<usize>()
     };

@@ -68,7 +68,16 @@ async fn the_ready_line_has_all_addresses() {
     let queues: Vec<_> = line["queues"].as_object().expect("an object").keys().map(String::as_str).collect();
     assert_eq!(
         queues,
-        ["deliveries", "deliveries-dead", "job-events", "job-events-dead", "slow-deliveries", "slow-deliveries-dead"]
+        [
+            "deliveries",
+            "deliveries-dead",
+            "hanging-deliveries",
+            "hanging-deliveries-dead",
+            "job-events",
+            "job-events-dead",
+            "slow-deliveries",
+            "slow-deliveries-dead",
+        ]
     );
     for door in ["api", "dynamodb", "sqs", "mail", "inbox"] {
         assert!(line[door].as_str().expect("a URL").starts_with("http://127.0.0.1:"), "{door}");

@@ -89,7 +89,7 @@ fn a_message_stays_hidden_for_six_timeouts_and_is_redriven() {
         }
     }
     mapped.sort_unstable();
-    assert_eq!(mapped, ["deliveries", "job-events", "slow-deliveries"]);
+    assert_eq!(mapped, ["deliveries", "hanging-deliveries", "job-events", "slow-deliveries"]);
 }
 
 #[test]

@@ -27,7 +27,16 @@ async fn the_names_of_tables_and_queues_are_fixed() {
     let queues: Vec<_> = world.stack.queues().keys().map(String::as_str).collect();
     assert_eq!(
         queues,
-        ["deliveries", "deliveries-dead", "job-events", "job-events-dead", "slow-deliveries", "slow-deliveries-dead"]
+        [
+            "deliveries",
+            "deliveries-dead",
+            "hanging-deliveries",
+            "hanging-deliveries-dead",
+            "job-events",
+            "job-events-dead",
+            "slow-deliveries",
+            "slow-deliveries-dead",
+        ]
     );
     let tables: Vec<_> = world.stack.tables().keys().map(String::as_str).collect();
     assert_eq!(

@@ -227,6 +227,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     let mut failed = event(&tenant.id, "failed for good");
     failed["event"] = json!("job.failed");
     world.deliver(failed).await;
+    a_delivery_waits_for_a_receiver_that_hangs(world).await;
     a_slow_receiver_asks_for_an_hour(world, &tenant).await;
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
     throttles.on();
@@ -263,7 +264,20 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
-/// It has failed too often, so what waits for it is parked, and sent when the hour is over, for the queue of slow receivers.
+/// It has not answered for so long that the delivery waits for longer than a message can, and is woken by the next sweep.
+async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
+    let tenant = world.tenant("hangs").await;
+    let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+    let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
+    let since = Timestamp::now().before(Duration::from_secs(40 * 60));
+    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("it is noted");
+    let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
+    world.deliver(event(&tenant.id, "j")).await;
+    assert_eq!(world.poll("hanging-deliveries").await, 1);
+}
+
+/// It has failed three times in a row, so its work is in the queue for slow receivers, also what is sent there after the hour.
 async fn a_slow_receiver_asks_for_an_hour(world: &World, tenant: &tests::Tenant) {
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (503, &[("retry-after", "3600")])]).await;
     for job in 0..4 {

@@ -26,7 +26,7 @@ pub(crate) const METRICS: [&str; 22] = [
     "Malformed",
     "NoticeGivenUp",
     "Overdue",
-    "Parked",
+    "Postponed",
     "SignedUp",
     "SweepLag",
     "UnreadableEndpoint",
@@ -85,9 +85,10 @@ fn every_queue_and_every_function_has_its_alarms() {
         let summed = summed.map(|part| &part["MetricStat"]["Metric"]).filter(|part| part["MetricName"] == metric);
         own.chain(summed.map(|part| &part["Dimensions"])).map(|value| text(&value[0]["Value"])).collect::<BTreeSet<_>>()
     };
-    let dead = ["deliveries-dead", "job-events-dead", "slow-deliveries-dead"];
+    let dead = ["deliveries-dead", "hanging-deliveries-dead", "job-events-dead", "slow-deliveries-dead"];
     assert_eq!(watched("ApproximateNumberOfMessagesVisible"), dead.into());
-    assert_eq!(watched("ApproximateAgeOfOldestMessage"), ["deliveries", "job-events", "slow-deliveries"].into());
+    let read = ["deliveries", "hanging-deliveries", "job-events", "slow-deliveries"];
+    assert_eq!(watched("ApproximateAgeOfOldestMessage"), read.into());
     let functions: BTreeSet<_> = super::functions(&template).map(|(name, _)| name).collect();
     assert_eq!(watched("Errors"), functions);
     assert_eq!(watched("Throttles"), functions);

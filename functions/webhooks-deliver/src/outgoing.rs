@@ -1,0 +1,86 @@
+//! A delivery on its way to its destination.
+
+use common::webhooks::{
+    delivery::{AttemptResult, Delivery, Destination, Payload, Queue, SHARDS, Trigger},
+    endpoints::{Endpoint, Health},
+    event::JobEvent,
+    target::Target,
+};
+
+use crate::{
+    plan::{Due, Ended},
+    record::Record,
+};
+
+/// A delivery that is due, with its endpoint.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) due: Due,
+    /// Its endpoint, if that exists.
+    pub(crate) endpoint: Option<&'a Endpoint>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// The first attempt of a delivery.
+    pub(crate) fn first(
+        record: &Record,
+        event: &JobEvent,
+        destination: Destination,
+        endpoint: Option<&'a Endpoint>,
+    ) -> Self {
+        // For an endpoint that is gone, the first shard is always read.
+        let shards = match &destination {
+            Destination::Endpoint(_) => endpoint.map_or(1, |endpoint| endpoint.log_shards),
+            Destination::Callback { .. } => SHARDS,
+        };
+        let due = Due {
+            index: record.index,
+            tenant: event.tenant.clone(),
+            delivery: Delivery::first(event, &destination, shards),
+            payload: Payload { destination, body: event.body.clone() },
+            is_stored: false,
+            mark: record.mark.clone(),
+        };
+        Self { due, endpoint }
+    }
+
+    /// Its endpoint, if that may get it: tests go to inactive endpoints, too.
+    pub(crate) fn recipient(&self) -> Option<&'a Endpoint> {
+        self.endpoint.filter(|endpoint| endpoint.is_active() || self.is_test())
+    }
+
+    /// Whether a person waits for the result.
+    pub(crate) fn is_test(&self) -> bool {
+        self.due.delivery.trigger == Trigger::Test
+    }
+
+    /// The URL, secrets and headers for the attempt. `None` if the endpoint has been deleted or made inactive.
+    pub(crate) fn target(&self) -> Option<Target<'_>> {
+        match &self.due.payload.destination {
+            Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
+            Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
+        }
+    }
+
+    /// The result of a delivery that cannot be posted: its endpoint has been deleted or made inactive, or its organization has
+    /// to receive it, and has not done so in time.
+    pub(crate) fn missed(&self) -> Option<AttemptResult> {
+        match (self.target(), self.endpoint) {
+            (Some(_), _) => None,
+            (None, Some(_)) if self.due.delivery.pull.is_some() => Some(AttemptResult::Expired),
+            (None, Some(endpoint)) if endpoint.address.url().is_none() => Some(AttemptResult::ToBeTaken),
+            (None, Some(_)) => Some(AttemptResult::Inactive),
+            (None, None) => Some(AttemptResult::NoEndpoint),
+        }
+    }
+
+    /// What is known of its receiver.
+    pub(crate) fn health(&self) -> Option<&'a Health> {
+        self.recipient().map(|endpoint| &endpoint.health)
+    }
+
+    /// The delivery with the result. `queue` brings the next attempt.
+    pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
+        let health = self.health().copied();
+        Ended { due: self.due, result, health, shown: None, queue }
+    }
+}

@@ -1,0 +1,143 @@
+//! What has to be stored for each delivery that was due, decided once, from values.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{AttemptResult, Delivery, Outcome, Payload, Queue},
+        endpoints::Health,
+        log::{CHANGED_WITH_STATE, HELD_WITH_STATE},
+    },
+};
+
+use crate::{standing::Shown, under_way::Mark};
+
+/// How much later than the log says an attempt may be: well below the ten minutes after which the sweep takes its message
+/// for lost.
+const UNNOTED: Duration = Duration::from_secs(5 * 60);
+
+/// A delivery that is due.
+pub(crate) struct Due {
+    /// The number of its record in the batch.
+    pub(crate) index: usize,
+    pub(crate) tenant: TenantId,
+    /// The delivery, as it was before.
+    pub(crate) delivery: Delivery,
+    pub(crate) payload: Payload,
+    /// Whether the log has the delivery already.
+    pub(crate) is_stored: bool,
+    /// Marks the work of a message as in progress until the result is stored.
+    pub(crate) mark: Option<Arc<Mark>>,
+}
+
+/// A delivery after it was due: its attempt has ended, or could not be made.
+pub(crate) struct Ended {
+    pub(crate) due: Due,
+    pub(crate) result: AttemptResult,
+    /// The health of the endpoint before.
+    pub(crate) health: Option<Health>,
+    /// What the attempt has shown of the receiver, if it was made.
+    pub(crate) shown: Option<Shown>,
+    /// The queue that brings the next attempt, if there is one.
+    pub(crate) queue: Queue,
+}
+
+/// What the ledger stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// The delivery succeeded at once: one row, with its payload.
+    LogSuccess,
+    /// The delivery is new, and has not succeeded at once: its first state.
+    Begin {
+        /// Whether the payload is in the state, and not in a row of its own.
+        payload_in_state: bool,
+        /// Whether the log wakes the next attempt, or looks for its message should that be lost. A first attempt has a record
+        /// that comes back until its message is sent.
+        due_row: bool,
+    },
+    /// The log has the delivery: its next state, and a due row if another attempt follows.
+    Advance,
+    /// The attempt is postponed for so short a time that its message alone is sent again.
+    Requeue,
+}
+
+impl Plan {
+    /// The plan for a delivery whose state is `after` now. Once delivered, a body of more than `kept` bytes is deleted.
+    pub(crate) fn of(ended: &Ended, after: &Delivery, kept: usize, now: Timestamp) -> Self {
+        let Ended { due: Due { delivery: before, payload, is_stored, .. }, result, .. } = ended;
+        let is_soon = |until: Timestamp, from: Timestamp| until.since(from) < UNNOTED;
+        match (result, is_stored) {
+            (AttemptResult::Made(_, Outcome::Delivered(_)), false) => Self::LogSuccess,
+            (AttemptResult::Postponed(until), true) if before.next_attempt_at.is_some_and(|at| is_soon(*until, at)) => {
+                Self::Requeue
+            }
+            (_, true) => Self::Advance,
+            (result, false) => {
+                let in_state = match result {
+                    AttemptResult::Inactive => HELD_WITH_STATE,
+                    AttemptResult::Postponed(_) | AttemptResult::ToBeTaken => CHANGED_WITH_STATE.min(kept),
+                    // A receiver that fails may get many attempts, and each update pays for the whole state.
+                    AttemptResult::Made(..) | AttemptResult::NoEndpoint | AttemptResult::Expired => 0,
+                };
+                let has_message = matches!(result, AttemptResult::Postponed(until) if is_soon(*until, now));
+                Self::Begin {
+                    payload_in_state: payload.body.len() <= in_state,
+                    due_row: after.wakes_at().is_some() && !has_message,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::webhooks::delivery::{Attempt, Destination, Failure, Trigger};
+
+    use super::*;
+
+    const KEPT: usize = 8192;
+
+    fn planned(result: AttemptResult, is_stored: bool, body: usize, kept: usize) -> Plan {
+        let now = Timestamp::now();
+        let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
+        let delivery = Delivery::test(endpoint, now);
+        let payload = Payload { destination: Destination::Endpoint(endpoint), body: vec![b' '; body].into() };
+        let after = delivery.after(&result, &[Duration::from_secs(5)], || 0.0, now);
+        let tenant = "t".parse().expect("a tenant");
+        let due = Due { index: 0, tenant, delivery, payload, is_stored, mark: None };
+        Plan::of(&Ended { due, result, health: None, shown: None, queue: Queue::Shared }, &after, kept, now)
+    }
+
+    #[test]
+    fn each_result_has_its_plan() {
+        let made =
+            |outcome| AttemptResult::Made(Attempt::new(Timestamp::now(), 1, outcome, None, Trigger::Event), outcome);
+        let (delivered, failed) = (Outcome::Delivered(200), Outcome::Failed(Failure::Status(500, None)));
+        let later = |seconds| AttemptResult::Postponed(Timestamp::now().after(Duration::from_secs(seconds)));
+        let begin = |payload_in_state, due_row| Plan::Begin { payload_in_state, due_row };
+        let (small, large, huge) = (CHANGED_WITH_STATE, CHANGED_WITH_STATE + 1, HELD_WITH_STATE + 1);
+        for (result, is_stored, body, expected) in [
+            (made(delivered), false, huge, Plan::LogSuccess),
+            (made(delivered), true, small, Plan::Advance),
+            (made(failed), true, small, Plan::Advance),
+            (made(failed), false, small, begin(false, true)),
+            (later(0), false, small, begin(true, false)),
+            (later(0), false, large, begin(false, false)),
+            (later(3600), false, small, begin(true, true)),
+            (later(1), true, small, Plan::Requeue),
+            (later(3600), true, small, Plan::Advance),
+            (AttemptResult::Inactive, false, HELD_WITH_STATE, begin(true, false)),
+            (AttemptResult::Inactive, false, huge, begin(false, false)),
+            (AttemptResult::Inactive, true, small, Plan::Advance),
+            (AttemptResult::ToBeTaken, false, large, begin(false, true)),
+            (AttemptResult::NoEndpoint, false, small, begin(false, false)),
+            (AttemptResult::Expired, true, small, Plan::Advance),
+        ] {
+            let shown = format!("{result:?} {is_stored} {body}");
+            assert_eq!(planned(result, is_stored, body, KEPT), expected, "{shown}");
+        }
+        assert_eq!(planned(later(0), false, 100, 99), begin(false, false), "it can be deleted once it is delivered");
+    }
+}

@@ -1,0 +1,145 @@
+//! Attempts that are due: retries, resends, and first attempts that were postponed.
+
+use std::time::Duration;
+
+use common::{
+    error::Error,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, Destination, DueAttempt},
+        endpoints::Endpoint,
+    },
+};
+
+use crate::{
+    batch::Batch,
+    ledger::Ledger,
+    outgoing::Outgoing,
+    plan::Due,
+    record::{Record, Undone},
+    sender::Sender,
+    stores::Stores,
+};
+
+/// SQS may hand over a message slightly early. Up to this much, the message is not sent again.
+const EARLY: Duration = Duration::from_secs(1);
+/// What to do about the message of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing: the delivery has got past the attempt, by another message for it, or has ended.
+    Drop,
+    /// To note what follows for the endpoint: this record made the last attempt, and may have come back before that was noted.
+    NoteFailed,
+    /// To send the message of the next attempt: this record made the attempt, and came back before that was sent. Or to send it
+    /// again: it is early, since the attempt was put off.
+    SendOn,
+    /// To make the attempt.
+    Attempt,
+}
+
+/// Decides about a message for `due`, of a delivery that is as the log has it now. `is_repeated` says whether the record has been
+/// received before.
+fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp) -> Step {
+    if is_repeated && delivery.failed_with(due.attempt) {
+        return Step::NoteFailed;
+    }
+    let Some(wakes_at) = delivery.wakes_at() else { return Step::Drop };
+    let is_next = DueAttempt::next(&due.tenant, delivery) == *due;
+    let is_last = is_repeated && due.attempt == delivery.attempts;
+    match (is_next, is_last) {
+        (true, _) if wakes_at.since(now) <= EARLY => Step::Attempt,
+        (true, _) | (false, true) => Step::SendOn,
+        (false, false) => Step::Drop,
+    }
+}
+
+/// Makes an attempt that is due.
+pub(crate) async fn attempt(
+    record: &Record,
+    due: DueAttempt,
+    sender: &Sender,
+    ledger: &Ledger,
+    batch: &Batch,
+) -> Result<(), Undone> {
+    let Stores { endpoints, log, queues, .. } = &ledger.stores;
+    let now = Timestamp::now();
+    let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
+        // It has expired.
+        return Ok(());
+    };
+    match step(&delivery, &due, record.is_repeated, now) {
+        Step::Drop => return Ok(()),
+        Step::NoteFailed => {
+            let endpoint = match delivery.webhook_endpoint_id {
+                Some(id) => endpoints.find(&due.tenant, id).await?,
+                None => None,
+            };
+            let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
+            return Ok(ledger.note_failed(&due.tenant, &delivery, health, now).await?);
+        }
+        Step::SendOn => {
+            if delivery.pull.is_some() {
+                // If it is leased, nothing has written a row for the lease's end.
+                let row = log.due_row(&due.tenant, &delivery, record.queue, now);
+                if !log.put(vec![((), row)]).await.is_empty() {
+                    return Err(Error::Busy.into());
+                }
+            }
+            // A longer wait than a message can have is woken from the log.
+            let message = DueAttempt::soon(&due.tenant, &delivery, now);
+            let sent = queues.send(record.queue, message.as_slice(), now).await;
+            return Ok(sent.into_iter().collect::<Result<(), _>>()?);
+        }
+        Step::Attempt => {}
+    }
+    let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
+    let endpoint = match payload.destination {
+        Destination::Endpoint(id) => batch.endpoint(&due.tenant, id, record.queue, &ledger.stores).await?,
+        Destination::Callback { .. } => None,
+    };
+    let (index, mark) = (record.index, record.mark.clone());
+    let due = Due { index, tenant: due.tenant, delivery, payload, is_stored: true, mark };
+    let outgoing = Outgoing { due, endpoint: endpoint.as_deref() };
+    batch.finish(sender.send(outgoing, record.queue, batch).await);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use common::{
+        id::TenantId,
+        webhooks::delivery::{Attempt, Failure, Outcome, Status, Trigger},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_for_the_next_attempt_or_was_for_the_last_one_or_is_dropped() {
+        let (tenant, now): (TenantId, _) = ("t".parse().expect("a tenant"), Timestamp::now());
+        let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
+        let failed = Outcome::Failed(Failure::Status(500, None));
+        let last = Attempt::new(now, 1, failed, None, Trigger::Schedule);
+        let pending = |attempts, wait: u64| Delivery {
+            attempts,
+            last_attempt: Some(last.clone()),
+            next_attempt_at: Some(now.after(Duration::from_secs(wait))),
+            ..Delivery::test(endpoint, now)
+        };
+        let ended = |status| Delivery { status, next_attempt_at: None, ..pending(2, 0) };
+        let after = |delivery: &Delivery, attempt, is_repeated| {
+            let due = DueAttempt { tenant: tenant.clone(), id: delivery.id, attempt };
+            step(delivery, &due, is_repeated, now)
+        };
+        for is_repeated in [false, true] {
+            assert_eq!(after(&pending(2, 0), 3, is_repeated), Step::Attempt);
+            assert_eq!(after(&pending(2, 60), 3, is_repeated), Step::SendOn, "it is early");
+            assert_eq!(after(&pending(2, 0), 1, is_repeated), Step::Drop, "it is two attempts late");
+            assert_eq!(after(&ended(Status::Delivered), 2, is_repeated), Step::Drop);
+        }
+        assert_eq!(after(&pending(2, 60), 2, false), Step::Drop, "another message made it");
+        assert_eq!(after(&pending(2, 60), 2, true), Step::SendOn, "this record made it");
+        assert_eq!(after(&ended(Status::Failed), 2, false), Step::Drop);
+        assert_eq!(after(&ended(Status::Failed), 2, true), Step::NoteFailed, "this record made the last one");
+        assert_eq!(after(&ended(Status::Failed), 3, true), Step::NoteFailed, "it expired");
+    }
+}
