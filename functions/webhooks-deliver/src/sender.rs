@@ -64,7 +64,11 @@ impl Sender {
             return outgoing.ended(missed, Queue::Shared);
         }
         let now = Timestamp::now();
-        let standing = self.standing(&outgoing, now);
+        let standing = match (from, self.standing(&outgoing, now)) {
+            // New origins of callbacks may be many: those that others have waited for are tried together.
+            (Queue::Hanging, Standing::Unknown) if outgoing.endpoint.is_none() => Standing::Hanging,
+            (_, standing) => standing,
+        };
         let lingers = batch.is_late && self.receivers.lingers(self.key(&outgoing), outgoing.health(), now);
         let turn = Turn::of(from, standing, lingers, outgoing.is_test());
         let slot = match turn {

@@ -119,11 +119,11 @@ impl Turn {
             (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
             (Queue::Shared | Queue::Slow, Standing::Hanging) => Self::Elsewhere(Queue::Hanging),
             // One goes ahead, also if the others have been sent on.
-            (Queue::Slow, Standing::Unknown) => Self::Waits(Queue::Shared),
+            (Queue::Slow | Queue::Hanging, Standing::Unknown) => Self::Waits(Queue::Shared),
             (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
             // A person waits for the result of a test.
-            (Queue::Hanging, Standing::Hanging | Standing::Unknown) if is_test => Self::Waits(Queue::Hanging),
-            (Queue::Hanging, Standing::Hanging | Standing::Unknown) => Self::Probes,
+            (Queue::Hanging, Standing::Hanging) if is_test => Self::Waits(Queue::Hanging),
+            (Queue::Hanging, Standing::Hanging) => Self::Probes,
         }
     }
 }
@@ -564,7 +564,7 @@ mod tests {
         use Turn::{Elsewhere, Probes, Soon, Waits};
         for (standing, expected) in [
             (Standing::Good, [Soon, Waits(Slow), Waits(Slow)]),
-            (Standing::Unknown, [Soon, Waits(Shared), Probes]),
+            (Standing::Unknown, [Soon, Waits(Shared), Waits(Shared)]),
             (Standing::Slow, [Elsewhere(Slow), Waits(Slow), Waits(Slow)]),
             (Standing::Hanging, [Elsewhere(Hanging), Elsewhere(Hanging), Probes]),
         ] {

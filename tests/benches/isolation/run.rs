@@ -188,13 +188,24 @@ impl Stage {
         if expected > COUNTED {
             return;
         }
-        while self.service.waiting_events().await > 0 {
+        while self.waiting_events().await > 0 {
             sleep(Duration::from_millis(100)).await;
         }
         let stats = self.service.rpc(tenant, "deliveries/stats", json!({})).await;
         let counts = stats["total"].as_object().expect("counts").values();
         let listed: u64 = counts.map(|count| count.as_u64().expect("a number")).sum();
         unlisted.set(Some(expected.saturating_sub(usize::try_from(listed).expect("a small number"))));
+    }
+
+    /// How many events have not been handled yet.
+    async fn waiting_events(&self) -> usize {
+        use aws_sdk_sqs::types::QueueAttributeName::{
+            ApproximateNumberOfMessages as Visible, ApproximateNumberOfMessagesNotVisible as Received,
+        };
+        let call = self.service.sqs.get_queue_attributes().queue_url(self.service.job_events());
+        let answer = call.attribute_names(Visible).attribute_names(Received).send().await.expect("an answer");
+        let counts = answer.attributes.expect("attributes").into_values();
+        counts.map(|count| count.parse::<usize>().expect("a number")).sum()
     }
 
     /// Looks every second how many of B's deliveries wait without an attempt, and keeps the most.

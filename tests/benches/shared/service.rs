@@ -105,17 +105,6 @@ impl Service {
         self.addresses["queues"]["job-events"].as_str().expect("a queue")
     }
 
-    /// How many events have not been handled yet.
-    pub(crate) async fn waiting_events(&self) -> usize {
-        use aws_sdk_sqs::types::QueueAttributeName::{
-            ApproximateNumberOfMessages as Visible, ApproximateNumberOfMessagesNotVisible as Received,
-        };
-        let call = self.sqs.get_queue_attributes().queue_url(self.job_events());
-        let answer = call.attribute_names(Visible).attribute_names(Received).send().await.expect("an answer");
-        let counts = answer.attributes.expect("attributes").into_values();
-        counts.map(|count| count.parse::<usize>().expect("a number")).sum()
-    }
-
     /// Sends up to ten events in one call.
     pub(crate) async fn send(&self, messages: &[String]) {
         let entries = messages.iter().enumerate().map(|(number, message)| {

@@ -346,7 +346,7 @@ async fn callbacks_to_an_origin_that_hangs_wait_each_for_itself() {
 async fn after_three_slow_origins_of_callbacks_others_wait() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "")]).await;
     let hanging = join_all((0..3).map(|_| Rough::start(Manner::Hangs))).await;
-    let arrived = async || join_all(hanging.iter().map(|receiver| receiver.arrivals())).await.concat().len();
+    let arrived = async || join_all(hanging.iter().map(Rough::arrivals)).await.concat().len();
     for (job, receiver) in hanging.iter().enumerate() {
         world.enqueue("job-events", callback("noisy", job, receiver.url())).await;
     }
@@ -656,12 +656,12 @@ async fn receivers_that_hang_have_their_time_and_hold_up_no_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
     let settings = [("DELIVERY_TIMEOUT", "20")];
-    let (world, tenant, _, receiver) = silent(&settings).await;
+    let (world, tenant, id, receiver) = silent(&settings).await;
     let other = world.worker(&settings);
-    world.deliver(event(&tenant.id, 1)).await;
+    wait_since(&world, &tenant, &id, "1", Timestamp::now()).await;
     let others = async {
         until(async || receiver.arrivals().await.len() == 1).await;
-        world.deliver(event(&tenant.id, 2)).await;
+        wait_since(&world, &tenant, &id, "2", Timestamp::now()).await;
         other.poll("hanging-deliveries").await.expect("a step")
     };
     tokio::select! {
@@ -676,7 +676,7 @@ async fn what_waits_for_a_receiver_that_hangs_fails_after_three_days() {
     let (world, tenant, id, receiver) = silent(&[("DELIVERY_TIMEOUT", "20")]).await;
     // It gets so many attempts at once.
     for job in 0..4 {
-        world.deliver(event(&tenant.id, job)).await;
+        wait_since(&world, &tenant, &id, job, Timestamp::now()).await;
     }
     let late = async {
         until(async || receiver.arrivals().await.len() == 4).await;
