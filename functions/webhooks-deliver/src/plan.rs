@@ -93,7 +93,10 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use common::webhooks::delivery::{Attempt, Destination, Failure, Trigger};
+    use common::webhooks::{
+        delivery::{Attempt, Destination, Failure, Trigger},
+        event::EventName,
+    };
 
     use super::*;
 
@@ -102,7 +105,7 @@ mod tests {
     fn planned(result: AttemptResult, is_stored: bool, body: usize, kept: usize) -> Plan {
         let now = Timestamp::now();
         let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
-        let delivery = Delivery::test(endpoint, now);
+        let delivery = Delivery { event: EventName::Failed, ..Delivery::test(endpoint, now) };
         let payload = Payload { destination: Destination::Endpoint(endpoint), body: vec![b' '; body].into() };
         let after = delivery.after(&result, &[Duration::from_secs(5)], || 0.0, now);
         let tenant = "t".parse().expect("a tenant");

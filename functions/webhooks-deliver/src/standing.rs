@@ -22,9 +22,11 @@ pub(crate) const SOON: Duration = Duration::from_millis(500);
 /// A receiver that takes longer than this hangs. Attempts in the queue for slow receivers are cut off then, so that their
 /// invocations end within seconds.
 const ANSWERS: Duration = Duration::from_secs(3);
-/// A receiver many of whose latest answers took longer than this lingers. Its work waits where others wait for an invocation.
+/// A receiver none of whose latest answers took less than this lingers, and one many of whose answers took longer than `LONG`. Its
+/// work waits where others wait for an invocation.
 const QUICK: Duration = Duration::from_millis(100);
-/// The share of late answers from which on a receiver lingers, and how much of it each answer decides.
+const LONG: Duration = Duration::from_millis(300);
+/// The share of long answers from which on a receiver lingers, and how much of it each answer decides.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
 /// How long an answer tells whether a receiver lingers.
@@ -162,21 +164,26 @@ pub(crate) enum Shown {
 #[derive(Default)]
 pub(crate) struct Pace {
     answered_at: Option<Timestamp>,
-    /// The share of answers that were not quick, the latest counting most.
+    quick_at: Option<Timestamp>,
+    /// The share of answers that took long, the latest counting most.
     late: f64,
 }
 
 impl Pace {
     /// Notes an answer that `took` so long.
     pub(crate) fn answered(&mut self, took: Duration, now: Timestamp) {
-        let late = if took < QUICK { 0.0 } else { 1.0 };
+        if took < QUICK {
+            self.quick_at = Some(now);
+        }
+        let late = if took < LONG { 0.0 } else { 1.0 };
         let is_first = self.answered_at.replace(now).is_none_or(|at| now.since(at) >= LATELY);
         self.late = if is_first { late } else { self.late + WEIGHT * (late - self.late) };
     }
 
-    /// Whether many of its latest answers were not quick.
+    /// Whether many of its latest answers took long, or none was quick.
     pub(crate) fn lingers(&self, now: Timestamp) -> bool {
-        self.late >= LINGERING && self.answered_at.is_some_and(|at| now.since(at) < LATELY)
+        let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
+        is_recent(self.answered_at) && (self.late >= LINGERING || !is_recent(self.quick_at))
     }
 }
 
