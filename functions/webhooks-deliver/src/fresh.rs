@@ -4,10 +4,9 @@ use std::{collections::HashMap, time::Duration};
 
 use common::{
     error::Error,
-    id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{DeliveryId, Destination, DueAttempt, Queue, SHARDS, Status},
+        delivery::{Delivery, DeliveryId, Destination, DueAttempt, Queue, SHARDS, Status},
         endpoints::Endpoint,
         event::{Audience, JobEvent},
         log::parked::{Parked, ParkedEvent},
@@ -40,7 +39,7 @@ pub(crate) async fn event(
     let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.stores.hold_for, now));
     let mut firsts = firsts(record, &event, interested);
     if record.is_repeated || now.since(event.at) > LATE {
-        match Box::pin(leave_out_known(&event.tenant, &mut firsts, ledger)).await {
+        match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
             // Most late events are new: without the log, they go out anyway.
             Err(error) if !record.is_repeated => observe::unasked(&event.tenant, &error),
             asked => asked?,
@@ -63,7 +62,7 @@ pub(crate) async fn parked(
     let mut firsts = firsts(record, &event, endpoints.iter().filter(|endpoint| ids.contains(&endpoint.id)));
     let gone = ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));
     firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));
-    leave_out_known(&event.tenant, &mut firsts, ledger).await?;
+    leave_out_known(record, &event, &mut firsts, ledger).await?;
     send(firsts, record.queue, sender, batch).await;
     Ok(())
 }
@@ -92,8 +91,18 @@ fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item =
 /// Leaves out the deliveries that the log already knows, of an event that may have come before, and does what the process may
 /// have left undone that made their first attempts: it sends the messages of those that are pending, and notes what follows
 /// for the endpoints of those that have failed.
-async fn leave_out_known(tenant: &TenantId, firsts: &mut Vec<Outgoing<'_>>, ledger: &Ledger) -> Result<(), Error> {
-    let known = ledger.stores.log.known(tenant, &firsts.iter().flat_map(places).collect::<Vec<_>>()).await?;
+async fn leave_out_known(
+    record: &Record,
+    event: &JobEvent,
+    firsts: &mut Vec<Outgoing<'_>>,
+    ledger: &Ledger,
+) -> Result<(), Error> {
+    let tenant = &event.tenant;
+    let mut ids: Vec<_> = firsts.iter().flat_map(places).collect();
+    if record.is_repeated {
+        ids.extend(elsewhere(event, ledger).await?);
+    }
+    let known = ledger.stores.log.known(tenant, &ids).await?;
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
@@ -109,6 +118,22 @@ async fn leave_out_known(tenant: &TenantId, firsts: &mut Vec<Outgoing<'_>>, ledg
     }
     firsts.retain(|first| !known.contains_key(&first.due.delivery.webhook_id));
     Ok(())
+}
+
+/// The ids that the event's deliveries may have at all endpoints of its tenant: when its record came first, others may have wanted
+/// the event, and may have been deleted or made inactive since.
+async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>, Error> {
+    if !matches!(event.audience, Audience::Endpoints) {
+        return Ok(Vec::new());
+    }
+    let shards = ledger.stores.endpoints.shards(&event.tenant, None).await?;
+    let ids = shards.into_iter().filter_map(|shard| {
+        let endpoint = shard.destination.endpoint()?;
+        let first = Delivery::first(event, &Destination::Endpoint(endpoint), SHARDS).id;
+        let is_here = shard.number == 0 || shard.number == first.shard;
+        is_here.then_some(DeliveryId { shard: shard.number, ..first })
+    });
+    Ok(ids.collect())
 }
 
 /// The ids that a delivery may have in the log, which may have been spread over more shards since. How many a deleted endpoint

@@ -9,8 +9,8 @@
 //!
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the attempt
 //! is repeated: the one duplicate that a crash can cost. A process that dies before 3 leaves a pending state: its record
-//! comes back and sends the message, or else the due row wakes the delivery. If the row of a success at once cannot be
-//! written, that is counted, and is no reason to send it again.
+//! comes back and sends the message, whatever became of the endpoint meanwhile; if the state has a due row, that wakes the
+//! delivery. If the row of a success at once cannot be written, that is counted, and is no reason to send it again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -76,7 +76,7 @@ impl Plan {
             (_, true) => Self::Advance,
             (result, false) => {
                 let in_state = match result {
-                    AttemptResult::Inactive => HELD_WITH_STATE,
+                    AttemptResult::Inactive => HELD_WITH_STATE.min(kept),
                     AttemptResult::Postponed(_) | AttemptResult::ToBeTaken => CHANGED_WITH_STATE.min(kept),
                     // A receiver that fails may get many attempts, and each update pays for the whole state.
                     AttemptResult::Made(..) | AttemptResult::NoEndpoint | AttemptResult::Expired => 0,

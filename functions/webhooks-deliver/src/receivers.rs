@@ -156,7 +156,11 @@ impl Known {
 
     fn seen(&mut self, key: Key) -> &mut Seen {
         if self.seen.len() >= MOST && !self.seen.contains_key(&key.receiver) {
-            self.seen.clear();
+            // Good receivers are good again after a success.
+            self.seen.retain(|_, seen| seen.has_been_slow());
+            if self.seen.len() >= MOST {
+                self.seen.clear();
+            }
         }
         self.seen.entry(key.receiver).or_default()
     }

@@ -6,7 +6,7 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, AttemptResult, Destination, Queue},
+        delivery::{Attempt, AttemptResult, Destination, Queue, Trigger},
         endpoints::{Endpoint, Endpoints},
         post::{Client, NoDescriptor, Post, Posted},
     },
@@ -73,8 +73,18 @@ impl Sender {
         let turn = Turn::of(from, standing, lingers, outgoing.is_test());
         let slot = match turn {
             Turn::Elsewhere(queue) => {
+                // Its first attempt with time may be in progress, and will show whether it answers: then the others need not
+                // wait behind those of receivers that hang.
+                let is_suspect = standing == Standing::Hanging
+                    && from == Queue::Shared
+                    && outgoing.endpoint.is_some()
+                    && self.silence(&outgoing, now).is_none();
                 let is_urgent = standing == Standing::Slow || from != Queue::Shared || outgoing.is_test();
-                let until = if is_urgent { now } else { put_off(now, LATER, now) };
+                let (until, queue) = match () {
+                    () if is_urgent => (now, queue),
+                    () if is_suspect => (put_off(now, SHORTLY, now), Queue::Slow),
+                    () => (put_off(now, LATER, now), queue),
+                };
                 return outgoing.ended(AttemptResult::Postponed(until), queue);
             }
             Turn::Soon => {
@@ -120,8 +130,11 @@ impl Sender {
                 outgoing.ended(AttemptResult::Expired, queue)
             }
             NoSlot::Full if from != Queue::Shared => {
-                let silence = self.silence(&outgoing, now).map(|silence| silence.since);
+                // A person waits for the result of a test, and has perhaps mended what is sent again.
+                let is_asked_for = matches!(delivery.trigger, Trigger::Test | Trigger::Resend);
+                let silence = self.silence(&outgoing, now).filter(|_| !is_asked_for).map(|silence| silence.since);
                 let waits_since = delivery.next_attempt_at.unwrap_or(delivery.created_at);
+                let waits_since = if is_asked_for { now } else { waits_since };
                 let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
                 let until = put_off(silence.map_or(waits_since, |since| since.min(waits_since)), least, now);
                 // At its end, it is given up.

@@ -3,10 +3,11 @@
 use std::{ops::Range, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::timestamp::Timestamp;
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use futures::future::try_join_all;
 use local::Worker;
-use tests::{Doomed, Receiver, World, at_each_call, event};
+use serde_json::json;
+use tests::{Doomed, Receiver, Switch, World, at_each_call, event, records};
 use tokio::time::Instant;
 
 /// How long a process has for all that follows from an event. It may have to wait until messages come back, and what is put
@@ -103,4 +104,52 @@ async fn a_process_may_die_after_any_call_for_what_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_before_any_call_for_what_waits() {
     live_through_all(u64::MAX, false, true).await;
+}
+
+/// Its record comes back, and knows all that the event was for when it came first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_without_a_message_ends_whatever_became_of_its_endpoint() {
+    let broken = Switch::default();
+    let is_broken = broken.clone();
+    let world = World::queues_answering(&[("HOLD_FOR", "0")], move |call| {
+        (is_broken.is_on() && call.operation == "SendMessageBatch").then(|| (500, json!({"message": "no"})))
+    })
+    .await;
+    let tenant = world.tenant("acme").await;
+    let changes = [
+        ("delete", json!({}), Status::Ended),
+        ("update", json!({"active": false}), Status::Held),
+        ("update", json!({"events": ["job.failed"]}), Status::Delivered),
+    ];
+    let receiver = Receiver::start().await;
+    let mut ids = Vec::new();
+    for _ in &changes {
+        let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+        world.make_slow(&tenant, &id).await;
+        ids.push(id);
+    }
+    let mut batch = records([event(&tenant.id, "j")]);
+    let sent_at = Timestamp::now().as_millisecond().to_string();
+    batch["Records"][0]["attributes"] = json!({"SentTimestamp": sent_at});
+    broken.on();
+    let response = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}), "its messages were not sent");
+    assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 3);
+    broken.off();
+    for ((route, fields, _), id) in changes.iter().zip(&ids) {
+        let mut fields = fields.clone();
+        fields["id"] = json!(id);
+        world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
+    }
+    batch["Records"][0]["attributes"]["ApproximateReceiveCount"] = json!("2");
+    let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": []}));
+    while world.left().await > 0 {
+        world.poll_due().await;
+    }
+    for ((_, _, status), id) in changes.iter().zip(&ids) {
+        let logged = world.log(&tenant.id).await;
+        let delivery = logged.iter().find(|it| it.webhook_endpoint_id.is_some_and(|found| found.to_string() == *id));
+        assert_eq!(delivery.map(|delivery| delivery.status), Some(*status), "{id}");
+    }
 }
