@@ -73,18 +73,8 @@ impl Sender {
         let turn = Turn::of(from, standing, lingers, outgoing.is_test());
         let slot = match turn {
             Turn::Elsewhere(queue) => {
-                // Its first attempt with time may be in progress, and will show whether it answers: then the others need not
-                // wait behind those of receivers that hang.
-                let is_suspect = standing == Standing::Hanging
-                    && from == Queue::Shared
-                    && outgoing.endpoint.is_some()
-                    && self.silence(&outgoing, now).is_none();
                 let is_urgent = standing == Standing::Slow || from != Queue::Shared || outgoing.is_test();
-                let (until, queue) = match () {
-                    () if is_urgent => (now, queue),
-                    () if is_suspect => (put_off(now, SHORTLY, now), Queue::Slow),
-                    () => (put_off(now, LATER, now), queue),
-                };
+                let until = if is_urgent { now } else { put_off(now, LATER, now) };
                 return outgoing.ended(AttemptResult::Postponed(until), queue);
             }
             Turn::Soon => {
