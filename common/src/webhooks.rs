@@ -2,7 +2,7 @@
 //!
 //! Each module uses only those before it, which a test enforces:
 //!
-//! - [`target`]: where a delivery may go, and what it is signed with.
+//! - [`destination`]: where a delivery may go, and what it is signed with.
 //! - [`event`]: what producers send.
 //! - [`delivery`]: one event on its way to one destination. Its state, and how that changes.
 //! - [`post`]: one attempt, over the network.
@@ -12,10 +12,10 @@
 //! - [`failures`]: jobs that failed, until their organization has been told.
 
 pub mod delivery;
+pub mod destination;
 pub mod endpoints;
 pub mod event;
 pub mod failures;
 pub mod log;
 pub mod post;
 pub mod queue;
-pub mod target;

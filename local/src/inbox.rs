@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use common::webhooks::target::SigningSecret;
+use common::webhooks::destination::SigningSecret;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::kept::Manner;

@@ -542,7 +542,7 @@ MUTATIONS = [
     # Secrets and ids.
     Mutation(
         "the previous secret signs for ever",
-        WEBHOOKS + "target/signing.rs",
+        WEBHOOKS + "destination/signing.rs",
         "let previous = self.previous.filter(|previous| now < previous.expires_at);",
         "let previous = self.previous;",
         "an attempt is made after the overlap",

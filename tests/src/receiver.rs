@@ -14,7 +14,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
-use common::webhooks::target::{SigningSecret, body_signature};
+use common::webhooks::destination::{SigningSecret, body_signature};
 use serde_json::Value;
 use standardwebhooks::Webhook;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinHandle, time::Instant};

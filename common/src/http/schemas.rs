@@ -20,9 +20,9 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{DeliveryId, WebhookId},
+        destination::{EndpointUrl, Headers, SigningSecret, headers},
         event::{EventFilter, EventName},
         log::search::Cursor,
-        target::{EndpointUrl, Headers, SigningSecret, headers},
     },
 };
 

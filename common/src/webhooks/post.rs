@@ -27,8 +27,8 @@ use self::{
 };
 use super::{
     delivery::{Failure, Outcome, RESPONSE_BYTES, WebhookId, retry_after},
+    destination::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
     event::EventName,
-    target::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
 };
 use crate::timestamp::Timestamp;
 
@@ -356,7 +356,7 @@ mod tests {
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
-    use crate::webhooks::target::{EndpointUrl, SigningSecret};
+    use crate::webhooks::destination::{EndpointUrl, SigningSecret};
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 

@@ -11,10 +11,10 @@ use common::{
     id::TenantId,
     webhooks::{
         delivery::DeliveryId,
+        destination::DestinationPolicy,
         endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS},
         log::{Log, Retention},
         queue::SharedQueue,
-        target::DestinationPolicy,
     },
 };
 use tokio::time::{Instant, sleep};

@@ -13,8 +13,8 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
+        destination::SigningSecret,
         endpoints::{Address, Kind, NewEndpoint},
-        target::SigningSecret,
     },
 };
 use maud::html;

@@ -9,9 +9,9 @@ use common::{
     issue::Problem,
     name::Description,
     webhooks::{
+        destination::{DestinationPolicy, EndpointUrl, Headers},
         endpoints::Kind,
         event::{EventFilter, EventName},
-        target::{DestinationPolicy, EndpointUrl, Headers},
     },
 };
 use maud::{Markup, html};

@@ -15,9 +15,9 @@ use common::{
     name::Description,
     timestamp::Timestamp,
     webhooks::{
+        destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
         endpoints::{Address, Endpoints, Kind, MAX_ENDPOINTS, NewEndpoint},
         event::EventFilter,
-        target::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
     },
 };
 use schemars::JsonSchema;

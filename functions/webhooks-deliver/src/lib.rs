@@ -26,10 +26,10 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Queue, retry_schedule},
+        destination::DestinationPolicy,
         endpoints::disable_after,
         failures::JobFailures,
         post::{Client, Network},
-        target::DestinationPolicy,
     },
 };
 use futures::FutureExt;

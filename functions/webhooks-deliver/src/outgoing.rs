@@ -2,9 +2,9 @@
 
 use common::webhooks::{
     delivery::{AttemptResult, Delivery, Destination, Payload, Queue, SHARDS, Trigger},
+    destination::Target,
     endpoints::{Endpoint, Health},
     event::JobEvent,
-    target::Target,
 };
 
 use crate::{

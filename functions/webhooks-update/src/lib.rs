@@ -11,9 +11,9 @@ use common::{
     name::Description,
     timestamp::Timestamp,
     webhooks::{
+        destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
         endpoints::{Change, Endpoints},
         event::EventFilter,
-        target::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
     },
 };
 

@@ -1,7 +1,7 @@
 //! The endpoints of the demo tenant, one in each state. They point to paths of the inbox.
 
 use anyhow::{Context, Result, anyhow};
-use common::webhooks::target::SigningSecret;
+use common::webhooks::destination::SigningSecret;
 use serde_json::{Value, json};
 
 use super::api::{Api, Who};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::{body::Bytes, http::HeaderMap};
-use common::webhooks::target::SigningSecret;
+use common::webhooks::destination::SigningSecret;
 
 /// How many requests are kept.
 const MAX_KEPT: usize = 200;

@@ -34,9 +34,9 @@ use common::{
             Attempt, Delivery, DeliveryId, Destination, DestinationId, Failure, Millis, Outcome, Payload, Status,
             Trigger, WebhookId,
         },
+        destination::{EndpointUrl, SigningSecret},
         event::EventName,
         log::{First, Log, Row},
-        target::{EndpointUrl, SigningSecret},
     },
 };
 use serde_json::{Value, json};

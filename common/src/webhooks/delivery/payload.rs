@@ -5,8 +5,8 @@ use bytes::Bytes;
 use crate::{
     id::EndpointId,
     webhooks::{
+        destination::{EndpointUrl, SigningSecret},
         event::TEST_BODY,
-        target::{EndpointUrl, SigningSecret},
     },
 };
 

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use crate::webhooks::{
         delivery::Failure,
-        target::{EndpointUrl, SigningSecret},
+        destination::{EndpointUrl, SigningSecret},
     };
 
     const SCHEDULE: [Duration; 1] = [Duration::from_secs(5)];

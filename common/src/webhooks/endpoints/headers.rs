@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::{
     aws::dynamo::{Record, text, texts},
     error::Result,
-    webhooks::target::Headers,
+    webhooks::destination::Headers,
 };
 
 /// The attributes that an endpoint with headers has.

@@ -9,7 +9,7 @@ use crate::{
     id::{NotAnId, names},
     issue::Problem,
     timestamp::Timestamp,
-    webhooks::target::EndpointUrl,
+    webhooks::destination::EndpointUrl,
 };
 
 /// How an endpoint gets its deliveries.

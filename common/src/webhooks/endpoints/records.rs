@@ -25,8 +25,8 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{DestinationId, Shard},
+        destination::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
         event::{EventFilter, EventName},
-        target::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
     },
 };
 

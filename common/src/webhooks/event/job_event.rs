@@ -11,7 +11,7 @@ use super::name::EventName;
 use crate::{
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::target::{EndpointUrl, SigningSecret},
+    webhooks::destination::{EndpointUrl, SigningSecret},
 };
 
 /// A finished job, and who hears of it.

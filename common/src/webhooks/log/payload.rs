@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     webhooks::{
         delivery::{Destination, DestinationId, Payload},
-        target::{EndpointUrl, SigningSecret},
+        destination::{EndpointUrl, SigningSecret},
     },
 };
 

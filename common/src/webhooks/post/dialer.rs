@@ -15,7 +15,7 @@ use tokio::{
 };
 use url::{Host, Url};
 
-use crate::webhooks::target::DestinationPolicy;
+use crate::webhooks::destination::DestinationPolicy;
 
 /// The time limit for connecting to a host, over all of its addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use common::{
     issue::Problem,
     patch::Patch,
     timestamp::Timestamp,
-    webhooks::{delivery::Delivery, endpoints::Change, log::recovery::Missed, target::SigningSecret},
+    webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change, log::recovery::Missed},
 };
 use maud::html;
 

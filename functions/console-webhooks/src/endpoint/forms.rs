@@ -7,7 +7,7 @@ use common::{
         page::{Field, Form},
     },
     timestamp::Timestamp,
-    webhooks::{endpoints::EndpointView, target::SigningSecret},
+    webhooks::{destination::SigningSecret, endpoints::EndpointView},
 };
 use maud::{Markup, html};
 

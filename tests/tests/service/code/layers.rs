@@ -21,7 +21,7 @@ const LAYERS: [&str; 5] = ["http", "accounts", "webhooks", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
 /// The modules of `common::webhooks`, each of which uses only those before it.
-const ROOMS: [&str; 8] = ["target", "event", "delivery", "post", "log", "queue", "endpoints", "failures"];
+const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "queue", "endpoints", "failures"];
 
 /// A path of modules, from the root of the crate.
 type Module = Vec<String>;
@@ -227,7 +227,7 @@ fn each_module_of_webhooks_uses_only_those_before_it() {
             seen.insert((ROOMS[own], name));
         }
     }
-    for pair in [("endpoints", "log"), ("queue", "delivery"), ("post", "target"), ("log", "log")] {
+    for pair in [("endpoints", "log"), ("queue", "delivery"), ("post", "destination"), ("log", "log")] {
         assert!(seen.contains(&pair), "{pair:?} was not found in {seen:?}");
     }
 }

@@ -146,7 +146,7 @@ const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::webhooks::target::EndpointUrl;
+    use crate::webhooks::destination::EndpointUrl;
 
     fn permitted(url: &str, policy: &DestinationPolicy) -> bool {
         EndpointUrl::parse_permitted(url, policy).is_ok()
