@@ -21,6 +21,7 @@ mod stats;
 mod sweep;
 mod through;
 mod toggles;
+mod waiting;
 
 use std::time::Duration;
 

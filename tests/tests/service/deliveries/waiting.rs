@@ -1,0 +1,88 @@
+//! The running service while 500 deliveries wait for a receiver that hangs: each call and page does its work at once.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::timestamp::Timestamp;
+use serde_json::{Value, json};
+use tests::{Browser, Manner, Receiver, Rough, Tenant, World, event};
+use tokio::time::Instant;
+
+use super::{DAY, pages};
+
+const WAITING: usize = 500;
+
+/// Waits until the endpoint has so many deliveries with each of these statuses, as the API counts them. Statuses that are
+/// not named count none.
+async fn counts(world: &World, tenant: &Tenant, endpoint: &str, expected: &[(&str, usize)]) {
+    let all = ["pending", "delivered", "failed", "held", "ended"].map(|status| (status.to_owned(), 0));
+    let mut totals = BTreeMap::from(all);
+    totals.extend(expected.iter().map(|(status, count)| ((*status).to_owned(), *count)));
+    let (totals, began) = (json!(totals), Instant::now());
+    let fields = json!({"since": Timestamp::now().before(DAY), "webhook_endpoint_id": endpoint});
+    loop {
+        let stats = world.rpc(&tenant.key, "deliveries/stats", fields.clone()).await.ok().clone();
+        if stats["total"] == totals {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{} instead of {totals}", stats["total"]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn update(world: &World, tenant: &Tenant, endpoint: &str, mut fields: Value) {
+    fields["id"] = json!(endpoint);
+    world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_works_while_500_deliveries_wait() {
+    let world = World::live(&[("DELIVERY_TIMEOUT", "4")]).await;
+    let (tenant, hanging) = (world.tenant("acme").await, Rough::start(Manner::Hangs).await);
+    let endpoint = world.endpoint(&tenant, hanging.url(), "first").await;
+    for job in 0..WAITING {
+        world.enqueue("job-events", event(&tenant.id, job)).await;
+    }
+    counts(&world, &tenant, &endpoint, &[("pending", WAITING)]).await;
+    let listed: Vec<_> = pages(&world, &tenant, json!({"status": "pending", "limit": 100})).await.concat();
+    assert_eq!(listed.len(), WAITING);
+
+    // Pages show them, and a delivery has its payload.
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open("/console/deliveries?status=pending").await;
+    assert!(page.page().matches("href=\"/console/deliveries/").count() >= 20, "{}", page.page());
+    for page in ["/console".to_owned(), format!("/console/endpoints/{endpoint}")] {
+        assert!(browser.open(&page).await.page().to_lowercase().contains("pending"), "{page}");
+    }
+    let one = world.rpc(&tenant.key, "deliveries/get", json!({"delivery_id": listed[7]})).await.ok().clone();
+    assert!(one["payload"].as_str().is_some_and(|payload| payload.contains("job_id")), "{one}");
+
+    // A resend answers at once, and the delivery goes on waiting, once.
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
+    counts(&world, &tenant, &endpoint, &[("pending", WAITING)]).await;
+
+    // Deactivation holds new events at once, and the waiting ones as their messages come.
+    update(&world, &tenant, &endpoint, json!({"active": false})).await;
+    world.enqueue("job-events", event(&tenant.id, "while inactive")).await;
+    counts(&world, &tenant, &endpoint, &[("held", WAITING + 1)]).await;
+
+    // A rotated secret and a new URL count for deliveries from before: the resent one comes, signed with the new secret.
+    let receiver = Receiver::start().await;
+    let fields = json!({"url": receiver.url("/"), "signing_secret": "second", "active": true});
+    update(&world, &tenant, &endpoint, fields).await;
+    world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
+    receiver.wait_for(1).await[0].verify("second");
+    counts(&world, &tenant, &endpoint, &[("delivered", 1), ("held", WAITING)]).await;
+
+    // A recovery takes up all others with the next sweep.
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": Timestamp::now().before(DAY)});
+    world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    world.sweep(Timestamp::now().after(Duration::from_secs(60))).await;
+    let held = pages(&world, &tenant, json!({"status": "held", "limit": 100})).await.concat();
+    assert_eq!(held.len(), 0);
+
+    // After the deletion, every delivery that still waits ends, and the log keeps them all.
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+    world.enqueue("job-events", event(&tenant.id, "deleted")).await;
+    let kept: Vec<_> = pages(&world, &tenant, json!({"limit": 100})).await.concat();
+    assert_eq!(kept.len(), WAITING + 1);
+}
