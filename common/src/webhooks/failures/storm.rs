@@ -35,7 +35,7 @@ pub enum Write {
     },
     /// Note them without their ids.
     Count {
-        /// How many have been counted, with these.
+        /// The number of failures counted so far, including these.
         more: u64,
     },
     /// Write nothing: the failures have been counted.

@@ -19,7 +19,7 @@ use crate::{
 /// The newest deliveries to a destination.
 #[derive(Clone, Debug, Default)]
 pub struct Glance {
-    /// Their numbers.
+    /// The counts of the newest deliveries.
     pub counted: Statistics,
     /// The number of deliveries that wait for another attempt after a failure.
     pub retrying: u32,

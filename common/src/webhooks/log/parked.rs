@@ -21,9 +21,9 @@ use crate::{
 /// The key of an event parked by version 0.1.0, as its message names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ParkedEvent {
-    /// Whose event it is.
+    /// The owner of the event.
     pub tenant: TenantId,
-    /// Its key.
+    /// The id of the event's item.
     pub parked: ParkedId,
 }
 
