@@ -1,4 +1,4 @@
-//! Updates of optional values.
+//! Changes to optional values, in which absent and `null` differ.
 
 /// A change to an optional value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -179,7 +179,7 @@ async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail(
         let headers: Vec<_> = plain.headers.keys().map(ToString::to_string).collect();
         answers.push((plain.status, plain.body, headers, enveloped.body));
     }
-    let message = "If this address has an account, a mail with a link is on its way";
+    let message = "If this address has an account, we sent it an email with a link";
     assert_eq!((answers[0].0, &answers[0].1), (200, &json!({"status": true, "message": message})));
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     assert_eq!(world.mails().await.len(), before + 4, "two of them have an account");

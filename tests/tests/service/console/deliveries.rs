@@ -89,7 +89,7 @@ async fn a_filter_that_cannot_be_read_is_marked() {
     let browser = Browser::new(&world, &tenant.cookie);
     for (query, message) in [
         ("status=lost", "Must be pending, delivered, failed, held or ended"),
-        ("since=yesterday", "Must be a time of RFC 3339"),
+        ("since=yesterday", "Must be an RFC 3339 time"),
         ("event=%3Cb%3E", "Must be the name of an event"),
         ("endpoint=x", "Must be a UUID"),
     ] {

@@ -40,7 +40,7 @@ async fn saving_changes_what_was_changed_and_nothing_else() {
     let moved = [&[("url", "http://127.0.0.1:9/new"), ("description", "Orders")], &BOTH[..]].concat();
     let refused = edit(&browser, &path, &moved).await;
     assert_eq!(refused.status, 409);
-    says(&refused, &["Another url would get the headers"]);
+    says(&refused, &["A new url would get the secret headers"]);
     assert!(refused.page().contains("value=\"http://127.0.0.1:9/new\""), "what was typed stays");
     let bare = [&moved[..], &[("no_headers", "yes"), ("description", "")]].concat();
     edit(&browser, &path, &bare).await;
@@ -119,7 +119,7 @@ async fn what_was_missed_since_a_time_is_sent_again() {
     };
     let refused = send("soon").await;
     assert_eq!(refused.status, 400);
-    says(&refused, &["Must be a time of RFC 3339"]);
+    says(&refused, &["Must be an RFC 3339 time"]);
     assert_eq!(send("2026-01-31T12:00").await.status, 303);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;

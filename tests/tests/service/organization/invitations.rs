@@ -121,7 +121,7 @@ async fn a_key_invites_members_and_a_session_owners_too() {
     for _ in 0..4 {
         let refused = by_key(&tenant.key, "owner").await;
         assert_eq!((refused.status, &refused.body["code"]), (403, &json!("FORBIDDEN")));
-        assert_eq!(refused.body["message"], "An API key cannot make anybody an owner: sign in to do that");
+        assert_eq!(refused.body["message"], "An API key cannot make a user an owner. Sign in to do that");
     }
     assert!(world.items("invitations").await.is_empty(), "nobody was invited");
     // Had those counted, the address would be over its limit.

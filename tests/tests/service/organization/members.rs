@@ -164,7 +164,7 @@ async fn an_owner_changes_roles_and_they_count_at_once() {
     let by_thief = by_key.try_clone().expect("no stream");
     let stolen = world.send(by_thief.json(&json!({"memberId": jo.user, "role": "owner"}))).await;
     assert_eq!(stolen.refused(), (403, "FORBIDDEN"));
-    assert_eq!(stolen.body["message"], "An API key cannot make anybody an owner: sign in to do that");
+    assert_eq!(stolen.body["message"], "An API key cannot make a user an owner. Sign in to do that");
     assert_eq!(world.send(by_key.json(&json!({"memberId": jo.user, "role": "member"}))).await.status, 200);
     let leave =
         world.http.post(world.url("/api/auth/organization/leave")).header("x-api-key", &jo.key).json(&json!({}));
@@ -235,7 +235,7 @@ async fn an_organization_keeps_an_owner() {
         assert_eq!(answer.refused(), (409, "LAST_OWNER"));
         assert_eq!(
             answer.body["message"],
-            "An organization must have an owner: make somebody else an owner first, or delete your account if you are the only member"
+            "An organization must have an owner: make another member an owner first, or delete your account if you are the only member"
         );
     }
     // Only one can be meant.

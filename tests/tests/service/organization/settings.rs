@@ -13,7 +13,7 @@ const ROUTE: &str = "tenant/settings";
 /// The address that every sign-up of a [`World`] gives.
 const FIRST: &str = "ops@example.com";
 const SUBJECT: &str = "Webhooks: The address for notifications has changed";
-const TO_OLD: &str = "no longer go to this address, but to";
+const TO_OLD: &str = "instead of this address";
 const TO_NEW: &str = "go to this address from now on";
 
 async fn by_key(world: &World, who: &Tenant, fields: Value) -> Answer {
@@ -210,7 +210,7 @@ async fn the_old_and_the_new_address_get_a_mail_and_nobody_does_if_it_stays() {
         assert!(html.contains("organization &lt;b&gt;Doe&lt;/b&gt; &amp; Co ") && !html.contains("<b>"), "{html}");
         assert!(text.lines().count() < 12 && text.matches("http").count() == 1, "{text}");
     }
-    assert!(old["text"].as_str().expect("a text part").contains(&format!("{TO_OLD} alerts@example.com.")));
+    assert!(old["text"].as_str().expect("a text part").contains(&format!("now go to alerts@example.com {TO_OLD}.")));
     // The new address may be a stranger's.
     assert!(!new.to_string().contains(FIRST) && !new.to_string().contains("jo@acme.example.com"), "{new}");
 

@@ -196,6 +196,6 @@ async fn an_owner_beside_whom_only_members_are_cannot_delete_the_account() {
     world.member(&owner, "al@example.com", "member").await;
     let refused = press(&world, &owner.cookie, "Delete account", &[("password", PASSWORD), SURE]).await;
     assert_eq!(refused.status, 409);
-    assert!(refused.page().contains("make somebody else an owner first") && !refused.page().contains(PASSWORD));
+    assert!(refused.page().contains("make another member an owner first") && !refused.page().contains(PASSWORD));
     assert!(world.is_signed_in(&owner.cookie).await);
 }
