@@ -28,7 +28,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     let answer = world.rpc(&tenant.key, "deliveries/recover", fields).await;
     assert_eq!(
         (&answer.ok()["success"], &answer.ok()["message"]),
-        (&json!(true), &json!("Deliveries will be sent again"))
+        (&json!(true), &json!("Deliveries will be recovered"))
     );
     answer.ok()["recovery_id"].clone()
 }

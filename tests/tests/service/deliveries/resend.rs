@@ -43,7 +43,7 @@ async fn whatever_its_status_a_delivery_is_due_again() {
             let delivery = book.write_one(&tenant, draft.status(status).body(&body)).await;
             let (before, start) = (get(&world, &tenant, &delivery).await, Timestamp::now().as_millisecond());
             let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await;
-            assert_eq!(answer.ok(), &json!({"success": true, "message": "Delivery will be sent again"}));
+            assert_eq!(answer.ok(), &json!({"success": true, "message": "Delivery will be resent"}));
 
             // It is pending and due now; its webhook-id, payload and attempts are as before.
             let after = get(&world, &tenant, &delivery).await;

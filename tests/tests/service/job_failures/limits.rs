@@ -34,7 +34,7 @@ async fn an_organization_gets_fifty_mails_a_day_and_the_last_one_says_so() {
     assert_eq!(mails_of_the_day.len(), 51);
     let last: Vec<_> = mails_of_the_day
         .iter()
-        .filter(|mail| text(&mail["text"]).contains("the last mail about failed jobs today"))
+        .filter(|mail| text(&mail["text"]).contains("today's last email about failed jobs"))
         .collect();
     assert_eq!(last.len(), 1);
     assert_eq!(last[0], &mails_of_the_day[49], "the fiftieth");

@@ -61,7 +61,7 @@ async fn a_mail_says_which_job_when_and_why() {
     for part in [
         "A job of Doe & Co has failed.",
         "Workflow: import <b>\n",
-        "Failed jobs since the last mail: 1\n",
+        "Failed jobs since the last email: 1\n",
         "Job: job-7\n",
         "Deployment: dpl_1\n",
         "When: 20",

@@ -33,7 +33,7 @@ async fn a_mail_says_what_fails_since_when_why_and_what_to_do() {
         "Description: <ours>",
         &format!("Failing since: {since}"),
         "Failed deliveries since then: 3",
-        "Last failure: status_5xx (status 503)",
+        "Last failure: HTTP 503",
         &format!("{}/console/endpoints/{id}\n", world.stack.api()),
         "POST /v1/deliveries/list",
         "POST /v1/deliveries/recover",
@@ -79,9 +79,9 @@ async fn there_is_one_mail_when_it_starts_and_one_when_the_endpoint_is_disabled(
     for part in [
         "deliveries to it have failed for too long",
         "Failed deliveries since then: 4",
-        "is held instead",
+        "are held instead",
         "So far, 0 deliveries are held.",
-        "alone sends nothing again",
+        "does not resend any deliveries",
         "POST /v1/webhooks/update",
         &update,
         "POST /v1/deliveries/recover",
@@ -101,7 +101,7 @@ async fn gone_is_one_mail() {
     }
     assert_eq!(subjects(&world).await, [DISABLED]);
     let text = mails(&world).await[0]["text"].as_str().expect("a text").to_owned();
-    assert!(text.contains("410 Gone") && text.contains("(gone)") && text.contains("Last failure: gone"), "{text}");
+    assert!(text.contains("410 Gone") && text.contains("(gone)") && text.contains("Last failure: HTTP 410"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +209,7 @@ async fn the_mail_about_a_disabled_endpoint_says_what_is_held_and_how_to_bring_i
     let text = mail["text"].as_str().expect("a text");
     let disabled = world.only_endpoint(&tenant).await["disabled_at"].as_str().expect("a time").parse::<Timestamp>();
     let until = disabled.expect("a time").after(std::time::Duration::from_secs(7 * 24 * 60 * 60));
-    for part in [&format!("Until {until}, what comes for it is held instead"), "So far, 2 deliveries are held."] {
+    for part in [&format!("Until {until}, new deliveries are held instead"), "So far, 2 deliveries are held."] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
 
