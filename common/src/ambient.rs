@@ -19,9 +19,9 @@ pub type Fill = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 /// A clock and a source of random bytes.
 #[derive(Clone)]
 pub struct Ambient {
-    /// The clock.
+    /// The clock of [`Timestamp::now`](crate::timestamp::Timestamp::now) and of new ids.
     pub now: Clock,
-    /// The random bytes.
+    /// The source of secrets, ids and jitter.
     pub fill: Fill,
 }
 

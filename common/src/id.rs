@@ -122,7 +122,7 @@ pub(crate) use names;
 pub struct TenantId(String);
 
 impl TenantId {
-    /// Generates an id.
+    /// Generates an id that sorts after all earlier ones.
     #[must_use]
     pub fn generate() -> Self {
         Self(ambient::uuid().to_string())

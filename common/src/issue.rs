@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Issue {
     /// The kind of issue.
     pub code: IssueCode,
-    /// The path to the field.
+    /// The path to the field: its name and, in an array, the index of the element.
     pub path: Vec<String>,
     /// A description of the issue, never including the value.
     pub message: String,

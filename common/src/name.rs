@@ -1,4 +1,4 @@
-//! The names that people give things: names, slugs, descriptions.
+//! The texts that people choose: names, slugs and descriptions.
 
 use std::{fmt, str::FromStr};
 
@@ -23,7 +23,7 @@ impl Name {
     /// Trims and validates `text`.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let name = text.trim();
         let mut problems = Vec::from_iter(Problem::length(name.chars().count(), 1, 100));
@@ -75,7 +75,7 @@ fn is_visible(c: char) -> bool {
 pub struct ServiceName(String);
 
 impl ServiceName {
-    /// Reads `SERVICE_NAME`.
+    /// Reads the name from `SERVICE_NAME`.
     ///
     /// # Errors
     /// The variable is missing, or its value is not a valid name.
@@ -118,7 +118,7 @@ impl Slug {
     /// Validates `text`. Upper-case letters are refused instead of being changed silently.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 2, 60));
         if !text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-')) {
@@ -152,7 +152,7 @@ impl Description {
     /// Checks that `text` has at most 500 characters.
     ///
     /// # Errors
-    /// It is too long.
+    /// `text` is too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         match Problem::length(text.chars().count(), 0, 500) {
             None => Ok(Self(text.to_owned())),

@@ -13,7 +13,7 @@ pub enum Patch<T> {
 }
 
 impl<T> Patch<T> {
-    /// The value after applying the change to `None`.
+    /// The value after the change of an unset value.
     #[must_use]
     pub fn into_option(self) -> Option<T> {
         match self {

@@ -42,7 +42,7 @@ impl Timestamp {
     /// Parses a time from a request, in any form of RFC 3339.
     ///
     /// # Errors
-    /// Any other text.
+    /// The text has another form.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|_not_a_time| vec![Problem::format("Must be an RFC 3339 time")])
     }

@@ -39,7 +39,7 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
-    /// Generates a random key.
+    /// Generates a key from the operating system's randomness.
     #[must_use]
     pub fn generate() -> Self {
         let mut key = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
@@ -63,7 +63,7 @@ impl ApiKey {
         well_formed.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret itself.
+    /// The secret, for the answer to its issuer. It must not be logged or stored.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -82,16 +82,16 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// The identity behind an API key.
+/// A valid API key as authentication sees it: the user and organization that it acts for.
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
     /// The key's id.
     pub key: KeyId,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
-    /// The user who issued it.
+    /// The user who issued it, for whom it acts.
     pub user: UserId,
-    /// The day on which it was last used, if it has been.
+    /// The UTC day on which it was last used; `None` if it has not been used.
     pub last_request: Option<Timestamp>,
     /// The user's epoch in which the key was issued. Keys of earlier epochs have ended.
     epoch: i64,
@@ -122,16 +122,16 @@ impl KeyHolder {
     }
 }
 
-/// A key that was just issued.
+/// A new key, with its secret.
 #[derive(Debug)]
 pub struct IssuedKey {
     /// The key's id.
     pub id: KeyId,
-    /// The secret.
+    /// The secret, which is shown this one time.
     pub key: ApiKey,
     /// When the key was issued.
     pub created_at: Timestamp,
-    /// When it expires, if it does.
+    /// The time from which it is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -140,17 +140,17 @@ pub struct IssuedKey {
 pub struct KeyRecord {
     /// The key's id.
     pub id: KeyId,
-    /// The name its issuer gave it.
+    /// The display name that its issuer chose.
     pub name: Name,
-    /// The first characters of the key.
+    /// The first 9 characters of the key.
     pub start: String,
-    /// The user who issued it.
+    /// The user who issued it, for whom it acts.
     pub user: UserId,
     /// When the key was issued.
     pub created_at: Timestamp,
-    /// When it expires, if it does.
+    /// The time from which it is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// The day on which it was last used, if it has been.
+    /// The UTC day on which it was last used; `None` if it has not been used.
     pub last_request: Option<Timestamp>,
     organization: TenantId,
     epoch: i64,
@@ -278,7 +278,7 @@ impl ApiKeys {
         if key.is_managed_by(user) { self.delete(&key).await } else { Err(NOT_FOUND) }
     }
 
-    /// Finds the organization's key `id`.
+    /// Finds the organization's key `id`, read consistently.
     ///
     /// # Errors
     /// The organization has no such key; or a read fails.

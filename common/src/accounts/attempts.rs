@@ -25,7 +25,7 @@ use crate::{
 pub struct Limit {
     /// The limited action. It is part of the counter's key.
     pub what: &'static str,
-    /// Attempts per window.
+    /// The number of attempts allowed per window.
     pub attempts: i64,
     /// Length of the window in seconds. The window starts with the first attempt.
     pub window_seconds: i64,
@@ -125,7 +125,7 @@ impl Attempts {
         }
     }
 
-    /// Resets the count of attempts to sign in to `address` from `client`.
+    /// Resets the counter of attempts to sign in to `address` from `client`, after a successful one.
     pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
         let key = key(SIGN_IN.what, &pair(address, client));
         let delete = self.dynamodb.delete_item().table_name(&self.table).key("token_hash", text(key));
@@ -133,7 +133,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Remembers that `client` has signed in to `address`.
+    /// Remembers for 90 days that `client` has signed in to `address`, which exempts it from the limit over all clients.
     pub async fn remember_client(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
         let known = known_client_item(address, client, now);
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
@@ -255,7 +255,7 @@ fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")
 }
 
-/// Remembers that `client` has signed in to `address`.
+/// The item that remembers that `client` has signed in to `address`.
 pub(crate) fn known_client_item(address: &str, client: ClientAddress, now: Timestamp) -> Item {
     item([
         ("token_hash", text(key(KNOWN_CLIENT, &pair(address, client)))),

@@ -35,18 +35,18 @@ pub struct NewCliLogin {
     pub id: CliLoginId,
     /// The secret that fetches the session, once a user has approved the request.
     pub secret: Token,
-    /// When it expires.
+    /// The time from which it can be neither approved nor exchanged.
     pub expires_at: Timestamp,
 }
 
-/// A client's request to be signed in, as it is stored.
+/// A stored request.
 #[derive(Debug)]
 pub struct CliLogin {
     /// The request's id.
     pub id: CliLoginId,
-    /// When it was made.
+    /// The time of the request.
     pub created_at: Timestamp,
-    /// When it expires.
+    /// The time from which it can be neither approved nor exchanged.
     pub expires_at: Timestamp,
     /// The client's address: an IPv4 address, or the /64 of an IPv6 address.
     pub address: String,
@@ -60,7 +60,7 @@ pub struct CliLogin {
 /// A user's approval of a request.
 #[derive(Debug)]
 pub struct Approval {
-    /// The user.
+    /// The user who approved it, whose session the client gets.
     pub user: UserId,
     /// The user's session epoch at the approval. An action that ends all sessions also ends the approval.
     epoch: i64,
@@ -103,7 +103,7 @@ pub fn parse_secret(text: &str) -> Result<Token, Vec<Problem>> {
     Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the secret of a login request")])
 }
 
-/// The requests, in the table of tokens.
+/// The store of requests, in the table of tokens. They expire by the table's TTL.
 #[derive(Clone)]
 pub struct CliLogins {
     dynamodb: Client,

@@ -32,7 +32,7 @@ const LIST: &str = "deleted";
 pub struct DeletedOrganization {
     /// The organization's id.
     pub id: TenantId,
-    /// When it was deleted.
+    /// The time of its deletion.
     pub at: Timestamp,
 }
 

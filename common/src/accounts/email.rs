@@ -1,4 +1,4 @@
-//! Email addresses.
+//! Email addresses in canonical form, so that one mailbox has one account.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl Email {
     /// Trims, validates and canonicalizes `text`.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let text = text.trim();
         if text.len() > MAX_GIVEN {

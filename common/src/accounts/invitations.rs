@@ -1,4 +1,4 @@
-//! Invitations into an organization.
+//! Invitations into an organization: an owner creates one, and its recipient signs up with it.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
@@ -58,11 +58,11 @@ const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// An invitation with its state, for the organization.
 #[derive(Debug)]
 pub struct Invited {
-    /// The invitation.
+    /// The invitation itself.
     pub invitation: Invitation,
     /// The state of the invitation.
     pub status: InvitationStatus,
-    /// The user who invited.
+    /// The owner who sent it.
     pub inviter: UserId,
     /// When it expires.
     pub expires_at: Timestamp,
@@ -82,7 +82,7 @@ pub enum InvitationStatus {
     Canceled,
 }
 
-/// The tables that an invitation touches.
+/// The store of invitations, with the other tables that its transactions write.
 #[derive(Clone)]
 pub struct Invitations {
     dynamodb: Client,
@@ -262,8 +262,8 @@ impl Invitations {
         Ok(Invitation { id, email, organization, role: record.parsed("role")? })
     }
 
-    /// Creates a user in the organization that invited them. They still have to verify their email: the inviter knows the
-    /// invitation's id too, so presenting it does not prove access to the mailbox.
+    /// Creates a user in the organization that invited them. They still have to verify their email: the inviter knows
+    /// the invitation's id, too, so it does not prove access to the mailbox.
     ///
     /// # Errors
     /// The invitation does not exist, has expired or was used, or its email has an account, or its organization was
@@ -382,7 +382,7 @@ fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
 }
 
-/// When the TTL deletes the items of an invitation.
+/// The Unix time at which the TTL deletes the items of an invitation.
 fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
 }

@@ -39,7 +39,7 @@ impl Inviting {
     /// may invite. Each try is counted.
     ///
     /// # Errors
-    /// Too many invitations: [`Error::TooMany`](crate::error::Error::TooMany); the email has an account; or a call fails.
+    /// Too many invitations: `Error::TooMany`; the email has an account; or a call fails.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();
         self.attempts.count_invitation(inviter.id, email, now).await?;

@@ -26,7 +26,7 @@ const ANSWER_AFTER: Duration = Duration::from_millis(500);
 /// duration does not reveal whether the address has an account.
 ///
 /// # Errors
-/// The work fails.
+/// `work` fails.
 pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
     let (done, ()) = tokio::join!(work, sleep(ANSWER_AFTER));
     done

@@ -31,16 +31,16 @@ use crate::{
 
 mod last;
 
-/// A member of an organization.
+/// A user as a member of an organization.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The user.
+    /// The user, with their role.
     pub user: User,
     /// The time of their sign-up, with which they joined.
     pub joined_at: Timestamp,
 }
 
-/// How a request names a member: by id, or by email.
+/// A reference to a member in a request: an id or an email.
 #[derive(Debug)]
 pub enum MemberIdOrEmail {
     /// The user's id.
@@ -153,7 +153,8 @@ impl Members {
         Ok(member)
     }
 
-    /// Removes a member of the organization of `by`, who is an owner of it, or that member. The address is free again.
+    /// Removes a member of the organization of `by`, who is an owner of it or that member. The member's email address
+    /// is free again.
     ///
     /// # Errors
     /// There is no such member; `by` is neither that member nor an owner; no owner would be left; or a call fails.

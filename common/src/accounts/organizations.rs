@@ -23,12 +23,12 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// An organization.
+/// An organization with its settings.
 #[derive(Clone, Debug)]
 pub struct Organization {
     /// The organization's id.
     pub id: TenantId,
-    /// The display name.
+    /// The display name, chosen by its founder.
     pub name: Name,
     /// The unique name used in URLs and commands.
     pub slug: Slug,
@@ -36,7 +36,7 @@ pub struct Organization {
     pub debug_notification_email: Email,
     /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: bool,
-    /// When it was created.
+    /// The time of its founder's sign-up.
     pub created_at: Timestamp,
 }
 
@@ -104,7 +104,7 @@ impl Organization {
     }
 }
 
-/// The table of organizations.
+/// The store of organizations.
 #[derive(Clone)]
 pub struct Organizations {
     dynamodb: Client,

@@ -24,7 +24,7 @@ impl Password {
     /// Checks that `text` has 8 to 128 characters. Any character is allowed.
     ///
     /// # Errors
-    /// It is too short or too long.
+    /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         match Problem::length(text.chars().count(), 8, 128) {
             None => Ok(Self(Zeroizing::new(text.to_owned()))),
@@ -43,7 +43,7 @@ impl fmt::Debug for Password {
 pub struct Guess(Option<Password>);
 
 impl Guess {
-    /// Accepts any text.
+    /// Accepts any text, so that a malformed password fails like a wrong one.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(Password::parse(text).ok())

@@ -65,13 +65,13 @@ impl Device {
 pub struct Session {
     /// The session's id, which is not secret.
     pub id: SessionId,
-    /// The user who is signed in.
+    /// The signed-in user.
     pub user: UserId,
-    /// When it expires.
+    /// The time from which it is refused.
     pub expires_at: Timestamp,
-    /// When it began.
+    /// The time of the sign-in.
     pub created_at: Timestamp,
-    /// The day on which it was last used.
+    /// The UTC day on which it was last used.
     pub seen_on: Timestamp,
     /// The address of the client that signed in. Older sessions do not have it.
     pub address: Option<String>,
@@ -151,7 +151,7 @@ impl Session {
     }
 }
 
-/// How a request names a session: by the id that a list shows, or by its secret.
+/// A reference to a session in a request: the id from a list, or the secret.
 #[derive(Debug)]
 pub enum IdOrToken {
     /// Its id.
@@ -171,7 +171,7 @@ impl IdOrToken {
     }
 }
 
-/// The table of sessions.
+/// The store of sessions, in the table of tokens.
 #[derive(Clone)]
 pub struct Sessions {
     dynamodb: Client,
@@ -189,7 +189,7 @@ impl Sessions {
         })
     }
 
-    /// Stores `session`.
+    /// Stores `session`, which is valid from then on.
     pub async fn store(&self, session: &Session) -> Result<()> {
         let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item()));
         put.send().await.map_err(failure("storing a session"))?;

@@ -30,13 +30,13 @@ use crate::{
 
 /// The results of a sign-up: the account, the first session, and the token that verifies the email.
 pub struct NewUser {
-    /// The user.
+    /// The user, whose email is not verified yet.
     pub user: User,
     /// The hash of their password.
     pub password: PasswordHash,
     /// Their first session.
     pub session: Session,
-    /// The secret of the session.
+    /// The secret of the session, for the cookie.
     pub session_token: Token,
     /// The secret in the verification email.
     pub verification_token: Token,
@@ -54,7 +54,7 @@ pub struct Founder {
     pub password: Password,
     /// The display name of the organization.
     pub organization_name: Name,
-    /// Its unique name.
+    /// The unique name of the organization.
     pub organization_slug: Slug,
     /// The organization's address for notifications about failures.
     pub debug_notification_email: Email,
@@ -62,7 +62,7 @@ pub struct Founder {
 
 /// A person who signs up by accepting an invitation.
 pub struct Invitee {
-    /// The invitation.
+    /// The id of the invitation, from the link in the email.
     pub invitation: InvitationId,
     /// The unique name of the organization that they join.
     pub slug: Slug,
@@ -178,7 +178,7 @@ impl NewUser {
         mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
-    /// Adds the writes that every sign-up needs.
+    /// Adds the writes of the user, their email guard, session, verification token and known client.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
         let session = self.session.to_item();

@@ -15,7 +15,7 @@ const BYTES: usize = 32;
 pub struct Token(Zeroizing<String>);
 
 impl Token {
-    /// Generates a random token.
+    /// Generates a token from the operating system's randomness.
     #[must_use]
     pub fn generate() -> Self {
         Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
@@ -28,7 +28,7 @@ impl Token {
         (bytes.len() == BYTES).then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret itself.
+    /// The secret, for its holder. It must not be logged or stored.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

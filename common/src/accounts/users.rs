@@ -1,4 +1,4 @@
-//! Users and their roles.
+//! Users, their roles, and their rights.
 
 use std::{fmt, str::FromStr};
 
@@ -26,7 +26,7 @@ use crate::{
 pub struct User {
     /// The user's id.
     pub id: UserId,
-    /// The display name.
+    /// The display name, chosen by the user.
     pub name: Name,
     /// The email address, with which they sign in.
     pub email: Email,
@@ -93,7 +93,7 @@ impl FromStr for Role {
     }
 }
 
-/// The text is not a role.
+/// The error of a text that is not a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotARole;
 
@@ -164,7 +164,7 @@ impl User {
     }
 }
 
-/// The table of users.
+/// The store of users.
 #[derive(Clone)]
 pub struct Users {
     dynamodb: Client,
@@ -177,7 +177,7 @@ impl Users {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("USERS_TABLE")? })
     }
 
-    /// Finds the user `id`.
+    /// Finds the user `id`, read consistently. `None` if the account was deleted.
     pub async fn find(&self, id: UserId) -> Result<Option<User>> {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }

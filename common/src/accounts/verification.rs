@@ -39,7 +39,7 @@ pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> I
     ])
 }
 
-/// The tables that verification uses.
+/// The store of verification tokens, and the table of users.
 #[derive(Clone)]
 pub struct Verifications {
     dynamodb: Client,

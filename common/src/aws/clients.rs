@@ -51,7 +51,7 @@ macro_rules! config {
 }
 
 impl<'env> Aws<'env> {
-    /// Reads region and credentials.
+    /// Reads region and credentials from the environment. No connection is made yet.
     ///
     /// # Errors
     /// One of `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` is not set.
@@ -72,20 +72,20 @@ impl<'env> Aws<'env> {
         })
     }
 
-    /// A DynamoDB client.
+    /// The DynamoDB client, which also retries writes that met a transaction.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         let client = || config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB", retry_classifier(MetTransaction));
         self.dynamodb.get_or_init(client).clone()
     }
 
-    /// An SQS client.
+    /// Builds an SQS client.
     #[must_use]
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         config!(aws_sdk_sqs, self, "AWS_ENDPOINT_URL_SQS")
     }
 
-    /// An SES client.
+    /// Builds an SES client.
     #[must_use]
     pub fn ses(&self) -> aws_sdk_ses::Client {
         config!(aws_sdk_ses, self, "AWS_ENDPOINT_URL_SES")

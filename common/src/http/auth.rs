@@ -33,7 +33,7 @@ pub trait Access<W>: Send + 'static {
 
 /// The stores that identify callers: [`Callers`], [`People`] or [`NoCallers`].
 pub trait CallerStores: Sized + Send + Sync + 'static {
-    /// Builds them with the settings in `env`.
+    /// Builds the stores with the settings in `env`.
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError>;
 }
 

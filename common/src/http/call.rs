@@ -23,7 +23,7 @@ use crate::{
 pub struct Call<C> {
     /// The caller, as identified by the route's [`Access`](super::Access).
     pub caller: C,
-    /// The public address of the API.
+    /// The public address of the API, for links and cookies.
     pub base: BaseUrl,
     /// The client's address, as API Gateway saw it: `X-Forwarded-For` can be forged.
     pub client: ClientAddress,

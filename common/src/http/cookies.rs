@@ -1,4 +1,4 @@
-//! The session cookie.
+//! The session cookie: its name, its attributes, and its token.
 
 use crate::{
     accounts::{sessions::SESSION_SECONDS, token::Token},

@@ -58,7 +58,7 @@ impl Function {
         Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), service })
     }
 
-    /// The descriptions of the routes.
+    /// The descriptions of the routes, for the checks against the template.
     pub fn routes(&self) -> impl Iterator<Item = &RouteInfo> {
         self.routes.iter().map(|route| &route.info)
     }
@@ -88,7 +88,7 @@ impl Function {
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = error.as_ref().map_or("OK", HttpError::code);
-        // The raw path is not logged: a mangled link may have its token there.
+        // The raw path is not logged: a mangled link may contain its token.
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
         let tenant = tenant.as_deref().unwrap_or_default();
         if let Some(HttpError::Domain(Error::Internal(cause))) = error {
@@ -167,7 +167,7 @@ fn answer_of(error: HttpError, back: &str) -> Reply {
     }
 }
 
-/// The whole `main` of an HTTP function: start the log, build the function, serve.
+/// Runs an HTTP function: starts the log, builds the function, and serves it.
 ///
 /// # Errors
 /// A setting is missing or does not parse; or the Lambda runtime fails.

@@ -7,7 +7,7 @@ use lambda_http::http::Method;
 pub struct RouteInfo {
     /// `GET`, with the input in the query, or `POST`, with the input in the body. Routes that change state are `POST`s.
     pub method: Method,
-    /// The full path.
+    /// The full path, such as `/v1/auth/status`, perhaps with a variable at its end.
     pub path: &'static str,
     /// The credentials that it accepts.
     pub credentials: &'static [Credential],
@@ -43,7 +43,7 @@ pub enum Credential {
 pub enum Fault {
     /// 401: the email or the password is wrong.
     WrongPassword,
-    /// 400: the password of the user who is signed in is wrong.
+    /// 400: the password of the signed-in user is wrong.
     InvalidPassword,
     /// 400: the token of a link is malformed, unknown, used or expired.
     InvalidToken,

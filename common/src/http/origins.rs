@@ -7,7 +7,7 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// The address of the API, and the other trusted origins.
+/// The address of the API, and the other trusted origins, such as that of a separate frontend.
 pub struct Origins {
     pub(super) base: Option<BaseUrl>,
     trusted: Vec<BaseUrl>,

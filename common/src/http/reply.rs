@@ -82,7 +82,7 @@ impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
     }
 }
 
-/// JSON, and cookies to set with it.
+/// A JSON result, and cookies to set with it.
 pub struct WithCookies<T> {
     /// The value to serialize.
     pub body: T,
@@ -112,7 +112,7 @@ impl Output for Page {
     }
 }
 
-/// For handlers that return a page or a redirect.
+/// The result of handlers that return a page or a redirect.
 impl Output for Reply {
     fn reply(self, _: Wire) -> Result<Reply> {
         Ok(self)

@@ -1,4 +1,4 @@
-//! The answers of routes with nothing to return.
+//! Confirmations, for routes without other results.
 
 use schemars::JsonSchema;
 use serde::Serialize;

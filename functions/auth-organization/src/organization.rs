@@ -1,4 +1,4 @@
-//! The caller's organization.
+//! The routes of the caller's organization itself.
 
 use std::sync::Arc;
 

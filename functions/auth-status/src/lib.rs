@@ -41,7 +41,7 @@ async fn handle(_: Arc<()>, call: Call<SignedIn>, (): ()) -> Result<Output> {
         user_id: user.id,
         email: user.email,
         email_verified: user.email_verified,
-        // A user without one does not exist, but clients ask.
+        // Every user has an organization, but clients expect the field.
         has_tenant: true,
         tenant_id: user.organization,
     })

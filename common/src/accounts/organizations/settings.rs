@@ -46,7 +46,7 @@ impl SettingsChange {
 }
 
 impl Organization {
-    /// The organization with other settings.
+    /// Applies `change` to the organization.
     #[must_use]
     pub fn changed(mut self, change: SettingsChange) -> Self {
         let SettingsChange { debug_notification_email, disable_job_failure_notifications } = change;
