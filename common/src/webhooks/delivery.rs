@@ -2,7 +2,7 @@
 //!
 //! A [`Delivery`] is its state in the log, and `state` contains every change of it. An [`Attempt`] is a POST to the
 //! receiver, an [`Outcome`] is the result of an attempt, and [`next_step`] decides the next step. Nothing here calls
-//! AWS or a receiver.
+//! AWS.
 
 mod attempt;
 mod due;

@@ -1,8 +1,7 @@
 //! Makes delivery attempts. Each is a signed POST to an untrusted receiver.
 //!
 //! The `Dialer` connects to permitted addresses only, a `Connection` limits the bytes that are read from it, and the
-//! `Pool` keeps connections for reuse. A single deadline covers the attempt, from the DNS lookup to the end of the
-//! response.
+//! `Pool` keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
 //! The project has its own pool, since that of `hyper-util`'s client bounds idle connections per host but not over all
 //! hosts: many receivers could take all file descriptors of the process. Nor does that pool see data that a receiver
@@ -159,8 +158,7 @@ impl Client {
         if let Some(mut connection) = self.pool.take(origin) {
             let request = request(post, now)?;
             match connection.send(request, async |response| read(response, headers, now).await).await {
-                // The receiver closed the idle connection before the request reached it. That is no failure, so open a
-                // new one.
+                // The receiver closed the idle connection before the request arrived. Open a new one.
                 Err(_) if connection.is_unanswered() => {}
                 Err(error) => return Err(error.into()),
                 Ok(posted) => {
@@ -412,8 +410,7 @@ mod tests {
         try_to_post(client, url).await.expect("there are descriptors")
     }
 
-    /// The behavior of a server on a connection: it answers each request with the next response, in pieces, then
-    /// closes.
+    /// The behavior of a server on a connection: it answers each request with the next response in pieces, then closes.
     type Script = Vec<Vec<&'static [u8]>>;
 
     async fn play(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Script) {

@@ -1,6 +1,6 @@
 //! The deliveries queues, whose messages name due attempts: a queue for receivers that answer quickly, a queue for
-//! receivers that answer late or with errors, and a queue for hanging receivers. So no delivery waits behind deliveries
-//! to a slower receiver.
+//! receivers that answer late or with errors, and a queue for hanging receivers. So no delivery waits behind slower
+//! receivers.
 
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use futures::{StreamExt, stream};

@@ -221,8 +221,7 @@ impl App {
         Ok(found.into_iter().flatten().map(|endpoint| (endpoint.id, endpoint)).collect())
     }
 
-    /// Settles a delivery, if its lease is still valid. A repeated call, after the answer to an earlier call was lost,
-    /// returns the same answer.
+    /// Settles a delivery, if its lease is still valid. A call repeated after a lost answer returns the same answer.
     async fn settle(
         &self,
         tenant: &TenantId,

@@ -45,8 +45,7 @@ enum Audience {
 }
 
 impl Failures {
-    /// Sends the emails that are due, as long as there is time. An email that cannot be sent does not hold up the
-    /// others.
+    /// Sends the emails that are due, as long as there is time. One that cannot be sent does not delay the others.
     pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut tenants: BTreeMap<TenantId, Vec<WorkflowKey>> = BTreeMap::new();

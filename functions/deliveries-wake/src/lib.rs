@@ -140,8 +140,7 @@ impl App {
         swept.and(told).and(recovered).and(saved)
     }
 
-    /// Sends the notices about endpoints and the emails about failed jobs. They are few, so only the first sweeper
-    /// sends them.
+    /// Sends the notices about endpoints and the emails about failed jobs. They are few: the first sweeper sends them.
     async fn tell(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         if !sweeper.is_first() {
             return Ok(());

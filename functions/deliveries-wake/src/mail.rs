@@ -8,7 +8,7 @@ use common::{
     name::Name,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Attempt,
+        delivery::{Attempt, error_meaning, error_name},
         endpoints::{DisabledReason, notice::Notice},
     },
 };
@@ -64,27 +64,28 @@ pub(crate) fn about(
             );
             let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
             let end = end.map_or_else(String::new, |end| {
-                format!(" If none succeeds, the first delivery that fails after {end} makes the endpoint inactive.")
+                let end = end.readable();
+                format!(" If no delivery succeeds, the first delivery that fails after {end} disables the endpoint.")
             });
-            let outlook = format!("New events are still sent. The first delivery that succeeds ends this state.{end}");
-            let news = "is failing: deliveries to it have failed permanently.";
+            let outlook = format!("New events are still sent. The first successful delivery ends this state.{end}");
+            let news = "is failing: deliveries to it failed after all their attempts.";
             ("A webhook endpoint is failing", news, vec![see, recover, outlook])
         }
         Some((_, reason)) => {
             let news = match reason {
                 DisabledReason::Gone => {
-                    "has been made inactive: its receiver answered 410 Gone, which asks for no more deliveries."
+                    "has been disabled: its receiver answered 410 Gone, which asks for no more deliveries."
                 }
-                DisabledReason::Failing => "has been made inactive: deliveries to it have failed for too long.",
+                DisabledReason::Failing => "has been disabled because its deliveries failed for too long.",
             };
             let activate = format!("To enable it again, call POST /v1/webhooks/update with\n{update}");
-            let (effect, what) = match held {
+            let (effect, kind) = match held {
                 None => (NOTHING_HELD.to_owned(), "failed"),
                 Some(held) => (effect(held), "failed and held"),
             };
             let recover = format!(
                 "This does not resend any deliveries. Once the endpoint is active, call POST /v1/deliveries/recover to \
-                 recover its {what} deliveries, with\n{recover}"
+                 recover its {kind} deliveries, with\n{recover}"
             );
             ("A webhook endpoint has been disabled", news, vec![effect, see, activate, recover])
         }
@@ -103,11 +104,12 @@ pub(crate) fn about(
 
 /// The effect of being inactive if deliveries are not held.
 const NOTHING_HELD: &str = "While it is inactive, events for it are neither sent nor kept. Deliveries that were \
-                            waiting for another attempt end.";
+                            waiting for another attempt are canceled.";
 
 /// The effect of being inactive if deliveries are held.
 fn effect(held: &Held) -> String {
     let Held { count, is_complete, until, .. } = held;
+    let until = until.readable();
     let count = match count {
         _ if !is_complete => "more than 1,000 deliveries are held".to_owned(),
         1 => "1 delivery is held".to_owned(),
@@ -125,19 +127,19 @@ fn facts(notice: &Notice, failures: &Failures) -> String {
         format!("Endpoint: {}", notice.endpoint),
         match notice.address.url() {
             Some(url) => format!("Address: {}", url.url().origin().ascii_serialization()),
-            None => "Address: none, since it is a pull endpoint".to_owned(),
+            None => "Address: none (pull endpoint)".to_owned(),
         },
     ];
     let description = notice.description.as_ref().map(|text| text.as_str().replace(char::is_control, " "));
     facts.extend(description.map(|text| format!("Description: {text}")));
-    facts.extend(notice.failing_since.map(|since| format!("Failing since: {since}")));
-    facts.extend(notice.disabled.map(|(at, reason)| format!("Disabled: {at} ({reason})")));
+    facts.extend(notice.failing_since.map(|since| format!("Failing since: {}", since.readable())));
+    facts.extend(notice.disabled.map(|(at, _)| format!("Disabled: {}", at.readable())));
     // The index may not contain the first failure yet.
     let (count, bound) = (failures.count.max(1), if failures.is_complete { "" } else { "at least " });
     facts.push(format!("Failed deliveries since then: {bound}{count}"));
-    facts.extend(failures.last.as_ref().map(|last| match last.status_code {
-        Some(status) => format!("Last failure: HTTP {status}"),
-        None => format!("Last failure: {}", last.outcome),
+    facts.extend(failures.last.as_ref().map(|last| {
+        let (name, meaning) = (error_name(&last.outcome, last.status_code), error_meaning(&last.outcome));
+        format!("Last error: {name}. {meaning}")
     }));
     facts.join("\n")
 }

@@ -1,5 +1,4 @@
-//! Tells tenants that an endpoint is failing, or has been disabled, by an email to the address that their organization
-//! has chosen.
+//! Tells tenants that an endpoint is failing, or has been disabled, by email to their organization's chosen address.
 
 use std::time::Duration;
 

@@ -68,8 +68,7 @@ impl App {
     /// Resends the next page of a recovery, from `start` on.
     ///
     /// # Errors
-    /// [`Error::Busy`]: the rest of the page is left, and can follow immediately. Any other error: the page should
-    /// wait.
+    /// [`Error::Busy`]: the rest of the page is left, and can follow immediately. Other errors: it should wait.
     async fn recover_page(
         &self,
         tenant: &TenantId,

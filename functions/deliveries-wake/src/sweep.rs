@@ -2,8 +2,7 @@
 //!
 //! An error with one row does not hold up other rows. A message that its queue refuses delays its delivery by a quarter
 //! of an hour, until its minute is checked. A row that cannot be checked goes into the present minute, and is checked
-//! with that. A minute is repeated only if its rows cannot be read, or the table does not accept those for the present
-//! minute.
+//! with that. A minute is repeated only if its rows cannot be read, or the table refuses those for the present minute.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -184,8 +183,8 @@ impl App {
         (states, left)
     }
 
-    /// Wakes overdue deliveries. Returns their number, and the rows of the others. One tenant's failure does not hold
-    /// up others.
+    /// Wakes overdue deliveries. Returns their number, and the rows of the others. One tenant's failure does not delay
+    /// others.
     async fn rouse(
         &self,
         late: impl Iterator<Item = (DueRow, Delivery)>,

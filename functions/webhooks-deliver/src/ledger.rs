@@ -9,8 +9,8 @@
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the
 //! attempt is repeated: the only duplicate that a crash can cause. A process that dies before 3 leaves a pending state:
 //! its record comes back and sends the message, regardless of changes to the endpoint; if the state has a due row, that
-//! also wakes the delivery. If the row of an immediate success cannot be written, the loss is counted, but the delivery
-//! is not sent again.
+//! also wakes the delivery. If the row of an immediate success cannot be written, the loss is counted, but it is not
+//! sent again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -72,8 +72,7 @@ impl Entry {
 }
 
 impl Ledger {
-    /// Stores the ended attempts of a batch until its end. Returns the records that stay in their queue, by their
-    /// numbers.
+    /// Stores the ended attempts of a batch until its end. Returns the numbers of the records that stay in their queue.
     pub(crate) async fn store_all(&self, inbox: UnboundedReceiver<Ended>, gate: Gate<'_>) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
@@ -181,8 +180,8 @@ impl Ledger {
         row.into_iter().chain(due)
     }
 
-    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries whose rows still
-    /// could not be written.
+    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries whose rows are
+    /// still not written.
     async fn spread(&self, entries: &[Entry], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
         let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashMap::new());
         for number in throttled {
@@ -279,8 +278,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count, because another
-    /// process also made it.
+    /// Changes the state to `after`, and returns the new state; `None` if another process made the attempt, which then
+    /// counts.
     async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         let mut before = delivery.clone();

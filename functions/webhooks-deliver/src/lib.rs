@@ -3,8 +3,7 @@
 //! A `JobEvent` comes from the job events queue and goes to its `Audience`, in the form of a `Delivery` for each
 //! destination. The `Client` makes an attempt once there is a slot for it, and `next_step` decides the next step. The
 //! first attempts of a batch are made immediately and in the same invocation, so an event costs one message and one row
-//! of the `Log` if all goes well, and only a failure costs more. Due attempts come from the deliveries queues, by their
-//! key.
+//! of the `Log` if all goes well, and only a failure costs more. Due attempts come from the deliveries queues.
 //!
 //! An invocation waits for its slowest attempt, so receivers are separated by their response time: those that answer
 //! quickly share the queue of events and the queue `deliveries`; slow and hanging receivers each have a separate queue.
@@ -109,8 +108,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     Ok(Deliver { app: Arc::new(App { sender, ledger, notes, under_way: UnderWay::default(), reads: Arc::default() }) })
 }
 
-/// The certificate authorities of the machine. They are read once per process, since a test run starts hundreds of
-/// functions.
+/// The certificate authorities of the machine. Read once per process: a test run starts hundreds of functions.
 static AUTHORITIES: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
     let mut authorities = rustls::RootCertStore::empty();
     authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

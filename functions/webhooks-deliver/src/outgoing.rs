@@ -53,8 +53,7 @@ impl<'a> Outgoing<'a> {
         self.due.delivery.trigger == Trigger::Test
     }
 
-    /// The URL, secrets and headers for the attempt. `None` for an endpoint that is deleted, inactive or a pull
-    /// endpoint.
+    /// The URL, secrets and headers for the attempt. `None` for a deleted, inactive or pull endpoint.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
         match &self.due.payload.destination {
             Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),

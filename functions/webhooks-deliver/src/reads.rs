@@ -27,8 +27,8 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// The endpoints of a tenant, active or not, by a read that begins after this call, and so sees all earlier writes.
-    /// `None` if the read fails.
+    /// The endpoints of a tenant, active or not, by a read that begins after this call (and so sees earlier writes);
+    /// `None` if it fails.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Endpoint]>> {
         // Boxed, since the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
         let read = async || Box::pin(stores.endpoints.all(tenant)).await.map(Arc::from);

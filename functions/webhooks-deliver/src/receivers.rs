@@ -23,8 +23,8 @@ const DOUBTS: u32 = 3;
 /// The upper bound of doubts. This many good origins make up for any number of slow origins.
 const MOST_DOUBTS: u32 = 20;
 
-/// The destination of a tenant's deliveries: an endpoint, or an origin of its job callbacks. Rare hash collisions share
-/// one state.
+/// The destination of a tenant's deliveries: an endpoint, or an origin of its job callbacks. Colliding hashes share
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) tenant: u64,
@@ -165,8 +165,7 @@ impl Known {
         self.seen.entry(key.receiver).or_default()
     }
 
-    /// Changes the state of a receiver and, if that is the origin of a callback, the doubts about its tenant's other
-    /// origins.
+    /// Changes the state of a receiver and, if that is the origin of a callback, its tenant's doubts.
     fn learn<T>(
         &mut self,
         key: Key,

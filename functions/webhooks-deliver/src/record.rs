@@ -68,7 +68,7 @@ fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
 
 impl Record {
     /// Reads a record of one of the queues. `None` if this process already works on the same message: the other record
-    /// then stands for both.
+    /// stands for both.
     pub(crate) fn read(
         index: usize,
         record: &SqsMessage,

@@ -28,8 +28,7 @@ const EARLY: Duration = Duration::from_secs(1);
 enum Step {
     /// Drop it: the delivery has passed the attempt because of another message, or has ended.
     Drop,
-    /// Note the consequence for the endpoint: this record made the last attempt, and may have come back before that was
-    /// noted.
+    /// Note the consequence for the endpoint: this record made the last attempt, but may not have noted it.
     NoteFailed,
     /// Send a message: that of the next attempt if this record made its attempt and came back before sending it, or the
     /// same message if it is early because the attempt was postponed.

@@ -94,8 +94,7 @@ impl Sender {
         match slot {
             Ok(slot) if turn == Turn::Soon => {
                 batch.under_way.fetch_add(1, Ordering::Relaxed);
-                // Boxed, since the future takes thousands of bytes, which an attempt that waits for its slot would
-                // reserve.
+                // Boxed, since the future takes thousands of bytes, which waiting attempts would reserve.
                 let ended = Box::pin(self.attempt(outgoing, slot, batch)).await;
                 batch.under_way.fetch_sub(1, Ordering::Relaxed);
                 ended
@@ -216,8 +215,7 @@ impl Sender {
         Ended { shown: Some(shown), ..ended }
     }
 
-    /// Notes that an attempt was cut off: the receiver counts as hanging until it answers, and no other attempt waits
-    /// for it.
+    /// Notes that an attempt was cut off: the receiver hangs until it answers, and no other attempt waits for it.
     async fn cut(&self, outgoing: &Outgoing<'_>, slot: &Slot) {
         let (now, health) = (Timestamp::now(), outgoing.health());
         let hung = self.standing(outgoing, now) == Standing::Hanging;

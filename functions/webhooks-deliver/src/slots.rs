@@ -1,5 +1,4 @@
-//! Scheduling attempts: slots bound the attempts that start concurrently in this process, and places bound those in
-//! progress.
+//! Scheduling attempts: slots bound the attempts that start at the same time, and places bound those in progress.
 //!
 //! Connecting, signing and writing takes CPU, so every attempt takes a slot. An attempt that only waits for its answer
 //! needs just a socket and a few kilobytes: it soon returns the slot and keeps its place, of which there are more. If
@@ -8,8 +7,8 @@
 //! more than half of the slots.
 //!
 //! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: each
-//! success widens it by one, as slow start does with a congestion window (RFC 5681, section 3.1). So a receiver that
-//! recovers is not flooded.
+//! success widens it by one, as slow start does with a congestion window (RFC 5681, section 3.1). So a recovered
+//! receiver is not flooded.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -120,8 +119,8 @@ impl Slots {
     }
 
     /// Takes a slot for a hanging receiver, if it may have another. All hanging receivers together get as many places
-    /// as there are slots. A tenant's hanging receivers get no more places, and hold no more batches, than they leave
-    /// to other tenants.
+    /// as there are slots. Those of one tenant get no more places, and hold no more batches, than they leave to other
+    /// tenants.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
         let probe = self.lock().probe(lane, batch);
         match probe {

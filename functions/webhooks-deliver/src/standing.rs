@@ -1,5 +1,4 @@
-//! The standing of a receiver: good, unknown, slow or hanging. Receivers of the same standing share a queue,
-//! invocations and slots.
+//! The standing of a receiver: good, unknown, slow or hanging. Receivers of a standing share queues and slots.
 //!
 //! A receiver that answers quickly is good. An unknown receiver gets one attempt, and more once that has succeeded. A
 //! receiver that answers late, or fails several times in a row, is slow. A receiver that gives no answer within seconds
@@ -114,8 +113,7 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// The turn of an attempt that comes from the queue `from`. A hanging receiver never takes an invocation of a
-    /// receiver that answers.
+    /// The turn of an attempt that comes from the queue `from`. A hanging receiver never takes an invocation of others.
     pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
         match (from, standing) {
             (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
@@ -197,8 +195,7 @@ pub(crate) struct Seen {
     /// The time at which it was last slow here, and the time at which it last became good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
-    /// The time at which it last failed to answer within seconds or was cut off, and the time of its last answer in
-    /// time.
+    /// The time of its last late or missing answer or cut-off attempt, and of its last answer in time.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
     /// The number of quick failures since its last success.
@@ -214,8 +211,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The standing of the receiver, by the newer of this process's observations and the endpoint's item. A callback
-    /// has no `health`.
+    /// The standing of the receiver, by the newer of this process's view and the endpoint's item. A callback has no
+    /// `health`.
     pub(crate) fn standing(&self, health: Option<&Health>, now: Timestamp) -> Standing {
         let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));
         let slow_at = remembered.max(health.and_then(|health| health.slow_at));

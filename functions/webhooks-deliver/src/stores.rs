@@ -14,8 +14,8 @@ use common::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The number of concurrent calls for each queue that is not shared. More of them could keep the tables busy, and the
-/// shared queues waiting.
+/// The number of concurrent calls for each queue that is not shared. More could keep the tables busy, and shared queues
+/// waiting.
 const CALLS: usize = 4;
 
 /// The endpoints, the log, and the queues that bring deliveries back. Cloning is cheap.

@@ -38,8 +38,8 @@ pub enum DestinationId {
     Callback,
 }
 
-/// The id that a receiver gets. All attempts and all duplicates of the event have the same id, so that the receiver can
-/// recognize a repetition.
+/// The id that a receiver gets. All attempts and duplicates of an event share it, so that the receiver can recognize a
+/// repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 
@@ -52,8 +52,7 @@ pub struct Shard {
     pub number: u8,
 }
 
-/// The number of shards in the log of a busy destination: a single DynamoDB partition takes a thousand writes per
-/// second.
+/// The number of shards in the log of a busy destination: a DynamoDB partition takes a thousand writes per second.
 pub const SHARDS: u8 = 8;
 
 impl DeliveryId {

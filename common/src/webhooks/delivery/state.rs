@@ -261,8 +261,7 @@ impl Delivery {
     /// Whether the delivery failed when this attempt was due.
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
-        // An attempt that was made is the last; an attempt that was not made because the delivery expired would be the
-        // next.
+        // An attempt that was made is the last; an attempt that expired before it was made would be the next.
         let is_it = (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt);
         self.status == Status::Failed && (is_it || self.pull.is_some())
     }

@@ -140,8 +140,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
 /// The only IPv6 space allocated for the public internet (IANA IPv6 address space registry).
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-/// The exceptions in [`GLOBAL_V6`]: protocol assignments with Teredo, documentation, 6to4, and the newer documentation
-/// range.
+/// The exceptions in [`GLOBAL_V6`]: protocol assignments with Teredo, documentation, 6to4, and documentation again.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
 
 #[cfg(test)]

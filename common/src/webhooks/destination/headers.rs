@@ -6,8 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::issue::{IssueCode, MemberProblem, Problem};
 
-/// Up to ten headers, sorted by name. Names are in lower case, since header names are case-insensitive. Values are
-/// secrets.
+/// Up to ten headers, sorted by name. Names are in lower case, since case is insignificant. Values are secrets.
 #[derive(Clone, Default)]
 pub struct Headers(BTreeMap<String, Zeroizing<String>>);
 
@@ -125,8 +124,7 @@ fn not_a_text() -> Vec<Problem> {
     vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]
 }
 
-/// Visible ASCII characters, with spaces only between them (`Bearer x` has one). Receivers interpret other white space
-/// differently.
+/// Visible ASCII characters, with spaces only between them (`Bearer x` has one). Receivers differ on other white space.
 fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
     let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST_VALUE));
     let is_fine = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');

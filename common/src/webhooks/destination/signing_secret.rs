@@ -16,8 +16,8 @@ use crate::{issue::Problem, random};
 /// Marks a text as a webhook secret. It is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// 1 to 256 characters, not blank. The text is an HMAC key; the bytes that libraries for Standard Webhooks decode from
-/// it can be a second key.
+/// 1 to 256 characters, not blank. The text is an HMAC key; the bytes that Standard Webhooks libraries decode from it
+/// can be another.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
@@ -180,8 +180,7 @@ mod tests {
         SigningSecret::parse(text).expect("a secret").decoded().map(|key| key.to_vec())
     }
 
-    /// The results of four libraries: npm `standardwebhooks` 1.1.1 and `svix` 1.99.1, PyPI `standardwebhooks` 1.1.0 and
-    /// `svix` 2.9.1.
+    /// Results of npm `standardwebhooks` 1.1.1 and `svix` 1.99.1, and PyPI `standardwebhooks` 1.1.0 and `svix` 2.9.1.
     #[test]
     fn the_decoded_key_is_what_the_libraries_make_of_the_text() {
         for (text, key) in [

@@ -16,8 +16,7 @@ const DOING: &str = "forgetting endpoints";
 
 impl Endpoints {
     /// Deletes all endpoints of `tenant`, unreadable endpoints included. Their ids are remembered until
-    /// `remembered_until`. The count is not updated, since the tenant creates no more endpoints. Returns whether there
-    /// were any.
+    /// `remembered_until`. The count stays, since the tenant creates no more endpoints. Returns whether there were any.
     pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
         let found = self.query(tenant, LOGGED).await?;
         let ids = found.iter().map(|item| record(item).text("webhook_endpoint_id")).collect::<Result<Vec<_>>>()?;

@@ -22,8 +22,8 @@ use crate::{
 /// The health of a receiver, as the item of its endpoint stores it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// The time of the first attempt that timed out or did not connect, if no attempt has succeeded since. The receiver
-    /// is then silent, and slow.
+    /// The time of the first attempt without an answer, if no attempt has succeeded since. The receiver is then silent,
+    /// and slow.
     pub unanswered_since: Option<Timestamp>,
     /// Whether the receiver fails to answer within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
@@ -33,8 +33,8 @@ pub struct Health {
     pub healthy_at: Option<Timestamp>,
     /// The time at which a process last began to probe a receiver that does not answer.
     pub probed_at: Option<Timestamp>,
-    /// The time at which the receiver was last slow or hanging, unless it has been good since. Its deliveries then use
-    /// a separate queue.
+    /// The time at which the receiver was last slow or hanging, unless it has been good since. Its deliveries have a
+    /// separate queue.
     pub slow_at: Option<Timestamp>,
     /// The time at which the receiver last became good again.
     pub good_at: Option<Timestamp>,
@@ -209,8 +209,7 @@ impl Endpoints {
         .map(drop)
     }
 
-    /// Permits the caller to probe a receiver that does not answer, unless another process began a probe at `since` or
-    /// later.
+    /// Permits the caller to probe a receiver that does not answer, unless another process has begun since `since`.
     pub async fn begin_probe(
         &self,
         tenant: &TenantId,

@@ -120,8 +120,7 @@ impl Notice {
 }
 
 impl Endpoints {
-    /// The endpoints with a pending notice: all of them, or the first page of the index. The index lags behind the
-    /// table.
+    /// The endpoints with a pending notice: all, or the first page of the index. The index lags behind the table.
     pub async fn pending_notices(&self) -> Result<Vec<(TenantId, EndpointId)>> {
         let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
         let query =
@@ -142,8 +141,7 @@ impl Endpoints {
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 
-    /// Counts a try to send a notice. Returns the updated notice, or `None` if it changed meanwhile and must not be
-    /// sent.
+    /// Counts a try to send a notice. Returns the updated notice, or `None` if it changed meanwhile: do not send it.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let update = self

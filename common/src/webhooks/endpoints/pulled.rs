@@ -34,8 +34,7 @@ impl Endpoints {
         }
     }
 
-    /// Notes that a client asked for deliveries of an endpoint, and whether it received any, unless its item was
-    /// updated recently.
+    /// Notes that a client asked for deliveries, and whether it received any, unless the item was updated recently.
     pub async fn note_pulled(
         &self,
         tenant: &TenantId,

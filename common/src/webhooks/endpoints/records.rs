@@ -204,8 +204,7 @@ impl Endpoints {
     /// becomes the previous secret, and continues to sign for `overlap`.
     ///
     /// # Errors
-    /// The tenant has no such endpoint; the change has another URL and does not set the existing headers; or a call
-    /// fails.
+    /// The tenant has no such endpoint; the change has another URL and does not mention its headers; or a call fails.
     pub async fn update(
         &self,
         tenant: &TenantId,

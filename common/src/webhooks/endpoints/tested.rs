@@ -1,5 +1,4 @@
-//! Tests of endpoints, at most ten per minute and endpoint. The item of an endpoint stores the times of its last ten
-//! tests.
+//! Tests of endpoints, at most ten per minute each. The item of an endpoint stores the times of the last ten.
 
 use aws_sdk_dynamodb::types::{AttributeValue, Update};
 

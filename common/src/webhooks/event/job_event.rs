@@ -58,8 +58,8 @@ impl Audience {
     }
 }
 
-/// The reason why a message of a queue cannot be parsed. Such a message can never succeed, so it is left to the queue's
-/// redrive policy.
+/// The reason why a message of a queue cannot be parsed. It can never succeed, so it is left to the queue's redrive
+/// policy.
 #[derive(Debug)]
 pub struct Malformed(pub(in crate::webhooks) String);
 

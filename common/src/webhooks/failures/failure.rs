@@ -88,8 +88,7 @@ impl JobFailure {
 }
 
 impl FailedJob {
-    /// Keeps the event of a failed job; `None` for other events. `is_repeated` says whether the event has been received
-    /// before.
+    /// Keeps the event of a failed job; `None` for others. `is_repeated` says whether it has been received before.
     #[must_use]
     pub fn of(event: &JobEvent, is_repeated: bool) -> Option<Self> {
         (event.name == EventName::Failed).then(|| Self {

@@ -85,7 +85,7 @@ impl JobFailures {
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })
     }
 
-    /// The workflows with a pending notice, by tenant: all, or the first pages of the index. The index lags behind the
+    /// The workflows with a pending notice, by tenant: all, or the first pages of the index, which lags behind the
     /// table.
     ///
     /// # Errors
@@ -104,8 +104,7 @@ impl JobFailures {
                 let workflow = record.text("webhook_endpoint_id")?.trim_start_matches(PREFIX);
                 found.push((record.parsed("tenant_id")?, WorkflowKey::stored(workflow)));
             }
-            // The remaining workflows of a tenant that fills pages are left for later, so that the tenants after it get
-            // their turn.
+            // The rest of a tenant that fills pages is left for later, so that the next tenants get their turn.
             match page.last_evaluated_key.as_ref().and_then(|last| last.get("tenant_id")?.as_s().ok()) {
                 Some(last) => last.clone_into(&mut after),
                 None => break,
@@ -124,8 +123,8 @@ impl JobFailures {
         found.item.as_ref().map(read).transpose().map(Option::flatten)
     }
 
-    /// Counts a try to send the notice. Returns the updated notice, or `None` if another process counted a try and this
-    /// one must not send.
+    /// Counts a try to send the notice. Returns the updated notice, or `None` if another process counted a try, and so
+    /// sends.
     pub async fn try_notice(
         &self,
         tenant: &TenantId,

@@ -41,8 +41,7 @@ pub(super) const PENDING: &str = "failures";
 pub(super) const PREFIX: &str = "#failing#";
 /// The attributes with the newest failures, newest first.
 pub(super) const NEWEST: [&str; 3] = ["newest_1", "newest_2", "newest_3"];
-/// The attribute for a failure whose event had been received before. It may equal one of the others, so it does not
-/// move them.
+/// The attribute of a failure whose event came repeatedly. It may equal one of the others, so it does not move them.
 pub(super) const AGAIN: &str = "again";
 
 impl JobFailures {

@@ -1,5 +1,4 @@
-//! A glance at a destination: its newest deliveries, and its backlog. The number of items read is bounded, regardless
-//! of the size of the log.
+//! A glance at a destination: its newest deliveries, and its backlog, read in bounded time from a log of any size.
 
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -53,8 +52,7 @@ pub struct Backlog {
 const COUNTED: usize = 1000;
 
 impl Log {
-    /// The newest `most` deliveries in `shards` that were created at `since` or later; a few more if there are many
-    /// shards.
+    /// The newest `most` deliveries in `shards` created at `since` or later; a few more if there are many shards.
     ///
     /// # Errors
     /// A read failed.

@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// Text that nearly every body contains, so that compression need not store it. Stored bodies depend on it: it must
-/// never change.
+/// Text that nearly every body contains, so that it is not stored. It must never change, since stored bodies depend on
+/// it.
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
 /// The attribute of a plain body, and that of a compressed body preceded by its plain length.

@@ -2,8 +2,8 @@
 //!
 //! A sparse index contains the deliveries that can be received, now or later, by their time: a leased delivery is in it
 //! with the end of its lease, and a settled delivery is not in it. The index lags behind the table, so each delivery is
-//! leased on condition that it is still due at the indexed time. A delivery that appears late in the index is found by
-//! the next call.
+//! leased on condition that it is still due at the indexed time. A delivery that appears late is found by the next
+//! call.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -124,8 +124,7 @@ impl Log {
         }
     }
 
-    /// The first `limit` deliveries that can be received now, by their time, after the entries in `passed` of each
-    /// shard.
+    /// The first `limit` deliveries that can be received now, by time, after the entry in `passed` of each shard.
     async fn due_for_taking(
         &self,
         tenant: &TenantId,
@@ -197,8 +196,7 @@ impl Log {
         self.settle(tenant, delivery, &delivery.released(now), now).await.map(drop)
     }
 
-    /// Settles the lease of `before`: changes the state to `after`. Returns `false` if the delivery no longer has this
-    /// lease.
+    /// Settles the lease of `before`: changes the state to `after`. Returns `false` if the lease is no longer current.
     ///
     /// # Errors
     /// A call failed, and nothing is settled; or the delivery is settled, but its large payload was not deleted.

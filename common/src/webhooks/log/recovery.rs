@@ -91,12 +91,11 @@ const ROUNDS: u32 = 10;
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status, and remembers
-    /// the call with it.
+    /// Adds a recovery of the deliveries to `endpoint` created in `time` with this status, and remembers the call with
+    /// it.
     ///
     /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated
-    /// calls add no work. A recovery that has begun is never joined: it may have passed a delivery that failed a moment
-    /// ago.
+    /// calls add no work. A recovery that has begun is never joined: it may have passed a recently failed delivery.
     ///
     /// # Errors
     /// The tenant has too many unfinished recoveries, or a call failed.
@@ -171,8 +170,7 @@ impl Log {
         transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(added)))
     }
 
-    /// Stores the wider time of a recovery, on condition that it still waits and that no other call has widened it
-    /// further.
+    /// Stores the wider time of a recovery, if it still waits and no other call has widened it further.
     fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));

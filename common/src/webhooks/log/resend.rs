@@ -63,8 +63,8 @@ impl Log {
         Err(Error::Busy)
     }
 
-    /// Makes a delivery pending again, unless an attempt or another resend came first. A payload that was moved is
-    /// removed from the state.
+    /// Makes a delivery pending again, unless an attempt or another resend came first. A moved payload is removed from
+    /// the state.
     async fn reopen(
         &self,
         tenant: &TenantId,

@@ -221,8 +221,7 @@ fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges the stretches of several shards, newest first, up to the point to which all shards were read, and at most
-/// `most`.
+/// Merges the stretches of several shards, newest first, as far as all shards were read, and at most `most`.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
     // After this point, some shard has not been read yet.
     let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();

@@ -32,8 +32,7 @@ use crate::{
 
 /// The number of bytes of a job's id that the log keeps. Producers may send ids of any length.
 const JOB_ID_BYTES: usize = 1024;
-/// The largest body, in bytes, that is stored with the state of a delivery that is held immediately. Many are written
-/// in one call.
+/// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
 /// The largest body, in bytes, that is stored with a state that changes soon: the item then takes about a kilobyte, the
 /// minimum that DynamoDB charges for an update.
@@ -75,8 +74,7 @@ impl Log {
         Row(item)
     }
 
-    /// The row for the attempts in `before` that no longer fit into the state `after` another attempt; `None` if they
-    /// fit.
+    /// The row for the attempts in `before` that no longer fit into the state `after`; `None` if they fit.
     #[must_use]
     pub fn attempts_row(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
         let attempt = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
@@ -223,8 +221,7 @@ impl Log {
     }
 
     /// The states of these attempts' deliveries, of any tenants, without duplicates. Deliveries that the log does not
-    /// contain are omitted. Each result has its own error: [`Error::Busy`] means that the state was not read, and can
-    /// be.
+    /// contain are omitted. Each result has its own error: [`Error::Busy`] means that another try may read it.
     ///
     /// The reads are eventually consistent, and so may be a second old: the sweep checks deliveries of a quarter of an
     /// hour ago, and such a read takes half the units.
@@ -267,8 +264,7 @@ impl Log {
         Ok(Some((delivery, payload)))
     }
 
-    /// [Finds](Self::find) a delivery for its tenant. After the retention it counts as gone, even if it is not deleted
-    /// yet.
+    /// [Finds](Self::find) a delivery for its tenant. After the retention it counts as deleted.
     ///
     /// # Errors
     /// There is no such delivery; the read failed, or an item cannot be read.
@@ -294,8 +290,7 @@ impl Log {
             .key_condition_expression("destination = :delivery AND delivery BETWEEN :first AND :last")
             .expression_attribute_values(":delivery", text(details_partition(tenant, &delivery.id)))
             .expression_attribute_values(":first", text(ATTEMPT))
-            // Rows are written before the state, so after a crash both may contain an attempt: the state's count
-            // decides.
+            // Rows are written before the state, so after a crash both may have an attempt: the state's count decides.
             .expression_attribute_values(":last", text(attempt_key(apart)))
             .scan_index_forward(false)
             .limit(i32::try_from(MAX_ATTEMPTS).unwrap_or(i32::MAX));

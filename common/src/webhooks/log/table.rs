@@ -54,8 +54,7 @@ impl Retention {
         Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
     }
 
-    /// The time from which an item written `now` may be deleted. DynamoDB may delete it days later, so reads check the
-    /// age too.
+    /// The time from which an item written `now` may be deleted. DynamoDB may take days longer, so reads check the age.
     #[must_use]
     pub fn end(self, now: Timestamp) -> Timestamp {
         now.after(self.0 + GRACE)
@@ -97,8 +96,7 @@ impl<T> Unwritten<T> {
 
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
-/// The time for which items outlive the retention: a delivery that is resent on its last day still has its whole
-/// schedule.
+/// The time for which items outlive the retention, so that a resend on the last day still has its whole schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
 /// The number of items that `BatchWriteItem` accepts.
 pub(super) const WRITES: usize = 25;

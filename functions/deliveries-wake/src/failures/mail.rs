@@ -16,8 +16,8 @@ use url::form_urlencoded;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The email about failed jobs of a workflow. The producer's texts in it are untrusted. `last_of` is set in the last
-/// email of a day.
+/// The email about failed jobs of a workflow. The producer's texts in it are untrusted. `last_of` is set for the last
+/// of a day.
 pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
     let subject = if count.number == 1 { "A job has failed" } else { "Jobs have failed" };
@@ -51,7 +51,7 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         parts.push(Part::Text(format!(
             "This is today's last email about failed jobs, regardless of their workflow. Failures until {} are reported \
              in the emails after that.",
-            now.day().after(DAY)
+            now.day().after(DAY).readable()
         )));
     }
     Mail::new(subject, &parts)
@@ -62,8 +62,8 @@ fn told(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
     let JobFailure { id, job_id, deployment, error, stack } = failure;
     let mut facts = vec![format!("Job: {}", line(job_id))];
     facts.extend(deployment.as_ref().map(|deployment| format!("Deployment: {}", line(deployment))));
-    facts.push(format!("When: {}", id.at()));
-    facts.push("Its deliveries:".to_owned());
+    facts.push(format!("Failed at: {}", id.at().readable()));
+    facts.push("Deliveries:".to_owned());
     let mut parts = vec![Part::Text(facts.join("\n")), link];
     for (name, words) in [("Error:", error), ("Stack:", stack)] {
         if let Some(words) = words {

@@ -1,5 +1,4 @@
-//! Shares: decide whose turn it is, from the numbers of slots and places in use. Nothing here waits or has side
-//! effects.
+//! Shares: decide whose turn it is, from the slots and places in use. Nothing here waits or has side effects.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -14,23 +13,20 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// The width of a lane once its first attempt has succeeded, and of a slow receiver's lane: the number of records in a
-/// batch.
+/// The width of a lane after its first success, and of a slow receiver's lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
-/// The number of concurrent attempts to a hanging receiver. More would hardly save invocation time, and with fewer, its
+/// The number of concurrent attempts to a hanging receiver. More would hardly save invocation time; with fewer,
 /// deliveries would pile up.
 pub(super) const HANGING: usize = 4;
 /// The time that an attempt that must be short waits for a receiver that does not succeed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
-/// The number of a tenant's attempts that may wait for a slot while an invocation waits with them: those of two
-/// batches.
+/// The number of a tenant's attempts that may wait for a slot (their invocations wait too): those of two batches.
 const PATIENT: usize = 20;
 /// The number of batches of a queue that a process handles concurrently: one on Lambda, this many in the local runner.
 const BATCHES: usize = 32;
 /// The number of lanes that a process remembers.
 const LANES: usize = 10_000;
-/// The number of places for each slot, and their maximum: Lambda allows a process 1,024 file descriptors, and calls to
-/// AWS need some of them.
+/// The places per slot, and their maximum: Lambda allows 1,024 file descriptors, and calls to AWS need some of them.
 const PLACES: usize = 4;
 const MOST_PLACES: usize = 800;
 
@@ -77,8 +73,7 @@ pub(super) struct State<W> {
 
 #[derive(Default)]
 struct TenantState {
-    /// The slots and places in use for good receivers and for others, and the places among them for slow and for
-    /// hanging receivers.
+    /// The slots and places in use for good receivers and others, and the places of slow and hanging receivers.
     good: Taken,
     others: Taken,
     apart: Apart,
