@@ -47,6 +47,14 @@ impl Timestamp {
         text.parse().map_err(|_not_a_time| vec![Problem::format("Must be an RFC 3339 time")])
     }
 
+    /// The time for people, in whole seconds: `2026-01-31 12:00:05 UTC`.
+    #[must_use]
+    pub fn readable(self) -> String {
+        let text = self.to_string();
+        let (date, time) = text.split_once('T').unwrap_or((&text, ""));
+        format!("{date} {} UTC", time.split('.').next().unwrap_or_default())
+    }
+
     /// The beginning of its day, in UTC.
     #[must_use]
     pub fn day(self) -> Self {

@@ -199,7 +199,7 @@ impl Attempts {
         Err(Error::Busy)
     }
 
-    /// Counts an attempt in an open window. If it is full or has ended, returns its end; if none exists, 0.
+    /// Counts an attempt in an open window. Otherwise returns the end of the full or ended window, or 0 without one.
     async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
         let update = self
             .dynamodb

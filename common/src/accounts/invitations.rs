@@ -397,11 +397,11 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
         &[
             Part::text("Hello,"),
             Part::Text(format!(
-                "{inviter} invites you to join the organization {name}. To accept with a new account, open this link \
+                "{inviter} invited you to join the organization {name}. To accept and create an account, open this link \
                  within 7 days:"
             )),
             Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
-            Part::Text(format!("Organization slug: {slug}\nInvitation id: {id}")),
+            Part::Text(format!("Organization slug: {slug}\nInvitation ID: {id}")),
             Part::Text(format!("If you do not know {inviter}, you can ignore this email.")),
         ],
     )

@@ -26,8 +26,8 @@ impl Departures {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, members: Members::from_env(env, aws)? })
     }
 
-    /// Removes a member of the organization of `by`, who is an owner or that member. The member's keys end with the
-    /// account, and their items are deleted, too.
+    /// Removes a member of the organization of `by`. The caller `by` is an owner or that member. The member's keys end
+    /// with the account, and their items are deleted, too.
     ///
     /// # Errors
     /// As [`Members::remove`].

@@ -115,7 +115,7 @@ impl Members {
         Ok(members.into_iter().map(|Member { user, .. }| (user.id, user.name)).collect())
     }
 
-    /// Whether an owner of `organization` has verified their email address. Very recent owners may be missing.
+    /// Whether an owner of `organization` has verified their email address. A very recent owner may not count yet.
     pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
         let keys = self.keys(organization).await?;
         for keys in keys.chunks(LOOKED_AT) {
@@ -153,8 +153,7 @@ impl Members {
         Ok(member)
     }
 
-    /// Removes a member of the organization of `by`, who is an owner of it or that member. The member's email address
-    /// is free again.
+    /// Removes a member of the organization of `by`, who is an owner or that member. Frees the member's address.
     ///
     /// # Errors
     /// There is no such member; `by` is neither that member nor an owner; no owner would be left; or a call fails.

@@ -167,11 +167,11 @@ pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
         &[
             Part::text("Hello,"),
             Part::text(
-                "We received a request to reset the password of your account. If it came from you, open this link and \
-                 choose a new password. The link works once, within an hour:",
+                "We received a request to reset the password of your account. To choose a new password, open this \
+                 link. It works once and expires in 1 hour:",
             ),
             Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
-            Part::text("If it did not come from you, you can ignore this email. Your password has not changed."),
+            Part::text("If you did not request this, you can ignore this email. Your password has not changed."),
         ],
     )
 }

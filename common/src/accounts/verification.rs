@@ -123,7 +123,7 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
         "Confirm your email address",
         &[
             Part::text("Hello,"),
-            Part::text("Please confirm your email address by opening this link. It works once, within 24 hours:"),
+            Part::text("Confirm your email address by opening this link. It works once and expires in 24 hours:"),
             Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
             Part::text("If you did not create an account, you can ignore this email."),
         ],

@@ -16,7 +16,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Decides whether a caller may call a route. `W` are the stores that identify callers.
+/// Decides whether a caller may call a route. `W` is the type of the stores that identify callers.
 pub trait Access<W>: Send + 'static {
     /// The caller, as the handler gets it.
     type Caller: Send;

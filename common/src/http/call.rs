@@ -58,8 +58,8 @@ impl Call<()> {
     /// forgery) or sign the browser in to another user's account (login CSRF). Browsers send the origin with every
     /// `POST`; a call without it does not come from a browser, unless it has a cookie. Public enveloped routes, such as
     /// sign-ups, do not act on a cookie, so they accept cookies without an origin. The other enveloped routes do not
-    /// sign users in, so they check the origin only if the call uses the session: a page that sends a key has that key
-    /// anyway.
+    /// sign users in, so they check the origin only if the call uses the session: a page that sends a key needs no
+    /// cookie to act.
     pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
         let is_public = wire == Wire::Envelope && credentials == [Credential::None];
         let by_session = || self.header("x-api-key").is_none() && self.session().is_some();

@@ -106,8 +106,8 @@ impl Request {
     }
 }
 
-/// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events leave them
-/// in the headers, too or only. All come from the same browser. The first of two sessions counts, so `listed` comes
+/// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events also or
+/// only leave them in the headers. All come from the same browser. The first of two sessions counts, so `listed` comes
 /// first. Invalid UTF-8 in a header does not lose the rest of it: the session cookie is ASCII.
 fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
     let in_headers = headers.get_all(header::COOKIE).iter();

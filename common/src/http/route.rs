@@ -19,7 +19,8 @@ use super::{
 };
 use crate::error::Result;
 
-/// A route over the app `A`. The stores `W` identify callers: `NoCallers` for [`Public`](super::Public) routes.
+/// A route over the app `A`. `W` is the type of the stores that identify callers: `NoCallers` if all routes are
+/// [`Public`](super::Public).
 pub struct Route<A, W = Callers> {
     info: RouteInfo,
     answer: Answer<A, W>,

@@ -92,12 +92,12 @@ pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
     let mail = |news: String, rest: String| {
         Mail::new(
-            "The address for notifications has changed",
+            "The email address for notifications has changed",
             &[
                 Part::text("Hello,"),
                 Part::Text(news),
                 Part::Text(rest),
-                Part::text("The settings of the organization are here:"),
+                Part::text("View the organization's settings:"),
                 Part::Link(format!("{base}/console/settings")),
             ],
         )
@@ -108,7 +108,7 @@ pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
             format!("An owner of {name} changed the address, and can change it back."),
         ),
         mail(
-            format!("Notifications about failures in the organization {name} go to this address from now on."),
+            format!("Notifications about failures in the organization {name} now go to this address."),
             format!(
                 "An owner of {name} chose this address, and can choose another one. If you do not know {name}, you can \
                  ignore this email."
