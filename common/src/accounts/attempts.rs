@@ -133,7 +133,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Remembers for 90 days that `client` has signed in to `address`, which exempts it from the limit over all clients.
+    /// Remembers for 90 days that `client` has signed in to `address`, which exempts it from the limit for all clients.
     pub async fn remember_client(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
         let known = known_client_item(address, client, now);
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
