@@ -81,8 +81,8 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
     document
 }
 
-const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {...}}` and answer in the same envelope; \
-    routes under `/api/auth` speak plain JSON. If no field is required, the body may be empty or `null`. \
+const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {...}}` and answer in the same \
+    envelope; routes under `/api/auth` speak plain JSON. If no field is required, the body may be empty or `null`. \
     Every answer has an `x-request-id`. API Gateway itself answers unknown paths with 404, and too many calls of a \
     route with 429, both as `{\"message\": \"...\"}`.";
 

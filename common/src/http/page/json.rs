@@ -1,5 +1,4 @@
-//! JSON for people to read: the same text with line breaks and indentation. Numbers keep their digits, and strings their
-//! escapes.
+//! JSON for people: the same text with line breaks and indentation. Numbers keep their digits, strings their escapes.
 
 /// The maximum depth of indentation, so that brackets alone cannot make a text grow without bounds.
 const DEEPEST: usize = 24;
