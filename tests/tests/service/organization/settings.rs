@@ -12,7 +12,7 @@ use tests::{
 const ROUTE: &str = "tenant/settings";
 /// The address that every sign-up of a [`World`] gives.
 const FIRST: &str = "ops@example.com";
-const SUBJECT: &str = "Webhooks: The address for notifications has changed";
+const SUBJECT: &str = "Webhooks: The email address for notifications has changed";
 const TO_OLD: &str = "instead of this address";
 const TO_NEW: &str = "now go to this address";
 
