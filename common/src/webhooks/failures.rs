@@ -2,7 +2,7 @@
 //!
 //! A failing workflow has an item in the table of endpoints, among those of its tenant. The process that handles a
 //! `job.failed` event writes the item without reading it, and so makes a notice pending. The sweep finds the notice in
-//! a sparse index and sends the email. [`Failing`] is the item as read by the sweep, and decides the time.
+//! a sparse index and sends the email. [`Failing`] is the item that the sweep reads; it decides when to send.
 //!
 //! The item stores the id of each failure, so repetitions of an event count once. After an email, the ids of the told
 //! failures are kept until the next email. Beyond [`FULL`] failures between two emails, failures are only counted: each

@@ -68,7 +68,7 @@ impl App {
     /// Resends the next page of a recovery, from `start` on.
     ///
     /// # Errors
-    /// [`Error::Busy`]: the rest of the page is left, and can follow immediately. Other errors: it should wait.
+    /// [`Error::Busy`]: the rest of the page can follow immediately. Any other error: the recovery should wait.
     async fn recover_page(
         &self,
         tenant: &TenantId,

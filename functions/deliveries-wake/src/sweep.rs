@@ -99,7 +99,7 @@ impl App {
             let (mut refused, mut next) = (0, None);
             loop {
                 let page = self.log.waits(minute, partition, next).await?;
-                // The time has passed on if there was much to do.
+                // Reads the clock again, since earlier pages may have taken long.
                 let now = now.max(Timestamp::now());
                 for queue in Queue::ALL {
                     let rows = page.rows.iter().filter(|row| row.queue == queue);

@@ -33,7 +33,7 @@ pub(crate) struct Batch {
     /// No attempt starts after this time, since the function's timeout would cut it off.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
-    /// Whether other events wait for an invocation: the batch's first record has waited too long.
+    /// Whether events wait for an invocation: a record of the batch has waited too long.
     pub(crate) is_late: bool,
     /// The number of short attempts in progress that the batch waits for.
     pub(crate) under_way: AtomicUsize,

@@ -3,8 +3,9 @@
 //! Attempts that end at about the same time are stored together. [`Plan`] decides the writes for each:
 //!
 //! 1. In batched writes: the row of a delivery that succeeded immediately; for the others their due row, and their
-//! payload or, later, attempts that no longer fit into the state. 2. The states of those others, each on condition that
-//! no other attempt came first. 3. A message for each attempt that is due within SQS's longest delay.
+//!    payload or, later, attempts that no longer fit into the state.
+//! 2. The states of those others, each on condition that no other attempt came first.
+//! 3. A message for each attempt that is due within SQS's longest delay.
 //!
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the
 //! attempt is repeated: the only duplicate that a crash can cause. A process that dies before 3 leaves a pending state:
@@ -278,8 +279,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Changes the state to `after`, and returns the new state; `None` if another process made the attempt, which then
-    /// counts.
+    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count: another process
+    /// made it.
     async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         let mut before = delivery.clone();

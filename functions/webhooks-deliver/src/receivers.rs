@@ -87,7 +87,7 @@ impl Receivers {
         }
     }
 
-    /// Whether the receiver takes long for most answers, though it is not slow.
+    /// Whether the receiver lingers: its answers are in time, but seldom quick.
     pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
         self.lock().paces.get(&pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
@@ -165,7 +165,7 @@ impl Known {
         self.seen.entry(key.receiver).or_default()
     }
 
-    /// Changes the state of a receiver and, if that is the origin of a callback, its tenant's doubts.
+    /// Changes the state of a receiver and, for the origin of a callback, its tenant's count of doubts.
     fn learn<T>(
         &mut self,
         key: Key,

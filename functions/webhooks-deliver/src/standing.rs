@@ -1,4 +1,4 @@
-//! The standing of a receiver: good, unknown, slow or hanging. Receivers of a standing share queues and slots.
+//! The standing of a receiver: good, unknown, slow or hanging. It decides the queue and the slots of attempts.
 //!
 //! A receiver that answers quickly is good. An unknown receiver gets one attempt, and more once that has succeeded. A
 //! receiver that answers late, or fails several times in a row, is slow. A receiver that gives no answer within seconds
@@ -75,7 +75,7 @@ pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Durat
     (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
 }
 
-/// The standing of a receiver, which decides the receivers it shares capacity with.
+/// The standing of a receiver, which decides the capacity that its attempts share with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It answers quickly.

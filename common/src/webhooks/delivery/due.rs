@@ -21,7 +21,7 @@ pub struct DueAttempt {
 }
 
 /// The queue that brings an attempt, chosen by the response time of the receiver. Each queue has its own invocations,
-/// so an attempt never waits for a longer one.
+/// so an attempt never waits for a slower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
     /// `deliveries`: for receivers that are good or unknown. All organizations share its invocations.

@@ -16,7 +16,7 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The receiver answered with this status, and perhaps a `Retry-After`.

@@ -124,7 +124,7 @@ fn not_a_text() -> Vec<Problem> {
     vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]
 }
 
-/// Visible ASCII characters, with spaces only between them (`Bearer x` has one). Receivers differ on other white space.
+/// Visible ASCII characters, with spaces only between them (`Bearer x` has one). Receivers differ on other whitespace.
 fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
     let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST_VALUE));
     let is_fine = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');

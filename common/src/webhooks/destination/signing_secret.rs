@@ -77,7 +77,8 @@ impl SigningSecret {
     }
 }
 
-/// npm: padding is optional, and a lone last character is always dropped. Lengths are in UTF-16 units.
+/// npm: padding is optional, and a lone last character is dropped even if it is not base64. Lengths are in UTF-16
+/// units.
 fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let symbols = text.trim_end_matches('=');
     let (length, padding) = (symbols.encode_utf16().count(), text.len() - symbols.len());

@@ -40,7 +40,7 @@ pub struct Health {
     pub good_at: Option<Timestamp>,
 }
 
-/// Why an endpoint was made inactive.
+/// The reason why the service made an endpoint inactive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisabledReason {
@@ -209,7 +209,7 @@ impl Endpoints {
         .map(drop)
     }
 
-    /// Permits the caller to probe a receiver that does not answer, unless another process has begun since `since`.
+    /// Permits the caller to probe a receiver that does not answer, unless another process began at `since` or later.
     pub async fn begin_probe(
         &self,
         tenant: &TenantId,

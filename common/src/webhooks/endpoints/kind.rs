@@ -31,7 +31,7 @@ pub enum Address {
     Pull,
 }
 
-/// The times of the last calls that received deliveries. To save writes, they are updated only now and then.
+/// The times of the last calls to receive deliveries. To save writes, they are updated at intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulled {
     /// The time of the last call, even if nothing was waiting.

@@ -72,7 +72,7 @@ pub struct Endpoint {
     pub health: Health,
     /// The time at which it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// The last calls that received its deliveries, if it is a pull endpoint.
+    /// The last calls to receive its deliveries, if it is a pull endpoint.
     pub pulled: Pulled,
 }
 

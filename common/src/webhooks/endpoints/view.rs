@@ -29,7 +29,7 @@ pub struct EndpointView {
     pub kind: Kind,
     /// The stored text of the URL, so that the owner can see even a broken URL. A pull endpoint has none.
     pub url: Option<String>,
-    /// The last calls that received its deliveries, if it is a pull endpoint.
+    /// The last calls to receive its deliveries, if it is a pull endpoint.
     pub pulled: Pulled,
     /// The tenant's own description.
     pub description: Option<Description>,

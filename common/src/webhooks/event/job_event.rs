@@ -143,7 +143,7 @@ impl JobEvent {
     }
 }
 
-/// Removes the white space between the tokens of a JSON text. Many receivers verify the signature over `JSON.stringify`
+/// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature over `JSON.stringify`
 /// of the parsed body instead of the bytes that they received. For ordinary payloads, compact JSON makes the two equal.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {

@@ -16,7 +16,7 @@ pub const FULL: usize = 100;
 const SHOWN: usize = 3;
 /// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
-/// The time for which sending a notice is tried. It may have to wait for the next day's quota.
+/// The time for which sending a notice is tried. A notice may have to wait for the next day's quota.
 const KEPT: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
 /// A workflow with failures that its organization may have to be told about.
@@ -25,13 +25,13 @@ pub struct Failing {
     pub workflow: Option<String>,
     /// The newest failures. Some may be duplicates, or may have been told already.
     pub(super) newest: Vec<JobFailure>,
-    /// The failures since the last mail.
+    /// The failures since the last email.
     pub(super) failed: Vec<FailureId>,
     /// The number of further failures, which have no ids.
     pub(super) more: u64,
     /// The latest failures that have been told.
     pub(super) told: Vec<FailureId>,
-    /// Up to this time, failures were so many that the ids of the told failures are incomplete.
+    /// The time up to which the ids of told failures are incomplete, since there were too many.
     pub(super) told_until: Option<Timestamp>,
     /// The time since which the notice has been pending.
     pub(super) at: Timestamp,
@@ -46,9 +46,9 @@ pub struct Failing {
 /// A number of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The number, or a lower bound if it is not exact.
+    /// The number. It is approximate unless `is_exact`.
     pub number: u64,
-    /// Whether it is exact.
+    /// Whether the number is exact.
     pub is_exact: bool,
 }
 

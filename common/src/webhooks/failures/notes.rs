@@ -98,7 +98,7 @@ impl JobFailures {
                 .key_condition_expression("notice = :pending AND tenant_id > :after")
                 .expression_attribute_values(":pending", text(PENDING))
                 .expression_attribute_values(":after", text(&after));
-            let page = query.send().await.map_err(failure("listing workflows that fail"))?;
+            let page = query.send().await.map_err(failure("listing failing workflows"))?;
             for item in page.items.unwrap_or_default() {
                 let record = Record::new("failing workflow", &item);
                 let workflow = record.text("webhook_endpoint_id")?.trim_start_matches(PREFIX);
@@ -119,7 +119,7 @@ impl JobFailures {
     /// The read failed, or the item cannot be read.
     pub async fn failing(&self, tenant: &TenantId, workflow: &WorkflowKey) -> Result<Option<Failing>> {
         let found = self.dynamodb.get_item().table_name(&self.table).set_key(Some(key(tenant, &sort_key(workflow))));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading a workflow that fails"))?;
+        let found = found.consistent_read(true).send().await.map_err(failure("reading a failing workflow"))?;
         found.item.as_ref().map(read).transpose().map(Option::flatten)
     }
 
@@ -143,7 +143,7 @@ impl JobFailures {
                 .condition_expression("notice_at = :at AND notice_tries = :tries")
                 .expression_attribute_values(":tries", number(tries.into())),
         };
-        Ok(update_if(update, "counting a try to tell of failed jobs").await?.then_some(Failing { tries, ..failing }))
+        Ok(update_if(update, "counting a try to send an email about failed jobs").await?.then_some(Failing { tries, ..failing }))
     }
 
     /// Notes that an email has told the failures in `failing`. Failures noted since stay pending for the next email.

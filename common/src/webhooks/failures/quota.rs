@@ -21,7 +21,7 @@ pub const MAILS_A_DAY: i64 = 50;
 /// The sort key of the item that counts a tenant's emails.
 const KEY: &str = "#failure-mails";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const DOING: &str = "counting mails about failed jobs";
+const DOING: &str = "counting emails about failed jobs";
 
 impl JobFailures {
     /// Counts an email of the day before it is sent. Returns its number, or `None` if the day's limit has been reached.
@@ -38,7 +38,7 @@ impl JobFailures {
         match update.send().await {
             Ok(counted) => {
                 let counted = counted.attributes.unwrap_or_default();
-                return Record::new("count of mails", &counted).number("mails").map(Some);
+                return Record::new("email count", &counted).number("mails").map(Some);
             }
             Err(error) if is_refused(&error) => {}
             Err(error) => return Err(failure(DOING)(error)),

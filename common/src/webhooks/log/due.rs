@@ -32,7 +32,7 @@ pub const SWEEPERS: u8 = 4;
 const PAGE: i32 = 1000;
 /// The time from its minute until a due row is checked. It exceeds every delay of SQS and every attempt.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
-/// The time for which due rows are kept, and the earliest start of a sweep.
+/// The time for which due rows are kept, and the oldest minute at which a sweep starts.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A due row: an attempt, its time, and the queue chosen for its receiver.
@@ -158,7 +158,7 @@ impl fmt::Display for Minute {
 
 /// The kind of rows whose wait exceeds the longest delay of SQS.
 const WAKE: &str = "wake";
-/// The kind of the other rows. Their message has been sent, so they are only checked.
+/// The kind of the other rows. Their deliveries have a message, so they are only checked.
 const CHECK: &str = "check";
 /// The suffix of the kind of a row whose attempt uses another queue than the shared one.
 const SLOW: &str = "-slow";
@@ -199,7 +199,7 @@ impl Log {
             query.expression_attribute_values(":kind", text(kind))
         };
         let query = query.projection_expression("delivery").set_exclusive_start_key(after.map(|DueEnd(key)| key));
-        let page = query.send().await.map_err(failure("reading what is due"))?;
+        let page = query.send().await.map_err(failure("reading due rows"))?;
         Ok(DuePage {
             rows: page.items().iter().filter_map(parse_due_row).collect(),
             next: page.last_evaluated_key.map(DueEnd),

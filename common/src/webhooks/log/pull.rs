@@ -142,7 +142,7 @@ impl Log {
             });
             let limit = i32::try_from(limit).unwrap_or(i32::MAX);
             let query = query.set_exclusive_start_key(behind).projection_expression("delivery, due").limit(limit);
-            let answer = Box::pin(query.send()).await.map_err(failure("reading what can be taken"))?;
+            let answer = Box::pin(query.send()).await.map_err(failure("reading the deliveries to receive"))?;
             Ok::<_, Error>(answer.items.unwrap_or_default().iter().filter_map(|item| due(*shard, item)).collect())
         });
         let mut read: Vec<Due> = try_join_all(read).await?.into_iter().flat_map(|read: Vec<Due>| read).collect();
@@ -239,7 +239,7 @@ impl Log {
         let limit = i32::try_from(MOST_COUNTED / shards.len().max(1)).unwrap_or(i32::MAX);
         let counted = shards.iter().map(async |shard| {
             let query = self.index_of_due(tenant, *shard, first, last).select(Select::Count).limit(limit);
-            let answer = Box::pin(query.send()).await.map_err(failure("counting what can be taken"))?;
+            let answer = Box::pin(query.send()).await.map_err(failure("counting the deliveries to receive"))?;
             Ok::<_, Error>(usize::try_from(answer.count).unwrap_or_default())
         });
         Ok(try_join_all(counted).await?.into_iter().sum())

@@ -330,7 +330,7 @@ impl Log {
         for status in missed.statuses() {
             let query = self.query(tenant, shard, Some(*status), range);
             let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
-            let answer = Box::pin(query.send()).await.map_err(failure("listing what an endpoint missed"))?;
+            let answer = Box::pin(query.send()).await.map_err(failure("listing missed deliveries"))?;
             ids.extend(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)));
         }
         // These are the oldest of each status, so the oldest of both are among them.

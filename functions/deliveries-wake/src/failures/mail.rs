@@ -16,8 +16,8 @@ use url::form_urlencoded;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The email about failed jobs of a workflow. The producer's texts in it are untrusted. `last_of` is set for the last
-/// of a day.
+/// The email about failed jobs of a workflow. The producer's texts in it are untrusted. `last_of` is set in a day's
+/// last email.
 pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
     let subject = if count.number == 1 { "A job has failed" } else { "Jobs have failed" };
@@ -42,15 +42,15 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         parts.push(deliveries(base, &[("event", event), ("since", &since)]));
     }
     parts.push(Part::Text(
-        "While jobs of this workflow keep failing, we send an email at most once an hour. An owner can turn these emails \
-         off or change their address:"
+        "While jobs of this workflow keep failing, we send an email at most once an hour. An owner can turn these \
+         emails off or change their address:"
             .to_owned(),
     ));
     parts.push(Part::Link(format!("{base}/console/settings")));
     if let Some(now) = last_of {
         parts.push(Part::Text(format!(
-            "This is today's last email about failed jobs, regardless of their workflow. Failures until {} are reported \
-             in the emails after that.",
+            "This is today's last email about failed jobs, regardless of their workflow. Failures until {} are \
+             reported in the emails after that.",
             now.day().after(DAY).readable()
         )));
     }
