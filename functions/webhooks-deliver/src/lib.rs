@@ -117,7 +117,8 @@ static AUTHORITIES: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
 
 /// TLS 1.2 and 1.3, trusting [`AUTHORITIES`].
 fn tls() -> Result<rustls::ClientConfig, ConfigError> {
-    let broken = |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("cannot be used for TLS: {error}"));
+    let broken =
+        |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("cannot be used for TLS: {error}"));
     let authorities = Arc::clone(&AUTHORITIES);
     if authorities.is_empty() {
         return Err(broken(&"the machine trusts no certificate authority"));

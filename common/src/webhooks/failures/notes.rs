@@ -143,7 +143,9 @@ impl JobFailures {
                 .condition_expression("notice_at = :at AND notice_tries = :tries")
                 .expression_attribute_values(":tries", number(tries.into())),
         };
-        Ok(update_if(update, "counting a try to send an email about failed jobs").await?.then_some(Failing { tries, ..failing }))
+        Ok(update_if(update, "counting a try to send an email about failed jobs")
+            .await?
+            .then_some(Failing { tries, ..failing }))
     }
 
     /// Notes that an email has told the failures in `failing`. Failures noted since stay pending for the next email.
