@@ -119,7 +119,10 @@ impl Page {
         let account = matches!(error, HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)));
         let content = html! {
             p { (text) }
-            @if account { p { a href="/console/account" { "Go to your account" } } } @else { p { a href="/console" { "Go to the console" } } }
+            p {
+                @if account { a href="/console/account" { "Go to your account" } }
+                @else { a href="/console" { "Go to the console" } }
+            }
         };
         Self { refused: Some(error), ..Self::new(title, content) }
     }
