@@ -141,7 +141,9 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<St
             Some("pending") => {}
             Some("approved") => break Zeroizing::new(polled["cookieHeader"].as_str().unwrap_or_default().to_owned()),
             _ => {
-                return Err(Failure::Local("The login was not approved in time. Run `fanfare login` again.".to_owned()));
+                return Err(Failure::Local(
+                    "The login was not approved in time. Run `fanfare login` again.".to_owned(),
+                ));
             }
         }
     };

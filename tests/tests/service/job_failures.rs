@@ -1,4 +1,4 @@
-//! What an organization is told of its jobs that failed.
+//! The emails to an organization about its failed jobs.
 
 mod crashes;
 mod limits;

@@ -19,7 +19,7 @@ async fn get(world: &World, tenant: &Tenant, delivery: &Delivery) -> Value {
     read(world, tenant, "get", json!({"delivery_id": delivery.id})).await.ok().clone()
 }
 
-/// What is due since `from`, by the due rows.
+/// The attempts due since `from`, by the due rows.
 async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
     for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
