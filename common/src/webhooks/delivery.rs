@@ -1,8 +1,7 @@
 //! Deliveries: one event on its way to one destination.
 //!
 //! A [`Delivery`] is its state in the log, and `state` contains every change of it. An [`Attempt`] is a POST to the
-//! receiver, an [`Outcome`] is the result of an attempt, and [`next_step`] decides the next step. Nothing here calls
-//! AWS.
+//! receiver, an [`Outcome`] is its result, and [`next_step`] decides the next step. Nothing here calls AWS.
 
 mod attempt;
 mod due;

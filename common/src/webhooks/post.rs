@@ -4,8 +4,7 @@
 //! `Pool` keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
 //! The project has its own pool, since that of `hyper-util`'s client bounds idle connections per host but not over all
-//! hosts: many receivers could take all file descriptors of the process. Nor does that pool see data that a receiver
-//! sends before its response.
+//! hosts: many receivers could take all file descriptors of the process. Nor does it see data that precedes a response.
 
 use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 

@@ -1,6 +1,5 @@
-//! The deliveries queues, whose messages name due attempts: a queue for receivers that answer quickly, a queue for
-//! receivers that answer late or with errors, and a queue for hanging receivers. So no delivery waits behind slower
-//! receivers.
+//! The deliveries queues, whose messages name due attempts: one queue each for receivers that answer quickly, that
+//! answer late or with errors, and that hang. So no delivery waits behind slower receivers.
 
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use futures::{StreamExt, stream};

@@ -24,8 +24,8 @@ const SIDE_BY_SIDE: usize = 8;
 /// The time over which a page of recovered deliveries is spread. The pages of a minute follow one another, so that a
 /// few deliveries do not wait for a minute because there might be many.
 const SPREAD: Duration = Duration::from_secs(1);
-/// The number of consecutive pages that may be throttled. Other recoveries wait for each, so the recovery then
-/// continues with the next sweep.
+/// The number of consecutive pages that may be throttled. Others wait for each, so the recovery then continues with the
+/// next sweep.
 const THROTTLED: u32 = 3;
 
 impl App {

@@ -183,8 +183,7 @@ impl App {
         (states, left)
     }
 
-    /// Wakes overdue deliveries. Returns their number, and the rows of the others. One tenant's failure does not delay
-    /// others.
+    /// Wakes overdue deliveries. Returns their number, and the rows of the others. Tenants do not delay each other.
     async fn rouse(
         &self,
         late: impl Iterator<Item = (DueRow, Delivery)>,

@@ -10,8 +10,7 @@
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the
 //! attempt is repeated: the only duplicate that a crash can cause. A process that dies before 3 leaves a pending state:
 //! its record comes back and sends the message, regardless of changes to the endpoint; if the state has a due row, that
-//! also wakes the delivery. If the row of an immediate success cannot be written, the loss is counted, but it is not
-//! sent again.
+//! also wakes the delivery. An immediate success whose row cannot be written is counted, but not sent again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -105,8 +104,8 @@ impl Ledger {
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)
         {
-            // Dropped before the next message is sent: a postponed attempt has the same message again, which this
-            // process would take for a copy.
+            // Dropped before the next message is sent, which for a postponed attempt is equal and would look like a
+            // copy.
             drop(mark);
             match stored {
                 Ok(Some(message)) => {
@@ -181,8 +180,8 @@ impl Ledger {
         row.into_iter().chain(due)
     }
 
-    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries whose rows are
-    /// still not written.
+    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries that are still
+    /// not written.
     async fn spread(&self, entries: &[Entry], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
         let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashMap::new());
         for number in throttled {
@@ -228,8 +227,8 @@ impl Ledger {
         self.make_room(entries).await;
     }
 
-    /// Makes room for first states of endpoints whose partition of the log is throttled, so that no success waits for
-    /// them. Their records come back.
+    /// Makes room for first states of endpoints whose partition of the log is throttled, so that no success waits.
+    /// Their records come back.
     async fn make_room(&self, entries: &[Entry]) {
         let is_stuck = |entry: &&Entry| {
             let waits = entry.after.status == Status::Held || matches!(entry.ended.result, AttemptResult::Postponed(_));
@@ -279,8 +278,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count: another process
-    /// made it.
+    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count: another came
+    /// first.
     async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         let mut before = delivery.clone();

@@ -100,8 +100,8 @@ impl Tally {
         if latencies.is_empty() {
             return;
         }
-        // The metrics of slow and hanging receivers are part of the total. If there are no others, avoid paying for an
-        // empty sample.
+        // The metrics of slow and hanging receivers are part of the total. Without others, avoid paying for an empty
+        // sample.
         #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
         let others = latencies.len() as f64 - f64::from(slow) - f64::from(hanging);
         let others = (others > 0.0).then_some(others).into_iter().collect();

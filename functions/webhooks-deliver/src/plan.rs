@@ -14,8 +14,8 @@ use common::{
 
 use crate::{standing::Shown, under_way::Mark};
 
-/// The maximum delay of an attempt that the log does not note: well below the ten minutes after which the sweep
-/// considers its message lost.
+/// The maximum delay of an attempt that the log does not note: well below the ten minutes after which the sweep resends
+/// its message.
 const UNNOTED: Duration = Duration::from_secs(5 * 60);
 
 /// A delivery that is due.

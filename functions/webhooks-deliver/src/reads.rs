@@ -1,5 +1,5 @@
-//! Reads of endpoints, shared by concurrent callers that ask for the same key: the records of a batch, and in the local
-//! runner those of many batches.
+//! Reads of endpoints, shared by concurrent callers: the records of a batch, and in the local runner those of many
+//! batches.
 
 use std::{
     collections::HashMap,
@@ -27,8 +27,8 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// The endpoints of a tenant, active or not, by a read that begins after this call (and so sees earlier writes);
-    /// `None` if it fails.
+    /// The endpoints of a tenant, active or not, by a read that begins after this call, to see earlier writes; `None`
+    /// if it fails.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Endpoint]>> {
         // Boxed, since the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
         let read = async || Box::pin(stores.endpoints.all(tenant)).await.map(Arc::from);

@@ -23,8 +23,7 @@ const DOUBTS: u32 = 3;
 /// The upper bound of doubts. This many good origins make up for any number of slow origins.
 const MOST_DOUBTS: u32 = 20;
 
-/// The destination of a tenant's deliveries: an endpoint, or an origin of its job callbacks. Colliding hashes share
-/// state.
+/// The destination of a tenant's deliveries: an endpoint, or an origin of its callbacks. Colliding hashes share state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) tenant: u64,

@@ -67,8 +67,7 @@ fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
 }
 
 impl Record {
-    /// Reads a record of one of the queues. `None` if this process already works on the same message: the other record
-    /// stands for both.
+    /// Reads a record of one of the queues. `None` if this process already handles the same message in another record.
     pub(crate) fn read(
         index: usize,
         record: &SqsMessage,

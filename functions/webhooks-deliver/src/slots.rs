@@ -3,12 +3,12 @@
 //! Connecting, signing and writing takes CPU, so every attempt takes a slot. An attempt that only waits for its answer
 //! needs just a socket and a few kilobytes: it soon returns the slot and keeps its place, of which there are more. If
 //! slots or places are scarce, the next goes to the tenant that has the fewest, and to the lane of that tenant with the
-//! fewest. A tenant never has more than it leaves to others, and receivers that are not known to be good never have
-//! more than half of the slots.
+//! fewest. A tenant never has more than it leaves to others, and receivers not known to be good never have more than
+//! half of the slots.
 //!
 //! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: each
-//! success widens it by one, as slow start does with a congestion window (RFC 5681, section 3.1). So a recovered
-//! receiver is not flooded.
+//! success widens it by one, as slow start does with a congestion window (RFC 5681, section 3.1). So recovered
+//! receivers are not flooded.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -119,8 +119,7 @@ impl Slots {
     }
 
     /// Takes a slot for a hanging receiver, if it may have another. All hanging receivers together get as many places
-    /// as there are slots. Those of one tenant get no more places, and hold no more batches, than they leave to other
-    /// tenants.
+    /// as there are slots. Those of one tenant get no more places, and hold no more batches, than they leave to others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
         let probe = self.lock().probe(lane, batch);
         match probe {

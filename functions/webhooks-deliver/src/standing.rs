@@ -211,7 +211,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// The standing of the receiver, by the newer of this process's view and the endpoint's item. A callback has no
+    /// The standing of the receiver, by the newer of this process's view and the endpoint's item. Callbacks have no
     /// `health`.
     pub(crate) fn standing(&self, health: Option<&Health>, now: Timestamp) -> Standing {
         let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));

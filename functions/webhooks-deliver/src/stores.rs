@@ -14,8 +14,7 @@ use common::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The number of concurrent calls for each queue that is not shared. More could keep the tables busy, and shared queues
-/// waiting.
+/// The number of concurrent calls for each queue that is not shared. More could delay the shared queues at busy tables.
 const CALLS: usize = 4;
 
 /// The endpoints, the log, and the queues that bring deliveries back. Cloning is cheap.

@@ -38,8 +38,7 @@ pub enum DestinationId {
     Callback,
 }
 
-/// The id that a receiver gets. All attempts and duplicates of an event share it, so that the receiver can recognize a
-/// repetition.
+/// The id that a receiver gets. All attempts and duplicates of an event share it, so that the receiver can detect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 

@@ -87,8 +87,7 @@ pub fn retry_schedule(env: &Env) -> Result<Vec<Duration>, ConfigError> {
 
 /// Decides the step after attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
 /// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`. An
-/// attempt that would come too late is moved into the last hours and becomes the last attempt. If the last hours have
-/// begun, the delivery fails.
+/// attempt that would come too late is moved into the last hours, or, once they have begun, fails the delivery.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,

@@ -47,8 +47,7 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
 /// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. A secret
-/// can mean two keys, its own bytes and the bytes that libraries decode it to: each makes a signature, separated by a
-/// space.
+/// can mean two keys, its own bytes and the bytes that libraries decode it to. Each makes a signature.
 #[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
     let head = format!("{id}.{}.", now.as_second());

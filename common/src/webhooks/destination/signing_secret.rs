@@ -16,8 +16,7 @@ use crate::{issue::Problem, random};
 /// Marks a text as a webhook secret. It is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// 1 to 256 characters, not blank. The text is an HMAC key; the bytes that Standard Webhooks libraries decode from it
-/// can be another.
+/// 1 to 256 characters, not blank. The text is an HMAC key; its decoding by Standard Webhooks libraries can be another.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 

@@ -22,8 +22,7 @@ use crate::{
 /// The health of a receiver, as the item of its endpoint stores it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// The time of the first attempt without an answer, if no attempt has succeeded since. The receiver is then silent,
-    /// and slow.
+    /// The time of the first attempt without an answer, without a success since. The receiver is then silent, and slow.
     pub unanswered_since: Option<Timestamp>,
     /// Whether the receiver fails to answer within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
@@ -33,8 +32,8 @@ pub struct Health {
     pub healthy_at: Option<Timestamp>,
     /// The time at which a process last began to probe a receiver that does not answer.
     pub probed_at: Option<Timestamp>,
-    /// The time at which the receiver was last slow or hanging, unless it has been good since. Its deliveries have a
-    /// separate queue.
+    /// The time at which the receiver was last slow or hanging, unless good since. Its deliveries have a separate
+    /// queue.
     pub slow_at: Option<Timestamp>,
     /// The time at which the receiver last became good again.
     pub good_at: Option<Timestamp>,

@@ -58,8 +58,7 @@ impl Audience {
     }
 }
 
-/// The reason why a message of a queue cannot be parsed. It can never succeed, so it is left to the queue's redrive
-/// policy.
+/// The reason why a queue's message cannot be parsed. It never succeeds, so it is left to the queue's redrive policy.
 #[derive(Debug)]
 pub struct Malformed(pub(in crate::webhooks) String);
 
@@ -69,8 +68,8 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The message as received. Values that are only passed on stay raw JSON, so that numbers keep all their digits and
-/// strings keep their escapes.
+/// The message as received. Values that are only passed on stay raw JSON, so that numbers keep their digits and strings
+/// their escapes.
 #[derive(Deserialize)]
 struct Message<'a> {
     event: EventName,

@@ -85,8 +85,7 @@ impl JobFailures {
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })
     }
 
-    /// The workflows with a pending notice, by tenant: all, or the first pages of the index, which lags behind the
-    /// table.
+    /// The workflows with a pending notice, by tenant: all, or many of them. The index lags behind the table.
     ///
     /// # Errors
     /// A read failed.
@@ -123,8 +122,7 @@ impl JobFailures {
         found.item.as_ref().map(read).transpose().map(Option::flatten)
     }
 
-    /// Counts a try to send the notice. Returns the updated notice, or `None` if another process counted a try, and so
-    /// sends.
+    /// Counts a try to send the notice. Returns the updated notice, or `None` if another process sends it.
     pub async fn try_notice(
         &self,
         tenant: &TenantId,

@@ -98,8 +98,8 @@ impl Log {
         Ok(glance)
     }
 
-    /// Counts the deliveries in `shards` with this status (never [`Status::Delivered`]), up to a bound. The index that
-    /// it reads lags behind the table.
+    /// Counts the deliveries in `shards` with this status (never [`Status::Delivered`]), up to a bound. The index lags
+    /// behind the table.
     ///
     /// # Errors
     /// A read failed.

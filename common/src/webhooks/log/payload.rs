@@ -13,8 +13,7 @@ use crate::{
     },
 };
 
-/// Text that nearly every body contains, so that it is not stored. It must never change, since stored bodies depend on
-/// it.
+/// Text that nearly every body contains and that is not stored. It must never change: stored bodies depend on it.
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
 /// The attribute of a plain body, and that of a compressed body preceded by its plain length.

@@ -2,8 +2,7 @@
 //!
 //! A sparse index contains the deliveries that can be received, now or later, by their time: a leased delivery is in it
 //! with the end of its lease, and a settled delivery is not in it. The index lags behind the table, so each delivery is
-//! leased on condition that it is still due at the indexed time. A delivery that appears late is found by the next
-//! call.
+//! leased on condition that it is still due at the indexed time. Later calls find late entries.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -91,8 +91,7 @@ const ROUNDS: u32 = 10;
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Adds a recovery of the deliveries to `endpoint` created in `time` with this status, and remembers the call with
-    /// it.
+    /// Adds a recovery of the deliveries to `endpoint` created in `time` with this status, and remembers the call.
     ///
     /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated
     /// calls add no work. A recovery that has begun is never joined: it may have passed a recently failed delivery.
@@ -239,7 +238,7 @@ impl Log {
 
     /// Makes the next page of deliveries pending again, each at the time that `due` gives. Returns the reopened
     /// deliveries, and an error if others could not be reopened. Without an error, it moves `recovery` to the end of
-    /// the page, but does not save it.
+    /// the page, unsaved.
     ///
     /// # Errors
     /// The page could not be read. The call can be repeated.

@@ -18,8 +18,8 @@ use crate::{
 
 impl Log {
     /// Makes a delivery of any status pending again, with the whole schedule ahead and the first attempt due at `due`.
-    /// Returns its new state. The delivery gets a due row, but the caller sends its message. A recovery resends only
-    /// failed and held deliveries.
+    /// Returns its new state. It gets a due row, but the caller sends its message. A recovery resends only failed and
+    /// held deliveries.
     ///
     /// # Errors
     /// There is no such delivery, its payload was not kept, or the marker is not new; or a call failed.
@@ -63,8 +63,7 @@ impl Log {
         Err(Error::Busy)
     }
 
-    /// Makes a delivery pending again, unless an attempt or another resend came first. A moved payload is removed from
-    /// the state.
+    /// Makes a delivery pending again, unless an attempt or another resend came first. The state loses a moved payload.
     async fn reopen(
         &self,
         tenant: &TenantId,

@@ -128,8 +128,7 @@ impl Dialer {
         }
     }
 
-    /// Connects to the address that answers first. Tries them in order: the next when one fails, or alongside a slow
-    /// one.
+    /// Connects to the address that answers first. Tries them in order: the next if one fails or is slow.
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> io::Result<Box<dyn Stream>> {
         let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
         let mut next = addresses.iter().map(|address| {

@@ -16,8 +16,7 @@ use url::form_urlencoded;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The email about failed jobs of a workflow. The producer's texts in it are untrusted. `last_of` is set in a day's
-/// last email.
+/// The email about failed jobs of a workflow. It quotes untrusted text. `last_of` is set in a day's last email.
 pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
     let subject = if count.number == 1 { "A job has failed" } else { "Jobs have failed" };

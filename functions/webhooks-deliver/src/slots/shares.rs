@@ -15,8 +15,8 @@ use crate::{
 
 /// The width of a lane after its first success, and of a slow receiver's lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
-/// The number of concurrent attempts to a hanging receiver. More would hardly save invocation time; with fewer,
-/// deliveries would pile up.
+/// The number of concurrent attempts to a hanging receiver. More hardly saves invocation time; with fewer, deliveries
+/// pile up.
 pub(super) const HANGING: usize = 4;
 /// The time that an attempt that must be short waits for a receiver that does not succeed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
