@@ -91,11 +91,11 @@ def licence(package):
 
 
 def write_licences(crates, folder):
-    """The licence texts of all crates that are not ours, each text once."""
+    """The license texts of all third-party crates, each text once."""
     users = {}
     for package in crates:
         crate = pathlib.Path(package["manifest_path"]).parent
-        # Also those of what a crate has inside, such as mimalloc.
+        # Includes the licenses of vendored code, such as mimalloc.
         texts = [
             path.read_text(errors="replace")
             for path in sorted(crate.rglob("*"))
@@ -103,7 +103,7 @@ def write_licences(crates, folder):
             and path.suffix not in (".rs", ".py")
             and path.is_file()
         ]
-        # Some crates name their licence and come without its text.
+        # Some crates name their license and come without its text.
         if not texts and "Apache-2.0" in package["license"]:
             texts = [(ROOT / "LICENSE-APACHE").read_text()]
         elif not texts and package["license"] == "MIT":
@@ -120,7 +120,7 @@ def write_licences(crates, folder):
 
 
 def write_sbom(architecture, crates, folder):
-    """What is inside, in the form of CycloneDX."""
+    """The software bill of materials, in the form of CycloneDX."""
     locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     checksums = {label(package): package.get("checksum") for package in locked}
 

@@ -1,4 +1,4 @@
-//! The service's API, called for whoever is signed in.
+//! Calls of the service's API, with the credentials of the signed-in user.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use zeroize::Zeroizing;
 
 use crate::{failure::Failure, http::Http, terminal::shown};
 
-/// How long a call may take. A Lambda function behind an HTTP API has 30 seconds.
+/// The time limit of a call. A Lambda function behind an HTTP API has 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(35);
-/// The most that an answer can have: the limit of Lambda.
+/// The largest answer, in bytes: above the limit of Lambda.
 const LARGEST: usize = 8 << 20;
 
-/// Who calls. It cannot be printed.
+/// The caller's credentials. They cannot be printed.
 #[derive(Clone)]
 pub(crate) enum Caller {
-    Nobody,
+    Anonymous,
     Key(Zeroizing<String>),
     Session(Zeroizing<String>),
 }
@@ -37,17 +37,17 @@ impl Api {
         Self { base, caller, http }
     }
 
-    /// The same API, called by somebody else.
+    /// The same API with other credentials.
     pub(crate) fn by(&self, caller: Caller) -> Self {
         Self { caller, ..self.clone() }
     }
 
-    /// The address, as an origin: without a path.
+    /// The origin of the service: its address without a path.
     pub(crate) fn origin(&self) -> String {
         self.base.origin().ascii_serialization()
     }
 
-    /// Whether nobody on the way can read what is sent.
+    /// Whether calls are encrypted or stay on this machine.
     pub(crate) fn is_private(&self) -> bool {
         self.base.scheme() == "https" || is_loopback(&self.base)
     }
@@ -72,27 +72,32 @@ impl Api {
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
         let request = Request::builder().method(method).uri(self.page(path)).header("accept", "application/json");
         let request = match &self.caller {
-            Caller::Nobody => request,
+            Caller::Anonymous => request,
             Caller::Key(key) => request.header("x-api-key", key.as_str()),
             Caller::Session(cookie) => request.header("cookie", cookie.as_str()).header("origin", self.origin()),
         };
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let request = request.header("content-type", "application/json").body(Full::new(Bytes::from(body)));
-        let request = request.map_err(|error| Failure::Local(format!("The call cannot be made: {error}.")))?;
-        let answer =
-            self.http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
-                Failure::Unreachable(format!("{} cannot be reached ({}).", self.origin(), why.name()))
-            })?;
+        let request = request.map_err(|error| Failure::Local(format!("The request could not be built: {error}.")))?;
+        let answer = self.http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
+            Failure::Unreachable(format!(
+                "Could not reach {} ({}). Check the network and --api.",
+                self.origin(),
+                why.name()
+            ))
+        })?;
         let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
         match (answer.status, value) {
             (200..=299, Some(value)) => Ok(value),
-            (200..=299, None) => Err(Failure::Unreachable(format!("{} is not this service.", self.origin()))),
+            (200..=299, None) => {
+                Err(Failure::Unreachable(format!("{} did not answer like this service. Check --api.", self.origin())))
+            }
             (status, value) => Err(refused(status, answer.retry_after, &value.unwrap_or_default())),
         }
     }
 }
 
-/// Whether an address is this machine's own.
+/// Whether a URL leads to this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -102,7 +107,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// An error of either style, or of API Gateway itself.
+/// The failure of an error answer, of either style of the API or of API Gateway itself.
 fn refused(status: u16, retry_after: Option<Duration>, answer: &Value) -> Failure {
     let error = answer.get("json").unwrap_or(answer);
     let reason = error["data"]["reason"].as_str().or(error["reason"].as_str()).unwrap_or_default().to_owned();
@@ -112,13 +117,13 @@ fn refused(status: u16, retry_after: Option<Duration>, answer: &Value) -> Failur
     });
     let issues: Vec<_> = issues.collect();
     let message = if issues.is_empty() {
-        error["message"].as_str().map_or_else(|| format!("The service answered {status}"), ToOwned::to_owned)
+        error["message"].as_str().map_or_else(|| format!("The service answered HTTP {status}"), ToOwned::to_owned)
     } else {
         issues.join("; ")
     };
     let message = shown(&message);
     if status == 401 {
-        return Failure::NotSignedIn("The key or the session is not valid (any more).".to_owned());
+        return Failure::NotSignedIn("The API key or session is no longer valid.".to_owned());
     }
     Failure::Refused { status, reason, message: format!("{}.", message.trim_end_matches('.')), retry_after }
 }
@@ -128,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_style_of_error_is_told_in_one_line() {
+    fn each_style_of_error_is_one_line() {
         let envelope = json!({"json": {"code": "CONFLICT", "message": "No.", "data": {"reason": "endpoint_limit"}}});
         let issues = json!({"json": {"message": "Input validation failed", "data": {"issues": [
             {"path": ["url"], "message": "Must be an absolute https URL"}, {"path": ["events", "0"], "message": "Unknown"}]}}});
@@ -137,7 +142,7 @@ mod tests {
             (409, envelope, "No.", "endpoint_limit"),
             (400, issues, "url: Must be an absolute https URL; events.0: Unknown.", ""),
             (429, gateway, "Too Many\u{FFFD}[2J Requests.", ""),
-            (502, Value::Null, "The service answered 502.", ""),
+            (502, Value::Null, "The service answered HTTP 502.", ""),
         ] {
             let failure = refused(status, None, &answer);
             assert_eq!((failure.to_string().as_str(), failure.reason()), (message, reason));

@@ -1,4 +1,4 @@
-//! The commands and their flags.
+//! The commands and their options.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use url::Url;
 
-/// Manages webhooks from a terminal, and brings their events to a program on this machine.
+/// Manage webhooks from a terminal, and forward their events to a local program
 #[derive(Parser)]
 #[command(
     name = "fanfare",
     version,
     after_help = "\
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not signed in, 4 not found, 5 the service cannot be reached,
-130 ended at once by a second Ctrl-C.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 not signed in, 4 not found, 5 service unreachable,
+130 stopped immediately by a second Ctrl-C.
 
 Examples:
   fanfare login
@@ -22,10 +22,10 @@ Examples:
   fanfare --json endpoints list | jq ."
 )]
 pub(crate) struct Arguments {
-    /// The service's address. By default the one of the latest login, or http://127.0.0.1:9000.
+    /// Address of the service [default: that of the latest login, or http://127.0.0.1:9000]
     #[arg(long, global = true, env = "FANFARE_API", value_name = "URL", value_parser = address)]
     pub(crate) api: Option<Url>,
-    /// Print JSON for programs.
+    /// JSON output for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -34,121 +34,122 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Sign in by the browser, and keep an API key for this machine.
+    /// Sign in through the browser, and store an API key on this machine
     #[command(after_help = "\
 Examples:
   fanfare login
   fanfare --api https://api.example.com login
-  echo $KEY | fanfare login --key        # where there is no browser")]
+  echo $KEY | fanfare login --key        # without a browser")]
     Login(Login),
-    /// Delete the API key of this machine, here and at the service.
+    /// Delete the API key of this machine, here and at the service
     #[command(after_help = "Example:\n  fanfare logout")]
     Logout,
-    /// Show who is signed in, and where.
+    /// Show the signed-in user, the organization and the service
     #[command(after_help = "Examples:\n  fanfare whoami\n  FANFARE_API_KEY=$KEY fanfare --json whoami")]
     Whoami,
-    /// Webhook endpoints.
+    /// Manage webhook endpoints
     #[command(subcommand)]
     Endpoints(Endpoints),
-    /// What was sent, and what came of it.
+    /// Show, resend and count deliveries
     #[command(subcommand)]
     Deliveries(Deliveries),
-    /// Send a job event, as the service that runs the jobs does. For a local service, or operators with AWS credentials.
+    /// Send a job event to the queue, as the producer does. Needs a local service or AWS credentials
     #[command(after_help = "\
 Examples:
-  fanfare send --job job-1                                     # to cargo local
+  fanfare send --job job-1                                     # to `cargo local`
   fanfare send --event job.failed --job job-2 --error '{\"message\": \"out of paper\"}'
   fanfare send --tenant ID --job job-3 --queue-url https://sqs.eu-central-1.amazonaws.com/123456789012/job-events")]
     Send(Send),
-    /// Post events to a program on this machine as they come. None is lost while it does not run.
+    /// Forward events to a local program
     #[command(after_help = "\
-What comes while nothing listens waits for three days. The endpoint and its secret stay the same from one run to the next.
+Events that arrive while `fanfare listen` is stopped are kept for three days. The endpoint and its signing secret stay
+the same from one run to the next.
 
 Examples:
   fanfare listen --to http://localhost:3000/hook
   fanfare listen --to http://localhost:3000/hook --events job.failed --since 1h
   fanfare listen --to http://localhost:3000/hook --print-secret")]
     Listen(Listen),
-    /// Print completions for a shell.
+    /// Print shell completions
     #[command(after_help = "Example:\n  fanfare completions bash > ~/.local/share/bash-completion/completions/fanfare")]
     Completions {
-        /// The shell.
+        /// Shell to complete for
         shell: Shell,
     },
 }
 
 #[derive(Args)]
 pub(crate) struct Login {
-    /// Read an API key from standard input instead.
+    /// API key from standard input instead of the browser
     #[arg(long)]
     pub(crate) key: bool,
-    /// Only print the address to open.
+    /// Print the sign-in address instead of opening it
     #[arg(long)]
     pub(crate) no_browser: bool,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Endpoints {
-    /// List all endpoints.
+    /// List all endpoints
     #[command(after_help = "Example:\n  fanfare endpoints list")]
     List,
-    /// Add an endpoint. Its secret is shown this once.
+    /// Create an endpoint, and print its signing secret once
     #[command(after_help = "\
 Examples:
   fanfare endpoints create https://example.com/hook --events job.failed
   fanfare endpoints create --pull --description 'the laptop'")]
     Create {
-        /// Where deliveries are posted.
+        /// URL that deliveries are posted to
         #[arg(required_unless_present = "pull", conflicts_with = "pull")]
         url: Option<String>,
-        /// Make a pull endpoint, which has no URL.
+        /// Pull endpoint, which has no URL
         #[arg(long)]
         pull: bool,
-        /// A note.
+        /// Description of the endpoint
         #[arg(long)]
         description: Option<String>,
-        /// The events that it wants, all by default.
+        /// Events to deliver, separated by commas [default: all]
         #[arg(long, value_delimiter = ',')]
         events: Vec<String>,
     },
-    /// Change an endpoint.
+    /// Change an endpoint
     #[command(after_help = "\
 Examples:
   fanfare endpoints update ID --url https://example.com/new
   fanfare endpoints update ID --active false
   fanfare endpoints update ID --events all")]
     Update {
-        /// The endpoint.
+        /// Id of the endpoint
         id: String,
-        /// Another URL.
+        /// New URL
         #[arg(long)]
         url: Option<String>,
-        /// Another note; an empty text removes it.
+        /// New description; an empty text removes it
         #[arg(long)]
         description: Option<String>,
-        /// Whether deliveries are sent to it.
+        /// Whether the endpoint is active
         #[arg(long)]
         active: Option<bool>,
-        /// The events that it wants, or all.
+        /// Events to deliver, separated by commas, or `all`
         #[arg(long, value_delimiter = ',')]
         events: Vec<String>,
     },
-    /// Change the signing secret to a new one, which is shown this once. For a while, both sign.
+    /// Replace the signing secret, and print the new one once. Both secrets sign during the overlap
     #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
     Rotate {
-        /// The endpoint.
+        /// Id of the endpoint
         id: String,
     },
-    /// Send a test event.
+    /// Send a test event to an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints test ID")]
     Test {
-        /// The endpoint.
+        /// Id of the endpoint
         id: String,
     },
-    /// Delete an endpoint.
+    /// Delete an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints delete ID")]
     Delete {
-        /// The endpoint.
+        /// Id of the endpoint
         id: String,
     },
 }
@@ -171,128 +172,128 @@ pub(crate) enum Missed {
 
 #[derive(Subcommand)]
 pub(crate) enum Deliveries {
-    /// List deliveries, newest first.
+    /// List deliveries, newest first
     #[command(after_help = "\
 Examples:
   fanfare deliveries list --status failed --since 1d
   fanfare deliveries list --watch")]
     List(List),
-    /// Show a delivery, its payload and all its attempts.
+    /// Show a delivery with its payload and all its attempts
     #[command(after_help = "Examples:\n  fanfare deliveries get ID\n  fanfare deliveries get --job job-1")]
     Get(Named),
-    /// Send a delivery again.
+    /// Resend a delivery
     #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
     Resend(Named),
-    /// Send again what an endpoint missed, and show how far that is.
+    /// Resend the deliveries that an endpoint missed, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
-        /// The endpoint.
+        /// Id of the endpoint
         endpoint: String,
-        /// Created this long ago or later: 90s, 15m, 2h or 3d, or a time in RFC 3339.
+        /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
         since: String,
-        /// Which deliveries.
+        /// Status of the deliveries to resend
         #[arg(long, default_value = "both")]
         status: Missed,
-        /// Do not wait for the end.
+        /// Start the recovery without waiting for its end
         #[arg(long)]
         no_wait: bool,
     },
-    /// Count deliveries by status, and failures by reason.
+    /// Count deliveries by status, and failures by reason
     #[command(after_help = "Example:\n  fanfare deliveries stats --since 2d")]
     Stats {
-        /// Of this endpoint alone.
+        /// Only this endpoint
         #[arg(long)]
         endpoint: Option<String>,
-        /// Created this long ago or later.
+        /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
         since: Option<String>,
     },
 }
 
-/// A delivery.
+/// A delivery, by its id or by its job.
 #[derive(Args)]
 pub(crate) struct Named {
-    /// The delivery's id.
+    /// Id of the delivery
     #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
     pub(crate) id: Option<String>,
-    /// The job whose delivery is meant.
+    /// Job of the delivery, instead of its id
     #[arg(long)]
     pub(crate) job: Option<String>,
-    /// The endpoint, if the job has deliveries to several.
+    /// Endpoint of the delivery, for a job with several
     #[arg(long)]
     pub(crate) endpoint: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct List {
-    /// Of this endpoint alone.
+    /// Only this endpoint
     #[arg(long)]
     pub(crate) endpoint: Option<String>,
-    /// With this status alone.
+    /// Only this status
     #[arg(long)]
     pub(crate) status: Option<Status>,
-    /// Of this event alone, such as job.failed.
+    /// Only this event, such as job.failed
     #[arg(long)]
     pub(crate) event: Option<String>,
-    /// Of this job alone.
+    /// Only this job
     #[arg(long)]
     pub(crate) job: Option<String>,
-    /// Created this long ago or later: 90s, 15m, 2h or 3d, or a time in RFC 3339.
+    /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<String>,
-    /// How many.
+    /// Largest number of deliveries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
-    /// Go on, and show new deliveries as they come.
+    /// Keep running, and print new and changed deliveries
     #[arg(long)]
     pub(crate) watch: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Send {
-    /// The producer's id of the job.
+    /// Id of the job
     #[arg(long)]
     pub(crate) job: String,
-    /// The event.
+    /// Event
     #[arg(long, default_value = "job.completed")]
     pub(crate) event: String,
-    /// The organization's id. By default that of who is signed in.
+    /// Id of the organization [default: that of the signed-in user]
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// The workflow.
+    /// Workflow of the job
     #[arg(long)]
     pub(crate) workflow: Option<String>,
-    /// The result, as JSON.
+    /// Result of the job, as JSON
     #[arg(long, value_parser = json)]
     pub(crate) result: Option<serde_json::Value>,
-    /// The error, as JSON.
+    /// Error of the job, as JSON
     #[arg(long, value_parser = json)]
     pub(crate) error: Option<serde_json::Value>,
-    /// The queue of job events, by default that of cargo local. One of AWS needs AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
-    /// and perhaps AWS_SESSION_TOKEN.
+    /// Queue of job events [default: that of `cargo local`]. A queue in AWS needs AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
+    /// and, for temporary credentials, AWS_SESSION_TOKEN
     #[arg(long, env = "FANFARE_QUEUE_URL", value_name = "URL", value_parser = address)]
     pub(crate) queue_url: Option<Url>,
 }
 
 #[derive(Args)]
 pub(crate) struct Listen {
-    /// Where to post. Without a scheme, it is http.
+    /// URL of the local program; http:// may be left out
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Url,
-    /// Bring back what failed since then: 90s, 15m, 2h or 3d, or a time in RFC 3339. What waits comes anyway.
+    /// Resend deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<String>,
-    /// The events to get, all by default.
+    /// Events to receive, separated by commas [default: all]
     #[arg(long, value_delimiter = ',')]
     pub(crate) events: Vec<String>,
-    /// Take from this pull endpoint instead of one of its own.
+    /// Id of an existing pull endpoint to receive from
     #[arg(long, conflicts_with_all = ["name", "events"])]
     pub(crate) endpoint: Option<String>,
-    /// The name of its endpoint: this machine's by default. Several with one name share the work.
+    /// Name of the endpoint [default: the name of this machine]. Processes with the same name share its events
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// Print the signing secret, as far as this machine has it.
+    /// Print the signing secret, if this machine has it
     #[arg(long)]
     pub(crate) print_secret: bool,
 }
@@ -319,17 +320,17 @@ impl Missed {
     }
 }
 
-/// An address of HTTP.
+/// Parses an http or https URL.
 fn address(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or("must be an http or https address")?;
+    let url = url.ok_or("must be an http or https URL")?;
     match url.username().is_empty() && url.password().is_none() {
         true => Ok(url),
-        false => Err("must not have a user or a password".to_owned()),
+        false => Err("must not contain a user name or a password".to_owned()),
     }
 }
 
-/// The address of a program, which people often write without its scheme.
+/// Parses the URL of a local program, which people often write without its scheme.
 fn program(text: &str) -> Result<Url, String> {
     match text.contains("://") || text.starts_with('/') {
         true => address(text),
@@ -341,9 +342,9 @@ fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// A time in RFC 3339, from a text that is one or says how long ago.
+/// Returns a time in RFC 3339, from such a time or an age.
 fn since(text: &str) -> Result<String, String> {
-    let help = "must be like 90s, 15m, 2h or 3d, or a time in RFC 3339";
+    let help = "must be an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339";
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or(help)?;
     let seconds = match unit {
         "s" => 1,
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_of_http() {
+    fn an_address_is_an_http_url() {
         for (text, url) in [
             ("http://localhost:3000/hook", "http://localhost:3000/hook"),
             ("localhost:3000/hook", "http://localhost:3000/hook"),
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn since_is_a_time_or_how_long_ago() {
+    fn since_is_a_time_or_an_age() {
         for wrong in
             ["", "h", "-1h", "1.5h", "1w", "é", "99999999999999999999d", "18446744073709551615d", "300000d0000d"]
         {

@@ -1,16 +1,16 @@
-//! Times, as the API writes them and as people read them.
+//! Times in the formats of the API and for people.
 
 use std::time::Duration;
 
 use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
-/// This long ago, in RFC 3339; `None` if that is before all times.
+/// The time this long ago, in RFC 3339. `None` if it cannot be represented.
 pub(crate) fn ago(duration: Duration) -> Option<String> {
     let then = OffsetDateTime::now_utc().checked_sub(duration.try_into().ok()?)?;
     then.replace_nanosecond(0).ok()?.format(&Rfc3339).ok()
 }
 
-/// How long ago a time in RFC 3339 was.
+/// The age of a time in RFC 3339.
 pub(crate) fn since(time: &str) -> Option<Duration> {
     let then = OffsetDateTime::parse(time, &Rfc3339).ok()?.to_offset(UtcOffset::UTC);
     (OffsetDateTime::now_utc() - then).try_into().ok()

@@ -1,4 +1,4 @@
-//! What this machine remembers: which service, an API key for each, and the secrets of its endpoints.
+//! The credentials file: the latest service, an API key for each service, and the secrets of its endpoints.
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +13,14 @@ use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
-/// The file in the platform's folder for configuration. Nobody else on the machine can read it.
+/// The file in the platform's configuration folder. Other users of the machine cannot read it.
 pub(crate) struct Config {
     folder: Option<PathBuf>,
     kept: Kept,
 }
 
 const FILE: &str = "credentials.json";
-/// Of what a lock is about, so many characters are in its name. Two that begin alike wait for each other.
+/// The longest name of a lock file, in characters. Longer names that begin alike share a lock.
 const LONGEST_NAME: usize = 200;
 
 #[derive(Default, Deserialize, Serialize)]
@@ -28,45 +28,45 @@ struct Kept {
     /// The origin of the latest login.
     #[serde(default)]
     latest: Option<String>,
-    /// By origin: a key for one service is never sent to another.
+    /// By origin, so that a key for one service is never sent to another.
     #[serde(default)]
     services: BTreeMap<String, Service>,
 }
 
-/// What is kept for a service.
+/// The credentials for one service.
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Service {
     /// The API key.
     pub(crate) key: Option<Zeroizing<String>>,
-    /// The id of the key, if `login` made it.
+    /// The id of the key, if `login` created it.
     pub(crate) key_id: Option<String>,
-    /// The signing secrets of endpoints that `listen` made.
+    /// The signing secrets of endpoints that `listen` created.
     #[serde(default)]
     pub(crate) secrets: BTreeMap<String, Zeroizing<String>>,
 }
 
 impl Config {
     pub(crate) fn load() -> Result<Self, Failure> {
-        // Without a folder, nothing is remembered: a script has its key in the environment.
+        // Scripts without a configuration folder have their key in the environment.
         let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default() }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
         let unreadable = |why: String| {
-            Failure::Local(format!("{} cannot be read: {why}. Delete it, and sign in again.", path.display()))
+            Failure::Local(format!("Could not read {}: {why}. Delete it, and run `fanfare login`.", path.display()))
         };
         let kept = match fs::read(&path).map(Zeroizing::new) {
-            // What the parser says may quote a key.
+            // The parser's message may quote a key.
             Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| unreadable(format!("it is not as login writes it, see line {}", error.line())))?,
+                .map_err(|error| unreadable(format!("unexpected content in line {}", error.line())))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
             Err(error) => return Err(unreadable(error.to_string())),
         };
         Ok(Self { folder: Some(folder), kept })
     }
 
-    /// The folder, which nobody else can look into.
+    /// The folder, which only its owner can open.
     fn private_folder(&self) -> Result<&Path, Failure> {
-        let missing = || Failure::Local("There is no folder for configuration: set HOME.".to_owned());
+        let missing = || Failure::Local("No configuration folder is known. Set HOME.".to_owned());
         let folder = self.folder.as_deref().ok_or_else(missing)?;
         make_private(folder)?;
         Ok(folder)
@@ -86,7 +86,7 @@ impl Config {
         self.kept.services.get(origin).cloned().unwrap_or_default()
     }
 
-    /// Changes what is kept for a service. Another process may have changed the file meanwhile, so it is read again.
+    /// Changes the credentials for a service. Another process may have changed the file meanwhile, so it is read again.
     pub(crate) fn change(&mut self, origin: &str, change: impl FnOnce(&mut Service)) -> Result<(), Failure> {
         let lock = self.lock_file("lock")?;
         lock.lock()?;
@@ -95,7 +95,7 @@ impl Config {
         self.store()
     }
 
-    /// Makes a service the one of the latest login, or no longer.
+    /// Records whether this service is the one of the latest login.
     pub(crate) fn prefer(&mut self, origin: &str, is_latest: bool) -> Result<(), Failure> {
         let lock = self.lock_file("lock")?;
         lock.lock()?;
@@ -108,7 +108,7 @@ impl Config {
         self.store()
     }
 
-    /// The file is either as it was, or has everything.
+    /// Replaces the file atomically.
     fn store(&self) -> Result<(), Failure> {
         let folder = self.private_folder()?;
         let text = serde_json::to_vec_pretty(&self.kept).map_err(|error| Failure::Local(error.to_string()))?;
@@ -119,21 +119,21 @@ impl Config {
         Ok(fs::rename(&new, folder.join(FILE))?)
     }
 
-    /// Held by a `listen` while it finds or makes the endpoint that it wants from a service. Those of other endpoints go on.
+    /// The lock that a `listen` holds while it finds or creates its endpoint. It does not block a `listen` of another endpoint.
     pub(crate) fn alone(&self, origin: &str, wanted: &str) -> Result<fs::File, Failure> {
         let lock = self.lock_of(&format!("listen{origin}{wanted}"))?;
         lock.lock()?;
         Ok(lock)
     }
 
-    /// The file that a `listen` holds while it takes from an endpoint.
+    /// The lock file that a `listen` holds while it receives from an endpoint.
     pub(crate) fn lock_of(&self, endpoint: &str) -> Result<fs::File, Failure> {
         let name: String = endpoint.chars().filter(char::is_ascii_alphanumeric).take(LONGEST_NAME).collect();
         self.lock_file(&format!("{name}.lock"))
     }
 }
 
-/// The folder for configuration, by the rules of the platform.
+/// The configuration folder, by the rules of the platform.
 fn folder() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("HOME");
@@ -148,7 +148,7 @@ fn folder() -> Option<PathBuf> {
 fn make_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // It may have been there, open to others.
+    // An existing folder may be open to other users.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
 }
 
@@ -157,7 +157,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// A new file that nobody else can read, in the place of what a process may have left when it died.
+/// Creates a file that only its owner can read. Replaces one that a killed process has left.
 fn private_file(path: &Path) -> io::Result<fs::File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -16,7 +16,7 @@ use crate::{
     terminal::{Columns, cell, end_progress, note, progress, say, say_json, shown, tell},
 };
 
-/// How often a recovery is looked at.
+/// The time between two looks at a recovery.
 const PAUSE: Duration = Duration::from_secs(2);
 
 const LISTED: Columns = Columns {
@@ -49,10 +49,10 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
             }
             let rows: Vec<_> = deliveries.iter().map(row).collect();
             if rows.is_empty() {
-                return Ok(say("There is none.")?);
+                return Ok(say("No deliveries found.")?);
             }
             if !LISTED.print(&rows)? {
-                note("The ids have no room here. A job will do, too: deliveries get --job JOB");
+                note("The terminal is too narrow for the ids. Use the job instead: fanfare deliveries get --job JOB");
             }
             Ok(())
         }
@@ -82,7 +82,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
     }
 }
 
-/// The delivery that is meant: of a job that has several, none is.
+/// The id of the chosen delivery. Fails if the job has several deliveries.
 async fn id_of(api: &Api, named: &Named) -> Result<String, Failure> {
     let (job, endpoint) = match (&named.id, &named.job) {
         (Some(id), _) => return Ok(id.clone()),
@@ -92,16 +92,16 @@ async fn id_of(api: &Api, named: &Named) -> Result<String, Failure> {
     fields.extend(endpoint.as_ref().map(|id| ("webhook_endpoint_id".to_owned(), json!(id))));
     let (found, _) = listed(api, fields, 2).await?;
     match found.as_slice() {
-        [] => Err(Failure::not_found(format!("There is no delivery of {}.", shown(&job)))),
+        [] => Err(Failure::not_found(format!("No delivery of {} found.", shown(&job)))),
         [one] => Ok(one["delivery_id"].as_str().unwrap_or_default().to_owned()),
         _ => Err(Failure::Local(format!(
-            "{} has several deliveries: give --endpoint, or the id of one, which fanfare --json deliveries list has.",
+            "{} has several deliveries. Add --endpoint, or use the id of one from `fanfare --json deliveries list`.",
             shown(&job)
         ))),
     }
 }
 
-/// Shows how far a recovery is, until it is done. Nobody knows beforehand how much there is.
+/// Shows the progress of a recovery until it is done. The total is not known in advance.
 async fn recovered(api: &Api, endpoint: &str, recovery: &Value, is_json: bool) -> Result<(), Failure> {
     let mut before = Value::Null;
     loop {
@@ -115,14 +115,14 @@ async fn recovered(api: &Api, endpoint: &str, recovery: &Value, is_json: bool) -
         let all = stats["recoveries"].as_array().into_iter().flatten();
         let Some(mine) = all.into_iter().find(|one| one["recovery_id"] == *recovery) else {
             end_progress();
-            return Ok(say("The recovery goes on in the background.")?);
+            return Ok(say("The recovery continues in the background.")?);
         };
         if mine["done"] == true {
             end_progress();
-            return Ok(tell(mine, is_json, &format!("Done: {} sent again.", cell(&mine["resent"])))?);
+            return Ok(tell(mine, is_json, &format!("Done: {} resent.", cell(&mine["resent"])))?);
         }
         if mine["resent"] != before {
-            progress(&format!("{} sent again so far", cell(&mine["resent"])));
+            progress(&format!("{} resent so far", cell(&mine["resent"])));
             before = mine["resent"].clone();
         }
         tokio::time::sleep(PAUSE).await;
@@ -163,7 +163,7 @@ fn show(api: &Api, answer: &Value) -> Result<(), Failure> {
     }
     match answer["payload"].as_str() {
         Some(payload) => Ok(say(&format!("\n{}", shown(payload)))?),
-        None => Ok(say("\nThe payload was not kept.")?),
+        None => Ok(say("\nThe payload was not stored.")?),
     }
 }
 
@@ -177,7 +177,7 @@ fn counted(answer: &Value) -> Result<(), Failure> {
         REASONS.print(&reasons)?;
     }
     if answer["complete"] == false {
-        note("There are too many to count: these are the newest.");
+        note("There are too many deliveries to count. Only the newest were counted.");
     }
     Ok(())
 }

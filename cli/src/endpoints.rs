@@ -42,12 +42,12 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
         Endpoints::Rotate { id } => {
             let secret = crate::secret::generate()?;
             let answer = api.call("webhooks/update", json!({ "id": &id, "signing_secret": *secret })).await?;
-            // Where this machine keeps the secret, it is that of its listen.
+            // This machine stores a secret only for its own `listen`.
             if config.service(&api.origin()).secrets.contains_key(&id) {
                 let kept = config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())));
-                // It is shown all the same: nobody else has it.
+                // The secret is printed anyway, because no copy exists elsewhere.
                 if let Err(error) = kept {
-                    note(&format!("This machine could not keep the secret: {error}"));
+                    note(&format!("The secret could not be stored on this machine: {error}"));
                 }
             }
             json!({ "success": answer["success"], "message": answer["message"], "signing_secret": *secret })
@@ -71,7 +71,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
     Ok(())
 }
 
-/// The field for a filter; `all` is none.
+/// The `events` field of a call. `all` is sent as null.
 pub(crate) fn events(events: &[String]) -> Option<(String, Value)> {
     let filter = if events == ["all"] { Value::Null } else { json!(events) };
     (!events.is_empty()).then(|| ("events".to_owned(), filter))
@@ -80,7 +80,7 @@ pub(crate) fn events(events: &[String]) -> Option<(String, Value)> {
 fn list(answer: &Value) -> Result<(), Failure> {
     let endpoints = answer["webhook_endpoints"].as_array().map(Vec::as_slice).unwrap_or_default();
     if endpoints.is_empty() {
-        return Ok(say("There is no endpoint yet. Add one with: fanfare endpoints create URL")?);
+        return Ok(say("No endpoints yet. Create one with `fanfare endpoints create URL`.")?);
     }
     let rows = endpoints.iter().map(|endpoint| {
         let address = if endpoint["kind"] == "pull" { "(pull)".to_owned() } else { cell(&endpoint["url"]) };

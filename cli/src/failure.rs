@@ -1,4 +1,4 @@
-//! Why a command failed, and with which exit code it ends.
+//! Failures of commands, and their exit codes.
 
 use std::{fmt, io, time::Duration};
 
@@ -11,28 +11,28 @@ pub(crate) enum Failure {
         status: u16,
         /// The reason of a conflict, if any.
         reason: String,
-        /// What the service says.
+        /// The message of the service.
         message: String,
-        /// When the service wants to be asked again, if it says so.
+        /// The value of `Retry-After`, if any.
         retry_after: Option<Duration>,
     },
-    /// Nobody is signed in, or not any more.
+    /// There are no credentials, or they are no longer valid.
     NotSignedIn(String),
-    /// There was no answer, or none that can be read.
+    /// There was no answer, or an unreadable one.
     Unreachable(String),
-    /// Something on this machine.
+    /// A failure on this machine.
     Local(String),
-    /// Whoever read what is printed has seen enough.
+    /// The reader of standard output has closed the pipe.
     Gone,
 }
 
 impl Failure {
-    /// What was asked for does not exist.
+    /// The failure of a call that names an unknown object.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::Refused { status: 404, reason: String::new(), message: message.into(), retry_after: None }
     }
 
-    /// What `fanfare --help` says.
+    /// The exit code, as `fanfare --help` lists it.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Gone => 0,
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// When the service wants to be asked again, if it says so.
+    /// The value of `Retry-After`, if any.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -69,7 +69,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { message, .. } => f.write_str(message),
-            Self::NotSignedIn(why) => write!(f, "{why} Sign in with: fanfare login"),
+            Self::NotSignedIn(why) => write!(f, "{why} Run `fanfare login`."),
             Self::Unreachable(why) | Self::Local(why) => f.write_str(why),
             Self::Gone => Ok(()),
         }

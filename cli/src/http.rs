@@ -1,4 +1,4 @@
-//! One HTTP client for the service and for programs on this machine. It follows no redirects.
+//! The HTTP client for the service and for local programs. It does not follow redirects.
 
 use std::{error::Error as _, time::Duration};
 
@@ -16,33 +16,33 @@ use hyper_util::{
 };
 use rustls::{ClientConfig, RootCertStore};
 
-/// The most that is read of an answer to a post.
+/// The largest part of an answer to a POST that is read, in bytes.
 const LARGEST: usize = 64 << 10;
-/// The most of a failed answer that the service keeps, in bytes, and how long it may take: the status matters more.
+/// The largest part of a failed answer that the service stores, in bytes, and the time limit for it: the status matters more.
 const KEPT: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends requests. Connections are kept.
+/// Sends requests over pooled connections.
 #[derive(Clone)]
 pub(crate) struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// What came back.
+/// An answer of the service.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
-    /// When the service wants to be asked again, if it says so.
+    /// The value of `Retry-After`, if any.
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// What a program answered to a post.
+/// A program's answer to a POST.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) status: u16,
-    /// The beginning of the answer, if it is no 2xx.
+    /// The beginning of the body, unless the status is 2xx.
     pub(crate) response: Option<String>,
 }
 
-/// Why nothing came back, in the words of the API.
+/// The reason for a missing answer, in the words of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     Timeout,
@@ -65,9 +65,9 @@ impl NoAnswer {
 }
 
 impl Http {
-    /// A client that keeps idle connections for so long.
+    /// Creates a client that keeps idle connections for `idle`.
     pub(crate) fn new(idle: Duration) -> Self {
-        // Where the machine has no certificates, plain HTTP works all the same, and TLS says what is wrong.
+        // Without root certificates on the machine, plain HTTP works anyway, and TLS reports the cause.
         let https = HttpsConnectorBuilder::new().with_native_roots().unwrap_or_else(|_no_certificates| {
             let none = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
             HttpsConnectorBuilder::new().with_tls_config(none.with_no_client_auth())
@@ -77,7 +77,7 @@ impl Http {
         Self(client.pool_timer(TokioTimer::new()).pool_idle_timeout(idle).pool_max_idle_per_host(16).build(connector))
     }
 
-    /// Sends a request. At most `most` bytes of the answer are read; more is no answer.
+    /// Sends a request. An answer of more than `most` bytes is a failure.
     pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -92,7 +92,7 @@ impl Http {
         tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(NoAnswer::Timeout))
     }
 
-    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete, or longer than is read; of other
+    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete or exceeds the limit. Of other
     /// answers, the beginning is kept.
     pub(crate) async fn post(&self, request: Request<Full<Bytes>>, timeout: Duration) -> Result<Posted, NoAnswer> {
         let exchange = async {
@@ -120,7 +120,7 @@ impl Http {
     }
 }
 
-/// The first bytes of a body, as text, or what arrives of them in time.
+/// The first bytes of a body as text, as far as they arrive in time.
 async fn beginning(mut body: Incoming) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -136,7 +136,7 @@ async fn beginning(mut body: Incoming) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The seconds of a `Retry-After`. A date is left to the usual pauses.
+/// The seconds of a `Retry-After`. A date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Posts to a program that answers this, and then nothing more.
+    /// Posts to a program that answers with these bytes and closes the connection.
     async fn answered(answer: Vec<u8>) -> Result<Posted, NoAnswer> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_beginning_of_a_failure_is_kept_and_redirects_are_not_followed() {
+    async fn failures_keep_their_beginning_and_redirects_stay() {
         let long = [b"HTTP/1.1 302 Found\r\nlocation: /\r\n\r\n".to_vec(), vec![b'x'; 5_000]].concat();
         assert_eq!(answered(long).await, Ok(Posted { status: 302, response: Some("x".repeat(KEPT)) }));
         let broken = b"HTTP/1.1 500 Oh\r\ncontent-length: 9\r\n\r\nabc".to_vec();

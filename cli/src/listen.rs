@@ -1,7 +1,7 @@
-//! `fanfare listen`: events reach a program on this machine.
+//! `fanfare listen`: forwards events to a local program.
 //!
-//! A pull endpoint collects them. They are taken with a lease, posted, and settled with what the program answered. Whatever
-//! ends this process, its network or the machine, what was not settled comes again when its lease is over.
+//! A pull endpoint collects the events. `listen` receives them with a lease, posts them, and settles them with the program's
+//! answer. If the process, its network or the machine fails, unsettled events are received again after their lease.
 
 mod done;
 mod endpoint;
@@ -33,20 +33,20 @@ use self::{
 };
 use crate::{api::Api, args::Listen, config::Config, failure::Failure, terminal::note};
 
-/// How many events are posted at the same time.
+/// The number of concurrent posts.
 const POSTS: usize = 10;
-/// How many are under way: those that wait for a post have theirs well before their lease ends.
-const UNDER_WAY: usize = 20;
-/// More are taken once so many are left: a call for each would be slower than the posts.
+/// The number of leased events. Those that wait for a slot are posted well before their lease ends.
+const LEASED: usize = 20;
+/// The number of leased events at which more are received: one call for each event would be slower than the posts.
 const FEW: usize = POSTS;
-/// How long a call that has begun is waited for in the end: what it takes would be leased for nothing.
+/// The time limit for the last call of `receive` after Ctrl-C. Without it, its events would stay leased for nothing.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(api: &Api, config: &mut Config, listen: Listen, is_json: bool) -> Result<(), Failure> {
     let mut source = endpoint::open(api, config, &listen).await?;
     let _lock = source.share(config)?;
-    note(&format!("Posting to {}. Ctrl-C ends it.", listen.to));
-    note("What comes while this does not run waits for three days.");
+    note(&format!("Forwarding to {}. Press Ctrl-C to stop.", listen.to));
+    note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
     let settler = tokio::spawn(Settler::new(api.clone(), Show::new(api.origin(), is_json)).run(settlements));
@@ -56,8 +56,8 @@ pub(crate) async fn run(api: &Api, config: &mut Config, listen: Listen, is_json:
     taken.and(settled)
 }
 
-/// Takes and posts until somebody stops it, the service refuses, or nothing can be settled any more. Ends once all that was
-/// taken has been handed on.
+/// Receives and posts until Ctrl-C, a refusal by the service, or the end of the settler. Returns once every received event has
+/// been passed to the settler.
 async fn take(
     api: &Api,
     source: &mut Source,
@@ -77,7 +77,7 @@ async fn take(
         if stop.is_asked() || done.is_closed() {
             break Ok(());
         }
-        let limit = UNDER_WAY.saturating_sub(posts.len());
+        let limit = LEASED.saturating_sub(posts.len());
         let lease = Lease::begin();
         let call = api.call("deliveries/receive", json!({ "webhook_endpoint_id": source.id, "limit": limit }));
         let mut call = Box::pin(call);
@@ -112,7 +112,7 @@ async fn take(
     };
     while posts.try_join_next().is_some() {}
     if !posts.is_empty() {
-        note(&format!("Ending: {} under way. Ctrl-C again ends at once.", posts.len()));
+        note(&format!("Stopping. Posts in progress: {}. Press Ctrl-C again to stop immediately.", posts.len()));
     }
     while posts.join_next().await.is_some() {}
     ended

@@ -18,17 +18,17 @@ use crate::{
     terminal::{cell, note, say, say_json, shown},
 };
 
-/// How often it is asked whether somebody has approved the login.
+/// The time between two questions whether the login is approved.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Signs in, and keeps an API key.
+/// Signs in, and stores an API key.
 pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json: bool) -> Result<(), Failure> {
     let (key, id) = match login.key {
         true => (typed_key()?, None),
         false => issued_key(api, login.no_browser).await?,
     };
     let signed_in = api.by(Caller::Key(key.clone()));
-    // A key that was typed may be wrong; one that was issued must not get lost.
+    // A typed key may be wrong. An issued one must be stored even if its check fails.
     let who = identity(&signed_in).await;
     let who = if login.key { Ok(who?) } else { who };
     let before = config.service(&api.origin());
@@ -37,21 +37,21 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         service.key_id = id;
     })?;
     config.prefer(&api.origin(), true)?;
-    // Only once the new key is kept.
+    // Only after the new key is stored.
     if let Some(old) = before.key_id {
         let _may_be_gone = signed_in.flow("api-key/delete", Some(json!({ "keyId": old }))).await;
     }
     if !api.is_private() {
-        note("This address is plain http: whoever is on the way can read the key.");
+        note("Warning: this address is plain http, so the API key is sent unencrypted. Use https.");
     }
     show(api, &who?, is_json)
 }
 
-/// Forgets the key, here and, if `login` made it, at the service.
+/// Deletes the key from this machine and, if `login` created it, from the service.
 pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure> {
     let service = config.service(&api.origin());
     if service.key.is_none() {
-        note("Nobody was signed in.");
+        note(&format!("Not signed in to {}.", api.origin()));
         return Ok(());
     }
     let deleted = match service.key_id {
@@ -64,9 +64,11 @@ pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure
     })?;
     config.prefer(&api.origin(), false)?;
     match deleted {
-        // It had ended already.
+        // The key was no longer valid.
         Ok(_) | Err(Failure::NotSignedIn(_) | Failure::Refused { status: 404, .. }) => Ok(()),
-        Err(error) => Err(Failure::Local(format!("The key is forgotten here, but not deleted: {error}"))),
+        Err(error) => {
+            Err(Failure::Local(format!("The API key was deleted from this machine, but not at the service: {error}")))
+        }
     }
 }
 
@@ -105,15 +107,17 @@ fn typed_key() -> Result<Zeroizing<String>, Failure> {
     std::io::stdin().lock().take(1024).read_line(&mut text)?;
     let key = Zeroizing::new(text.trim().to_owned());
     if key.is_empty() {
-        return Err(Failure::Local("There is no API key on standard input.".to_owned()));
+        return Err(Failure::Local("Standard input is empty. Pipe an API key into `fanfare login --key`.".to_owned()));
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::Local("What is on standard input is not an API key: it has no spaces.".to_owned()));
+        return Err(Failure::Local(
+            "Standard input is not an API key: it contains a space or another invalid character.".to_owned(),
+        ));
     }
     Ok(key)
 }
 
-/// Has somebody approve the login in a browser, and issues a key with the session that this gives. The session ends at once.
+/// Waits until the login is approved in a browser, issues a key with the resulting session, and ends the session.
 async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<String>, Option<String>), Failure> {
     let asked = api.call("auth/cliLoginCreate", json!({})).await?;
     let request = json!({ "requestId": asked["requestId"], "secret": asked["secret"] });
@@ -123,7 +127,7 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<St
         .append_pair("cliLoginId", asked["requestId"].as_str().unwrap_or_default())
         .append_pair("cliLoginSecret", asked["secret"].as_str().unwrap_or_default())
         .append_pair("mode", "login");
-    note(&format!("Open this in a browser, and approve:\n\n  {page}\n"));
+    note(&format!("Open this address in a browser, and approve the login:\n\n  {page}\n"));
     if !is_without_browser {
         open(&page);
     }
@@ -136,7 +140,11 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<St
         match polled["status"].as_str() {
             Some("pending") => {}
             Some("approved") => break Zeroizing::new(polled["cookieHeader"].as_str().unwrap_or_default().to_owned()),
-            _ => return Err(Failure::Local("The login was not approved in time. Try again.".to_owned())),
+            _ => {
+                return Err(Failure::Local(
+                    "The login was not approved in time. Run `fanfare login` again.".to_owned(),
+                ));
+            }
         }
     };
     let session = api.by(Caller::Session(session));
@@ -145,14 +153,16 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<St
     let ended = session.flow("sign-out", Some(json!({}))).await;
     let issued = issued?;
     if let Err(error) = ended {
-        note(&format!("The session of this login goes on: {error}"));
+        note(&format!("The session of this login could not be ended: {error}"));
     }
     let key = issued["key"].as_str().map(|key| Zeroizing::new(key.to_owned()));
-    let key = key.ok_or_else(|| Failure::Unreachable(format!("{} is not this service.", api.origin())))?;
+    let key = key.ok_or_else(|| {
+        Failure::Unreachable(format!("{} did not answer like this service. Check --api.", api.origin()))
+    })?;
     Ok((key, issued["id"].as_str().map(ToOwned::to_owned)))
 }
 
-/// Opens a page, if there is a browser. Its address is printed anyway.
+/// Opens a page in the browser, if there is one. The caller prints the address, too.
 fn open(page: &Url) {
     let (program, first) = match std::env::consts::OS {
         "macos" => ("open", None),
@@ -164,7 +174,7 @@ fn open(page: &Url) {
     let _started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
-/// What this machine is called.
+/// The name of this machine.
 pub(crate) fn machine() -> String {
     let named = std::env::var("HOSTNAME").or_else(|_unset| std::env::var("COMPUTERNAME"));
     let name = named.or_else(|_unset| std::fs::read_to_string("/etc/hostname"));
@@ -173,7 +183,7 @@ pub(crate) fn machine() -> String {
     if name.is_empty() { "this machine".to_owned() } else { name }
 }
 
-/// Where no file has the name, as on a Mac.
+/// The output of `hostname`, for systems without `/etc/hostname` such as macOS.
 fn hostname() -> Option<String> {
     let said = Command::new("hostname").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     String::from_utf8(said.stdout).ok()

@@ -1,6 +1,6 @@
-//! `fanfare`, the command-line client for tenants.
+//! `fanfare`, the command-line client for organizations.
 
-#![expect(clippy::indexing_slicing, reason = "what a JSON value does not have is null")]
+#![expect(clippy::indexing_slicing, reason = "a missing member of a JSON value is null")]
 
 mod api;
 mod args;
@@ -31,9 +31,9 @@ use crate::{
     terminal::note,
 };
 
-/// How long an idle connection to a service is kept.
+/// The lifetime of an idle connection to the service.
 const IDLE: Duration = Duration::from_secs(60);
-/// Where `cargo local` serves.
+/// The address of `cargo local`.
 static LOCAL: LazyLock<Option<Url>> = LazyLock::new(|| "http://127.0.0.1:9000".parse().ok());
 
 #[tokio::main]
@@ -56,22 +56,21 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let mut config = Config::load()?;
     let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
-    let base =
-        base.ok_or_else(|| Failure::Local("There is no address of a service: give one with --api.".to_owned()))?;
+    let base = base.ok_or_else(|| Failure::Local("The address of the service is missing. Add --api.".to_owned()))?;
     let kept = config.service(&base.origin().ascii_serialization()).key;
     let given = std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.is_empty()).map(Zeroizing::new);
-    let caller = given.or(kept).map_or(Caller::Nobody, Caller::Key);
+    let caller = given.or(kept).map_or(Caller::Anonymous, Caller::Key);
     let is_known = matches!(caller, Caller::Key(_));
     let http = Http::new(IDLE);
     let api = Api::new(base, caller, http.clone());
-    let needs_nobody = match &command {
+    let needs_no_key = match &command {
         Command::Login(_) | Command::Logout => true,
         // An operator has the queue's address and AWS credentials, and perhaps no account.
         Command::Send(send) => send.tenant.is_some(),
         _ => false,
     };
-    if !is_known && !needs_nobody {
-        return Err(Failure::NotSignedIn(format!("Nobody is signed in at {}.", api.origin())));
+    if !is_known && !needs_no_key {
+        return Err(Failure::NotSignedIn(format!("Not signed in to {}.", api.origin())));
     }
     match command {
         Command::Login(login) => login::login(&api, &mut config, &login, json).await,

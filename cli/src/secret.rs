@@ -8,17 +8,18 @@ use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
-/// A secret of 32 random bytes, in the form of Standard Webhooks.
+/// Generates a secret of 32 random bytes, in the form of Standard Webhooks.
 pub(crate) fn generate() -> Result<Zeroizing<String>, Failure> {
     let mut bytes = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *bytes).map_err(|error| Failure::Local(format!("There is no randomness: {error}.")))?;
+    getrandom::fill(&mut *bytes)
+        .map_err(|error| Failure::Local(format!("The operating system provided no random bytes: {error}.")))?;
     let mut secret = Zeroizing::new(String::with_capacity(50));
     let _infallible = write!(secret, "whsec_");
     base64::Engine::encode_string(&base64::engine::general_purpose::STANDARD, *bytes, &mut secret);
     Ok(secret)
 }
 
-/// Whether this is the signature of a body, `x-webhook-signature`, by the secret.
+/// Whether `signature`, the value of `x-webhook-signature`, is that of this body by this secret.
 pub(crate) fn signs(secret: &str, body: &str, signature: &str) -> bool {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
     mac.update(body.as_bytes());
@@ -37,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_of_one_secret_and_one_body() {
+    fn a_signature_fits_one_secret_and_one_body() {
         // printf '{"a":1}' | openssl dgst -sha256 -hmac s
         let signature = "37beaf650f70b40ec9706929c2e9d835cbd63729988f48781e6383a147215f07";
         assert!(signs("s", r#"{"a":1}"#, signature));

@@ -1,4 +1,4 @@
-//! `fanfare send`: a job event, as the service that runs the jobs sends it.
+//! `fanfare send`: sends a job event as the producer does.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,9 +21,9 @@ use crate::{
     terminal::{shown, tell},
 };
 
-/// How long the queue may take.
+/// The time limit of the call.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The most of an answer of the queue.
+/// The largest answer of the queue, in bytes.
 const LARGEST: usize = 64 << 10;
 
 pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Result<(), Failure> {
@@ -31,7 +31,7 @@ pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Re
         Some(queue) => queue,
         None if is_loopback(&api.base) => local_queue()?,
         None => {
-            let why = "The queue of a service elsewhere needs its address: give --queue-url, or set FANFARE_QUEUE_URL.";
+            let why = "The queue of a remote service is not known. Add --queue-url, or set FANFARE_QUEUE_URL.";
             return Err(Failure::Local(why.to_owned()));
         }
     };
@@ -47,20 +47,24 @@ pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Re
         "event": send.event, "tenant_id": tenant, "job_id": send.job, "workflow": send.workflow, "status": status,
         "result": send.result, "error": send.error,
     });
-    // Fair queues: the events of a tenant do not hold up those of others.
+    // With a group for each tenant, a fair queue keeps one tenant's events from delaying those of others.
     let message =
         json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(&tenant), "MessageBody": event.to_string() });
     let signer = if is_loopback(&queue) { None } else { Some(Signer::of_environment(&queue)?) };
     let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
     let answer = http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
-        Failure::Unreachable(format!("{} cannot be reached ({}).", queue.origin().ascii_serialization(), why.name()))
+        Failure::Unreachable(format!(
+            "Could not reach {} ({}). Check the network and --queue-url.",
+            queue.origin().ascii_serialization(),
+            why.name()
+        ))
     })?;
     let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     if answer.status != 200 {
         let why = said["message"].as_str().or(said["Message"].as_str()).or(said["__type"].as_str()).unwrap_or_default();
-        return Err(Failure::Local(format!("The queue refused the event ({}): {}", answer.status, shown(why))));
+        return Err(Failure::Local(format!("The queue refused the event with HTTP {}: {}", answer.status, shown(why))));
     }
-    let meaning = format!("{} of {} is sent.", shown(&send.event), shown(&send.job));
+    let meaning = format!("Sent {} of {}.", shown(&send.event), shown(&send.job));
     Ok(tell(&json!({ "message_id": said["MessageId"], "event": event }), is_json, &meaning)?)
 }
 
@@ -70,12 +74,12 @@ fn local_queue() -> Result<Url, Failure> {
     queue.map_err(|error| Failure::Local(error.to_string()))
 }
 
-/// A group may have only these characters, and 128 of them.
+/// The message group of a tenant: SQS allows these characters, at most 128.
 fn group(tenant: &str) -> String {
     tenant.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '-').take(128).collect()
 }
 
-/// Who sends to a queue of AWS, and where that is. A local one takes messages of anybody.
+/// The credentials for a queue in AWS, and its region. A local queue needs none.
 struct Signer {
     credentials: Credentials,
     region: String,
@@ -84,13 +88,15 @@ struct Signer {
 impl Signer {
     fn of_environment(queue: &Url) -> Result<Self, Failure> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let needed = |name: &str| set(name).ok_or_else(|| Failure::Local(format!("{name} is not set.")));
+        let needed = |name: &str| {
+            set(name).ok_or_else(|| Failure::Local(format!("{name} is not set. A queue in AWS needs it.")))
+        };
         let (key, secret) = (needed("AWS_ACCESS_KEY_ID")?, needed("AWS_SECRET_ACCESS_KEY")?);
         let region = region_of(queue).or_else(|| set("AWS_REGION")).map_or_else(|| needed("AWS_REGION"), Ok)?;
-        // Whoever reads the message on the way learns what the job did.
+        // The message contains the result of the job.
         if queue.scheme() != "https" {
             return Err(Failure::Local(
-                "--queue-url must be an https address, unless it is of this machine.".to_owned(),
+                "--queue-url must be an https URL, unless the queue is on this machine.".to_owned(),
             ));
         }
         let credentials = Credentials::new(key, secret, set("AWS_SESSION_TOKEN"), None, "environment");
@@ -98,7 +104,7 @@ impl Signer {
     }
 }
 
-/// The region that the queue's address names: `sqs.eu-central-1.amazonaws.com`.
+/// The region in the queue's host name: `sqs.eu-central-1.amazonaws.com`.
 fn region_of(queue: &Url) -> Option<String> {
     let region = queue.host_str()?.strip_prefix("sqs.")?.split('.').next()?;
     Some(region.to_owned())
@@ -111,7 +117,7 @@ fn request(
     signer: Option<&Signer>,
     now: SystemTime,
 ) -> Result<Request<Full<Bytes>>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Local(format!("The message cannot be signed: {error}."));
+    let failed = |error: &dyn std::fmt::Display| Failure::Local(format!("The message could not be signed: {error}."));
     let address = format!("{}/", queue.origin().ascii_serialization());
     let mut request = Request::post(&address)
         .header(CONTENT_TYPE, "application/x-amz-json-1.0")

@@ -1,4 +1,4 @@
-//! What people see: tables, and texts that cannot do anything to a terminal.
+//! Output for people: tables, and texts without terminal control sequences.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use serde_json::Value;
 use terminal_size::{Width, terminal_size};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The text without what a terminal obeys, or what turns the order of characters around. It is on one line.
+/// The text on one line, without control characters and characters that change the direction of text.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|character| if is_inert(character) { character } else { '\u{FFFD}' }).collect()
 }
@@ -22,7 +22,7 @@ fn is_inert(character: char) -> bool {
     !character.is_control() && !turns_or_hides
 }
 
-/// What a member of an answer says, as one cell.
+/// A value of an answer as a cell.
 pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -32,53 +32,53 @@ pub(crate) fn cell(value: &Value) -> String {
     }
 }
 
-/// Where something is shown, and what that understands.
+/// The width and the abilities of the terminal.
 pub(crate) struct Screen {
-    /// How many columns it has: no end of them, unless it is a terminal.
+    /// The number of columns; `usize::MAX` if the output is not a terminal.
     pub(crate) width: usize,
-    has_colours: bool,
+    has_colors: bool,
     has_links: bool,
 }
 
 impl Screen {
-    /// That of standard output.
+    /// The screen of standard output.
     pub(crate) fn of_output() -> Self {
         let is_terminal = io::stdout().is_terminal();
         let width = is_terminal.then(terminal_size).flatten().map(|(Width(width), _)| usize::from(width));
         let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
         let has_links = is_terminal && !is_dumb;
-        let has_colours = has_links && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-        // A terminal that does not say how wide it is says 0.
-        Self { width: width.filter(|width| *width > 0).unwrap_or(usize::MAX), has_colours, has_links }
+        let has_colors = has_links && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        // A terminal of unknown width reports 0.
+        Self { width: width.filter(|width| *width > 0).unwrap_or(usize::MAX), has_colors, has_links }
     }
 
     #[cfg(test)]
     pub(crate) fn plain(width: usize) -> Self {
-        Self { width, has_colours: false, has_links: false }
+        Self { width, has_colors: false, has_links: false }
     }
 
     #[cfg(test)]
     pub(crate) fn styled(width: usize) -> Self {
-        Self { width, has_colours: true, has_links: true }
+        Self { width, has_colors: true, has_links: true }
     }
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Colour {
+pub(crate) enum Color {
     Red = 31,
     Green = 32,
     Yellow = 33,
 }
 
-/// The text in a colour, where there are colours.
-pub(crate) fn painted(text: &str, colour: Colour, screen: &Screen) -> String {
-    match screen.has_colours {
-        true => format!("\u{1b}[{}m{text}\u{1b}[0m", colour as u8),
+/// The text in a color, if the terminal has colors.
+pub(crate) fn painted(text: &str, color: Color, screen: &Screen) -> String {
+    match screen.has_colors {
+        true => format!("\u{1b}[{}m{text}\u{1b}[0m", color as u8),
         false => text.to_owned(),
     }
 }
 
-/// The text as a link to an address, where there are links.
+/// The text as a link to an address, if the terminal has links.
 pub(crate) fn linked(text: &str, address: &str, screen: &Screen) -> String {
     match screen.has_links && !address.is_empty() {
         true => format!("\u{1b}]8;;{address}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\"),
@@ -86,12 +86,12 @@ pub(crate) fn linked(text: &str, address: &str, screen: &Screen) -> String {
     }
 }
 
-/// The colour of a word that says how something is.
-fn colour_of(state: &str) -> Option<Colour> {
+/// The color of a status.
+fn color_of(state: &str) -> Option<Color> {
     match state.split(' ').next().unwrap_or_default() {
-        "delivered" | "active" => Some(Colour::Green),
-        "failed" | "failing" | "disabled" => Some(Colour::Red),
-        "pending" | "held" | "inactive" => Some(Colour::Yellow),
+        "delivered" | "active" => Some(Color::Green),
+        "failed" | "failing" | "disabled" => Some(Color::Red),
+        "pending" | "held" | "inactive" => Some(Color::Yellow),
         _ => None,
     }
 }
@@ -99,16 +99,16 @@ fn colour_of(state: &str) -> Option<Colour> {
 /// The columns of a table.
 pub(crate) struct Columns {
     pub(crate) titles: &'static [&'static str],
-    /// The column that gives way where the terminal is narrow.
+    /// The column that shrinks on a narrow terminal.
     pub(crate) shrinks: usize,
-    /// The column that says how something is, in colour.
+    /// The column of the status, which is colored.
     pub(crate) state: Option<usize>,
-    /// Whether the last column is left out where it has no room: a part of it is of no use.
+    /// Whether the last column is dropped if it does not fit, because a part of it would be useless.
     pub(crate) can_drop: bool,
 }
 
 impl Columns {
-    /// Prints rows below their titles. Returns whether all columns are there, as a whole but for the one that gives way.
+    /// Prints rows below their titles. Returns whether all columns are complete, except the one that shrinks.
     pub(crate) fn print(&self, rows: &[Vec<String>]) -> io::Result<bool> {
         let (text, is_whole) = self.laid_out(rows, &Screen::of_output());
         say(text.trim_end())?;
@@ -139,8 +139,8 @@ impl Columns {
                 let shown = fit(cell, (*width).min(left));
                 is_whole &= shown == *cell || number == self.shrinks;
                 let used = width_of(&shown);
-                let colour = colour_of(cell).filter(|_| self.state == Some(number));
-                line.push_str(&colour.map_or_else(|| shown.clone(), |colour| painted(&shown, colour, screen)));
+                let color = color_of(cell).filter(|_| self.state == Some(number));
+                line.push_str(&color.map_or_else(|| shown.clone(), |color| painted(&shown, color, screen)));
                 line.extend(std::iter::repeat_n(' ', (width + 2).saturating_sub(used)));
                 left = left.saturating_sub(width + 2);
             }
@@ -150,12 +150,12 @@ impl Columns {
     }
 }
 
-/// How many columns a text takes.
+/// The width of a text in columns.
 pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
 
-/// The beginning of a text that is too wide.
+/// The text, cut to this width with an ellipsis if it is wider.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();
@@ -172,27 +172,27 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
     begins
 }
 
-/// A line that fits into the terminal.
+/// Prints a line, cut to the width of the terminal.
 pub(crate) fn line(text: &str) -> io::Result<()> {
     say(&fit(text, Screen::of_output().width))
 }
 
-/// Prints lines. Whoever reads them may have gone.
+/// Prints lines to standard output. Fails if its reader has closed the pipe.
 pub(crate) fn say(text: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{text}")
 }
 
-/// Prints a document for a program, on one line. If a person sees it, it does nothing to their terminal, either.
+/// Prints JSON on one line, with terminal control characters escaped.
 pub(crate) fn say_json(value: &Value) -> io::Result<()> {
     say(&escaped(&value.to_string()))
 }
 
-/// Prints an answer: whole for a program, and what it means for people.
+/// Prints an answer: as JSON for programs, and as a sentence for people.
 pub(crate) fn tell(answer: &Value, is_json: bool, meaning: &str) -> io::Result<()> {
     if is_json { say_json(answer) } else { say(meaning) }
 }
 
-/// The same JSON, with escapes for what is not inert: only inside of strings is there any.
+/// The same JSON, with control characters escaped. They only occur inside strings.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
@@ -207,12 +207,12 @@ fn escaped(json: &str) -> String {
     text
 }
 
-/// Prints a line for people, beside what a program reads.
+/// Prints a line for people to standard error.
 pub(crate) fn note(text: &str) {
     let _gone = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Prints how far something is: on a terminal, in the place of what it was before.
+/// Prints progress. On a terminal, it replaces the previous progress.
 pub(crate) fn progress(text: &str) {
     let mut errors = io::stderr().lock();
     let _gone = match errors.is_terminal() {
@@ -221,7 +221,7 @@ pub(crate) fn progress(text: &str) {
     };
 }
 
-/// Ends the line of the progress.
+/// Clears the progress.
 pub(crate) fn end_progress() {
     let mut errors = io::stderr().lock();
     if errors.is_terminal() {
@@ -238,13 +238,13 @@ mod tests {
     const COLUMNS: Columns = Columns { titles: &["id", "url", "state"], shrinks: 1, state: Some(2), can_drop: false };
 
     #[test]
-    fn what_a_terminal_would_obey_is_not_shown() {
+    fn control_characters_are_replaced() {
         assert_eq!(shown("a\u{1b}[2Jb\u{202e}c\nd\u{9b}é"), "a\u{FFFD}[2Jb\u{FFFD}c\u{FFFD}d\u{FFFD}é");
         assert_eq!(cell(&json!(["x\r", 1, null])), "x\u{FFFD}, 1, ");
     }
 
     #[test]
-    fn json_for_programs_is_inert_and_the_same() {
+    fn escaped_json_is_inert_and_equal() {
         let value = json!({"\u{202e}a": "\u{1b}[2J \u{9b}31m \u{7f} \u{e0041} é 日 \n\"\\"});
         let text = escaped(&value.to_string());
         assert!(text.chars().all(is_inert), "{text}");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_table_gives_way_in_one_column_and_never_wraps() {
+    fn a_narrow_table_shrinks_one_column_and_never_wraps() {
         for address in
             ["a long address of a receiver", "日本語の受信者の長い住所です", "e\u{301}e\u{301}e\u{301} short"]
         {
@@ -273,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_states_and_take_no_room() {
+    fn only_states_are_colored_and_colors_have_no_width() {
         let rows = [vec!["active".to_owned(), "x".to_owned(), "failing since 12:00".to_owned()]];
         let (text, _) = COLUMNS.laid_out(&rows, &Screen::styled(80));
         assert!(text.ends_with("active  x    \u{1b}[31mfailing since 12:00\u{1b}[0m\n"), "{text:?}");
     }
 
     #[test]
-    fn a_text_that_is_too_wide_ends_with_a_mark() {
+    fn a_text_that_is_too_wide_ends_with_an_ellipsis() {
         for (text, width, fits) in
             [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本", 3, "日…"), ("日本", 2, "…"), ("a", 0, "")]
         {

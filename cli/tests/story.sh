@@ -1,9 +1,9 @@
-# A day with the client, as somebody might script it. KEY, RECEIVER and QUEUE are given.
+# A script that uses most commands of the client. The test sets KEY, RECEIVER and QUEUE.
 field() { python3 -c 'import json, sys
 value = json.load(sys.stdin)
 for name in sys.argv[1].split("."): value = value[int(name) if name.isdigit() else name]
 print(value)' "$1"; }
-# Asks until the command says so.
+# Repeats a command until its output has a word.
 until_it_says() {
   local wanted=$1; shift
   for _ in $(seq 100); do if "$@" | grep -q -- "$wanted"; then return; fi; sleep 0.1; done
@@ -12,7 +12,7 @@ until_it_says() {
 
 echo "$KEY" | fanfare login --key
 fanfare whoami | grep -q "owner of"
-fanfare endpoints list | grep -q "There is no endpoint yet"
+fanfare endpoints list | grep -q "No endpoints yet"
 
 ENDPOINT=$(fanfare --json endpoints create "$RECEIVER" --description "my hook" | field webhook_endpoint_id)
 fanfare endpoints list | grep "$ENDPOINT" | grep -q "active  *all  *$RECEIVER  *my hook"
@@ -22,7 +22,7 @@ fanfare endpoints rotate "$ENDPOINT" | grep -q "whsec_"
 fanfare endpoints test "$ENDPOINT" | grep -q "Test event will be sent"
 until_it_says delivered fanfare deliveries list --endpoint "$ENDPOINT"
 
-fanfare send --job job-1 --workflow invoices --result '{"answer": 42}' --queue-url "$QUEUE" | grep -q "is sent"
+fanfare send --job job-1 --workflow invoices --result '{"answer": 42}' --queue-url "$QUEUE" | grep -q "Sent job.completed of job-1"
 until_it_says job-1 fanfare deliveries list --status delivered --since 1h
 DELIVERY=$(fanfare --json deliveries list --job job-1 | field deliveries.0.delivery_id)
 fanfare deliveries get "$DELIVERY" | grep -q '"result":{"answer":42}'
@@ -31,6 +31,6 @@ until_it_says resend fanfare deliveries get "$DELIVERY"
 fanfare deliveries stats | grep -q "delivered  *2"
 fanfare deliveries recover "$ENDPOINT" --since 1h --no-wait
 fanfare endpoints delete "$ENDPOINT"
-fanfare endpoints list | grep -q "There is no endpoint yet"
+fanfare endpoints list | grep -q "No endpoints yet"
 fanfare completions bash | grep -q fanfare
 fanfare logout

@@ -1,4 +1,4 @@
-//! Users: who they are, how they sign in, and the organization they belong to.
+//! Accounts: users, their sign-in, API keys, and organizations.
 
 pub mod api_keys;
 pub mod attempts;

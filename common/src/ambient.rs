@@ -1,7 +1,7 @@
-//! The time and the randomness that a function takes from the machine. A simulation gives a function others, and so does
-//! whoever invokes it in the past.
+//! The clock and the randomness of a function. They come from the machine, unless a simulation or a caller that invokes
+//! a function in the past supplies others.
 //!
-//! They are values of the task that runs the function, so that two functions on one thread can have clocks that differ.
+//! They are task-local, so that two functions on one thread can have different clocks.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -11,22 +11,22 @@ tokio::task_local! {
     static AMBIENT: Ambient;
 }
 
-/// Says what time it is.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 /// Fills a buffer with random bytes.
 pub type Fill = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
-/// A clock, and a source of random bytes.
+/// A clock and a source of random bytes.
 #[derive(Clone)]
 pub struct Ambient {
-    /// The clock.
+    /// The clock of [`Timestamp::now`](crate::timestamp::Timestamp::now) and of new ids.
     pub now: Clock,
-    /// The random bytes.
+    /// The source of secrets, ids and jitter.
     pub fill: Fill,
 }
 
 impl Ambient {
-    /// This clock, and the machine's randomness.
+    /// Combines this clock with the machine's randomness.
     pub fn at(now: Clock) -> Self {
         Self { now, fill: Arc::new(machine_fill) }
     }
@@ -37,7 +37,8 @@ impl Ambient {
         AMBIENT.try_with(Clone::clone).ok()
     }
 
-    /// Runs `future` with this clock and these random bytes. It must not spawn tasks: they would have the machine's.
+    /// Runs `future` with this clock and these random bytes. `future` must not spawn tasks: they would get the
+    /// machine's clock and randomness.
     pub async fn within<F: Future>(self, future: F) -> F::Output {
         AMBIENT.scope(self, future).await
     }
@@ -48,10 +49,10 @@ pub(crate) fn now() -> SystemTime {
     AMBIENT.try_with(|ambient| (ambient.now)()).unwrap_or_else(|_machine| SystemTime::now())
 }
 
-/// Fills `bytes` with random ones.
+/// Fills `bytes` with random bytes.
 ///
 /// # Panics
-/// The operating system cannot provide randomness, and nothing is safe without it.
+/// The operating system provides no randomness. No secret is safe without it.
 pub(crate) fn fill(bytes: &mut [u8]) {
     AMBIENT.try_with(|ambient| (ambient.fill)(bytes)).unwrap_or_else(|_machine| machine_fill(bytes));
 }
@@ -61,7 +62,7 @@ fn machine_fill(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system gives random bytes");
 }
 
-/// A UUID of version 7 (RFC 9562). With the machine's clock, it sorts after all earlier ones of this process.
+/// A version 7 UUID (RFC 9562). With the machine's clock, it sorts after all earlier ones of this process.
 pub(crate) fn uuid() -> Uuid {
     let other = AMBIENT.try_with(|ambient| {
         let time = (ambient.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

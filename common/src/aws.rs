@@ -1,4 +1,4 @@
-//! The AWS services that everything is built on.
+//! Access to the AWS services: DynamoDB, SQS and SES.
 
 use std::{error::Error as StdError, fmt};
 
@@ -11,8 +11,8 @@ pub(crate) mod dynamo;
 mod https;
 pub(crate) mod transaction;
 
-/// Turns a failed call into an [`Error`] that says what was being done ("reading the user"). Throttling becomes
-/// [`Error::Busy`], everything else [`Error::Internal`].
+/// Turns a failed call into an [`Error`] that names the operation (`doing`, such as "reading the user"). Throttling
+/// becomes [`Error::Busy`], every other failure [`Error::Internal`].
 pub fn failure<E, R>(doing: &'static str) -> impl FnOnce(SdkError<E, R>) -> Error
 where
     E: StdError + ProvideErrorMetadata + 'static,

@@ -1,4 +1,4 @@
-//! The public address of the API: the start of the links in mails, and the origin whose cookies are ours.
+//! The public address of the API: the start of the links in emails, and the origin of the API's cookies.
 
 use std::{fmt, str::FromStr};
 
@@ -11,7 +11,7 @@ use crate::config::{ConfigError, Env};
 pub struct BaseUrl(String);
 
 impl BaseUrl {
-    /// Reads `BASE_URL`. `None` if the deployment does not set it, which means the domain that each request came to.
+    /// Reads `BASE_URL`. `None` if the deployment does not set it; then each request's own domain is the base.
     /// (CloudFormation cannot give a function the address of the API that it is part of: each would depend on the
     /// other.)
     ///
@@ -27,7 +27,7 @@ impl BaseUrl {
         Self(format!("https://{domain}"))
     }
 
-    /// Without a trailing slash.
+    /// Scheme and authority, without a trailing slash.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,10 +1,10 @@
-//! The settings of a function. No other module reads the environment.
+//! The settings of a function, from environment variables. No other module reads the environment.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 
-/// Where a function's settings come from: in Lambda the process environment; in the local runner and the tests exactly
+/// The source of a function's settings: in Lambda the process environment; in the local runner and the tests exactly
 /// the variables that the template gives that function.
 pub struct Env {
     lookup: Lookup,
@@ -25,13 +25,13 @@ impl Env {
         Self { lookup: Box::new(lookup), aws: None }
     }
 
-    /// Has AWS called through `client`, and not through clients of its own.
+    /// Makes AWS clients use `client` instead of HTTP clients of their own.
     #[must_use]
     pub fn over(self, client: SharedHttpClient) -> Self {
         Self { aws: Some(client), ..self }
     }
 
-    /// What AWS is called through, if that was given.
+    /// The HTTP client set by [`Env::over`].
     pub(crate) fn aws(&self) -> Option<SharedHttpClient> {
         self.aws.clone()
     }
@@ -88,8 +88,8 @@ impl Env {
         }
     }
 
-    /// The comma-separated list in the variable `name`. An empty value is the empty list, but the variable must be set,
-    /// so that a function never runs on a setting that nobody chose.
+    /// The comma-separated list in the variable `name`. It may be empty, but must be set, so that it is chosen
+    /// explicitly.
     ///
     /// # Errors
     /// It is unset, or an element does not parse.
@@ -116,8 +116,8 @@ fn out_of_range<T: fmt::Display>(name: &'static str, number: &T, range: &RangeIn
     ConfigError::new(name, format!("is {number} and must be from {} to {}", range.start(), range.end()))
 }
 
-/// A setting is missing or does not parse, which stops the function at its start. Nothing else fails with this error, so the
-/// functions that return it do not say so again.
+/// A setting is missing or does not parse, which stops the function at its start. Functions that return this error have
+/// no other failure, so they have no `# Errors` section.
 #[derive(Debug)]
 pub struct ConfigError {
     variable: &'static str,
@@ -125,7 +125,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Reports `problem` with `variable`. The problem completes the sentence "`VARIABLE` ...".
+    /// Reports `problem` with `variable`. `problem` completes the sentence "environment variable `VARIABLE` ...".
     pub fn new(variable: &'static str, problem: impl Into<String>) -> Self {
         Self { variable, problem: problem.into() }
     }

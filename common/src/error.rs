@@ -1,4 +1,4 @@
-//! What can go wrong, in terms of the domain. Only the `http` module maps it to status codes.
+//! The errors of the domain. Only the `http` module maps them to status codes.
 
 use std::error::Error as StdError;
 
@@ -7,9 +7,9 @@ use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 /// The result of an operation that a request asks for.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a request failed. The caller sees the public part; the cause inside [`Error::Internal`] only goes to the log.
+/// The reason why a request failed. The caller does not see the cause inside [`Error::Internal`], which is logged.
 ///
-/// Whatever calls AWS can fail with [`Error::Internal`] or [`Error::Busy`], and does not say so again.
+/// All functions that call AWS can fail with [`Error::Internal`] or [`Error::Busy`], which `# Errors` leaves out.
 #[derive(Debug)]
 pub enum Error {
     /// The body does not have the form that the route expects.
@@ -22,7 +22,7 @@ pub enum Error {
     SessionRequired,
     /// A sign-in with a wrong email or password.
     WrongPassword,
-    /// The password with which a signed-in user confirms something is not theirs.
+    /// A signed-in user confirmed an action with a wrong password.
     InvalidPassword,
     /// The token of a link is malformed, unknown, used or expired.
     InvalidToken,
@@ -31,24 +31,24 @@ pub enum Error {
         /// The address of the page with the button.
         page: String,
     },
-    /// A valid credential that does not permit this, and why.
+    /// The credential is valid but does not permit this, for the given reason.
     Forbidden(Refusal),
-    /// What the request names does not exist, or not for this caller. The message says which.
+    /// The requested object does not exist, or not for this caller. The message names it.
     NotFound(&'static str),
-    /// The request conflicts with what is stored.
+    /// The request conflicts with stored data.
     Conflict(Conflict),
     /// The rate limit is reached.
     TooMany {
-        /// When to try again.
+        /// The seconds until a retry can succeed.
         retry_after_seconds: i64,
     },
     /// Contention or throttling that outlasted the retries: the same request may succeed later.
     Busy,
-    /// Our own failure: what was being done, and the chain of causes.
+    /// A failure of the service: the operation, and the chain of causes.
     Internal(String),
 }
 
-/// A conflict, as `data.reason` names it.
+/// A conflict with stored data, as `data.reason` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Another organization has the slug.
@@ -57,38 +57,38 @@ pub enum Conflict {
     EmailTaken,
     /// The invitation has expired.
     InvitationExpired,
-    /// The invitation was already accepted or cancelled.
+    /// The invitation was already accepted or canceled.
     InvitationUsed,
     /// The organization would have no owner.
     LastOwner,
-    /// The tenant has reached its limit of webhook endpoints.
+    /// The organization has the maximum number of webhook endpoints.
     EndpointLimit(u32),
     /// The organization has the maximum number of API keys.
     KeyLimit(u32),
-    /// The payload of the delivery was not kept, so it cannot be sent again.
+    /// The payload of the delivery was not kept, so the delivery cannot be resent.
     PayloadNotKept,
-    /// The endpoint is inactive: what comes for it is held.
+    /// The endpoint is inactive, so its deliveries are held.
     EndpointInactive,
-    /// Deliveries are posted to the endpoint, and nobody can take them.
+    /// The endpoint is not a pull endpoint: its deliveries are posted and cannot be received.
     NotAPullEndpoint,
-    /// The endpoint is a pull endpoint, and has no URL.
+    /// The endpoint is a pull endpoint, which has no URL.
     PullEndpoint,
-    /// The endpoint has headers of its own, which would be sent to a new URL.
+    /// The endpoint has custom headers, which would be sent to a new URL.
     HeadersNeeded,
-    /// The tenant has the maximum number of unfinished recoveries.
+    /// The organization has the maximum number of unfinished recoveries.
     RecoveryLimit(usize),
     /// The idempotency key was used for a call with other fields.
     IdempotencyKeyReused,
 }
 
-/// Why an authenticated caller may not do something.
+/// The reason why an authenticated caller is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The user's email address is not verified yet.
     EmailNotVerified,
     /// Only an owner of the organization may do this.
     OwnersOnly,
-    /// An API key makes nobody an owner.
+    /// The caller used an API key to make a user an owner, which only a session may do.
     OwnerByKey,
     /// The caller is not a member of the organization that the request names.
     NotAMember,
@@ -100,20 +100,20 @@ pub enum Refusal {
 }
 
 impl Error {
-    /// Whether it is a failure of ours, so that whoever called can only try again.
+    /// Whether the failure is the service's, so that the caller can only try again.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Busy | Self::Internal(_))
     }
 
-    /// Turns an error of ours into an [`Error::Internal`] that says what was being done ("reading the user").
+    /// Turns another error into an [`Error::Internal`] that names the operation ("reading the user").
     pub fn internal<E: StdError>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Internal(chain(doing, &error))
     }
 }
 
-/// What was being done, the error and its causes, on one line, formatted with `Display`: the `Debug` form of an SDK
-/// error includes the whole response.
+/// Formats the operation, the error and its causes on one line, with `Display`: the `Debug` form of an SDK error
+/// includes the whole response.
 pub(crate) fn chain(doing: &str, error: &dyn StdError) -> String {
     let mut line = format!("{doing}: {error}");
     let mut cause = error.source();

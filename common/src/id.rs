@@ -1,5 +1,4 @@
-//! Identifiers. Those we create are UUIDs of version 7 (RFC 9562), lower-case and hyphenated, so they sort by creation
-//! time.
+//! Identifiers. Generated ones are lower-case, hyphenated version 7 UUIDs (RFC 9562), which sort by creation time.
 
 use std::{fmt, str::FromStr};
 
@@ -25,7 +24,7 @@ macro_rules! uuid_id {
             /// Parses the hyphenated form, upper or lower case.
             ///
             /// # Errors
-            /// Any other text.
+            /// The text has another form.
             pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
                 text.parse().map_err(|NotAnId| vec![Problem::format("Must be a UUID")])
             }
@@ -56,11 +55,11 @@ uuid_id! {
     UserId
     /// Identifies an invitation into an organization.
     InvitationId
-    /// Identifies a session, without being secret: that is its token.
+    /// Identifies a session. Unlike the session's token, it is not secret.
     SessionId
-    /// Identifies a request to be signed in by the browser, without being secret: it has a secret beside it.
+    /// Identifies a browser login. It is not secret: the request has a separate secret.
     CliLoginId
-    /// Identifies an API key, without being secret: that is the key itself.
+    /// Identifies an API key. Unlike the key itself, it is not secret.
     KeyId
     /// Identifies a webhook endpoint.
     EndpointId
@@ -115,15 +114,15 @@ macro_rules! names {
 }
 pub(crate) use names;
 
-/// Identifies a tenant, that is, an organization as the owner of its data. Those we create are UUIDs like all other
-/// ids. Job producers send them back to us, so any token that SQS accepts as a `MessageGroupId` (1 to 128 printable
-/// ASCII characters) is accepted; one that we did not create simply owns nothing.
+/// Identifies a tenant, that is, an organization as the owner of its data. Generated ids are UUIDs like all others. Job
+/// producers send them back, so any token that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII characters)
+/// is accepted. An id that was never generated owns no data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct TenantId(String);
 
 impl TenantId {
-    /// Generates an id.
+    /// Generates an id that sorts after all earlier ones.
     #[must_use]
     pub fn generate() -> Self {
         Self(ambient::uuid().to_string())

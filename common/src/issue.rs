@@ -1,4 +1,4 @@
-//! What is wrong with an input, field by field.
+//! The issues of an input, field by field.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use serde::Serialize;
 pub struct Issue {
     /// The kind of issue.
     pub code: IssueCode,
-    /// The path to the field.
+    /// The path to the field: its name and, in an array, the index of the element.
     pub path: Vec<String>,
     /// A description of the issue, never including the value.
     pub message: String,
 }
 
-/// "password: must have at least 8 characters".
+/// Formats an issue as "password: must have at least 8 characters".
 impl fmt::Display for Issue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut message = self.message.chars();
@@ -24,7 +24,7 @@ impl fmt::Display for Issue {
     }
 }
 
-/// The kinds of issue, with the names that zod, and so every oRPC client, uses.
+/// The kinds of issue, with the names that zod and so every oRPC client use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueCode {
@@ -38,7 +38,7 @@ pub enum IssueCode {
     TooBig,
 }
 
-/// What a domain type finds wrong with a text: an [`Issue`] without its field.
+/// A problem that a domain type finds in a text: an [`Issue`] without its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The kind of issue.
@@ -48,12 +48,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Content that the field does not allow.
+    /// A problem with content that the field does not allow.
     pub fn format(message: impl Into<String>) -> Self {
         Self { code: IssueCode::InvalidFormat, message: message.into() }
     }
 
-    /// A field that has to be there, and is not.
+    /// The problem of a missing required field.
     #[must_use]
     pub fn missing() -> Self {
         Self { code: IssueCode::InvalidType, message: "Required".to_owned() }
@@ -89,17 +89,17 @@ impl Problem {
     }
 }
 
-/// What a domain type finds wrong with an object.
+/// A problem that a domain type finds in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberProblem {
-    /// The name of the member; `None` if that is wrong itself, or if it is about all of them.
+    /// The name of the member; `None` if the name itself is invalid, or the problem concerns the whole object.
     pub member: Option<String>,
-    /// What is wrong.
+    /// The problem of the member or the object.
     pub problem: Problem,
 }
 
 impl MemberProblem {
-    /// A problem of no member in particular.
+    /// A problem of the whole object.
     #[must_use]
     pub fn of_all(problem: Problem) -> Self {
         Self { member: None, problem }

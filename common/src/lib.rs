@@ -1,4 +1,4 @@
-//! What the functions share, in layers: each module imports only from the layers below it, which a test enforces.
+//! The functions' shared code, in layers: each module imports only from the layers below it, which a test enforces.
 //!
 //! - [`http`]: turns requests into handler calls, and results into responses. Only this module knows HTTP and its
 //!   status codes.
@@ -7,7 +7,7 @@
 //!   depend on `accounts`.
 //! - [`aws`]: clients, items and transactions.
 //! - [`telemetry`]: the log and the metrics.
-//! - Besides these, small values that depend on none of them.
+//! - The remaining modules: small values that depend on none of these.
 
 pub mod accounts;
 pub mod ambient;

@@ -1,4 +1,4 @@
-//! The names that people give things: names, slugs, descriptions.
+//! The texts that people choose: names, slugs and descriptions.
 
 use std::{fmt, str::FromStr};
 
@@ -20,10 +20,10 @@ use crate::{
 pub struct Name(String);
 
 impl Name {
-    /// Trims and validates.
+    /// Trims and validates `text`.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let name = text.trim();
         let mut problems = Vec::from_iter(Problem::length(name.chars().count(), 1, 100));
@@ -39,7 +39,7 @@ impl Name {
         if problems.is_empty() { Ok(Self(name.to_owned())) } else { Err(problems) }
     }
 
-    /// Reads a name back from storage without validating it: a rule added later must not cost anybody their account.
+    /// Reads a stored name without validation: a rule added later must not lock users out of their accounts.
     pub(crate) fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -51,15 +51,15 @@ impl Name {
     }
 }
 
-/// Line and paragraph separators are not in Unicode's category of control characters.
+/// Whether `c` is a control character. Unicode's category of those lacks line and paragraph separators.
 fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// Whether `c` is visible on its own. Joiners, as in many emoji, are not.
 fn is_visible(c: char) -> bool {
-    // Symbols by their category, but drawn as nothing: the blank Braille pattern, the null notehead, blank hieroglyphs and
-    // an embedded object.
+    // Symbols by category that are drawn blank: the blank Braille pattern, the null notehead, blank hieroglyphs and an
+    // embedded object.
     const BLANK: [char; 5] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}', '\u{fffc}'];
     const DRAWN: GeneralCategoryGroup = GeneralCategoryGroup::Letter
         .union(GeneralCategoryGroup::Number)
@@ -69,16 +69,16 @@ fn is_visible(c: char) -> bool {
     DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && !BLANK.contains(&c)
 }
 
-/// The name of the service, as its operator chose it and its customers see it: above every page, and in mails. 1 to 60
-/// characters, at least one of them visible, and none that would have to be escaped in a mail's header (RFC 5322, 3.2.4).
+/// The name of the service, chosen by its operator and shown above every page and in emails: 1 to 60 characters, at
+/// least one of them visible, and none that would have to be escaped in an email header (RFC 5322, 3.2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceName(String);
 
 impl ServiceName {
-    /// Reads `SERVICE_NAME`.
+    /// Reads the name from `SERVICE_NAME`.
     ///
     /// # Errors
-    /// It is missing, or no such name.
+    /// The variable is missing, or its value is not a valid name.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         env.parsed("SERVICE_NAME")
     }
@@ -115,10 +115,10 @@ impl fmt::Display for ServiceName {
 pub struct Slug(String);
 
 impl Slug {
-    /// Validates. An upper-case letter is an error like any other, never silently changed.
+    /// Validates `text`. Upper-case letters are refused instead of being changed silently.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 2, 60));
         if !text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-')) {
@@ -149,10 +149,10 @@ impl fmt::Display for Slug {
 pub struct Description(String);
 
 impl Description {
-    /// Checks the length.
+    /// Checks that `text` has at most 500 characters.
     ///
     /// # Errors
-    /// It is too long.
+    /// `text` is too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         match Problem::length(text.chars().count(), 0, 500) {
             None => Ok(Self(text.to_owned())),

@@ -1,13 +1,13 @@
-//! Which part of a list is asked for, and in which order.
+//! The requested part of a list, and its order.
 
 use schemars::JsonSchema;
 
 /// A part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paging {
-    /// How many entries at most.
+    /// The maximum number of entries.
     pub limit: usize,
-    /// How many are left out before them.
+    /// The number of entries to skip.
     pub offset: usize,
 }
 
@@ -18,14 +18,14 @@ impl Paging {
         Self { limit, offset: 0 }
     }
 
-    /// That part of `entries`.
+    /// Takes this part of `entries`.
     #[must_use]
     pub fn of<T>(self, entries: Vec<T>) -> Vec<T> {
         entries.into_iter().skip(self.offset).take(self.limit).collect()
     }
 }
 
-/// The order of a list, by the time at which its entries were made.
+/// The order of a list, by the time at which its entries were created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(inline)]
 pub enum Order {

@@ -1,4 +1,4 @@
-//! Updates of optional values.
+//! Changes to optional values, in which absent and `null` differ.
 
 /// A change to an optional value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Patch<T> {
 }
 
 impl<T> Patch<T> {
-    /// The value after applying the change to `None`.
+    /// The value after the change of an unset value.
     #[must_use]
     pub fn into_option(self) -> Option<T> {
         match self {

@@ -2,10 +2,10 @@
 
 use crate::ambient;
 
-/// `N` random bytes.
+/// Returns `N` random bytes.
 ///
 /// # Panics
-/// The operating system cannot provide randomness, and nothing is safe without it.
+/// The operating system provides no randomness. No secret is safe without it.
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
@@ -13,7 +13,7 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A number in `0.0..1.0`.
+/// Returns a random number in `0.0..1.0`.
 #[must_use]
 pub fn fraction() -> f64 {
     f64::from(u32::from_le_bytes(bytes())) / (f64::from(u32::MAX) + 1.0)

@@ -1,4 +1,4 @@
-//! What operators see of a function: logs and metrics.
+//! The output of a function for operators: logs and metrics.
 
 pub mod log;
 pub mod metrics;

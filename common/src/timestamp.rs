@@ -1,4 +1,4 @@
-//! Times, as we store and send them.
+//! Times, in the form in which they are stored and sent.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_
 
 use crate::{ambient, issue::Problem};
 
-/// A moment in UTC, in whole milliseconds, so that it is the same once it has been stored and read. Written in RFC 3339:
+/// A moment in UTC in whole milliseconds, so that storing and reading it does not change it. Written in RFC 3339:
 /// `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(OffsetDateTime);
@@ -31,7 +31,7 @@ impl Timestamp {
         OffsetDateTime::from_unix_timestamp(seconds).map(Self)
     }
 
-    /// The moment `milliseconds` after the Unix epoch, or the last one that can be written if it is later.
+    /// The moment `milliseconds` after the Unix epoch, or the last representable one if it is later.
     #[must_use]
     pub fn from_millisecond(milliseconds: i64) -> Self {
         let nanoseconds = i128::from(milliseconds) * 1_000_000;
@@ -42,9 +42,17 @@ impl Timestamp {
     /// Parses a time from a request, in any form of RFC 3339.
     ///
     /// # Errors
-    /// Any other text.
+    /// The text has another form.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        text.parse().map_err(|_not_a_time| vec![Problem::format("Must be a time of RFC 3339")])
+        text.parse().map_err(|_not_a_time| vec![Problem::format("Must be an RFC 3339 time")])
+    }
+
+    /// The time for people, in whole seconds: `2026-01-31 12:00:05 UTC`.
+    #[must_use]
+    pub fn readable(self) -> String {
+        let text = self.to_string();
+        let (date, time) = text.split_once('T').unwrap_or((&text, ""));
+        format!("{date} {} UTC", time.split('.').next().unwrap_or_default())
     }
 
     /// The beginning of its day, in UTC.
@@ -67,7 +75,7 @@ impl Timestamp {
         Self::from_millisecond(self.as_millisecond().saturating_sub(milliseconds))
     }
 
-    /// The time that has passed since `earlier`; zero if that is in the future.
+    /// The time since `earlier`; zero if `earlier` is in the future.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         let passed = self.as_millisecond().saturating_sub(earlier.as_millisecond());
@@ -107,7 +115,7 @@ impl FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let time = OffsetDateTime::parse(text, &Rfc3339).ok();
-        time.and_then(|time| time.checked_to_offset(UtcOffset::UTC)).map(Self).ok_or("not a time of RFC 3339")
+        time.and_then(|time| time.checked_to_offset(UtcOffset::UTC)).map(Self).ok_or("not an RFC 3339 time")
     }
 }
 

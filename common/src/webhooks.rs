@@ -1,15 +1,15 @@
-//! Webhooks: the endpoints that tenants register, and all that a delivery consists of.
+//! Webhooks: the endpoints that tenants register, and every part of a delivery.
 //!
-//! Each module uses only those before it, which a test enforces:
+//! Each module uses only the modules before it, which a test enforces:
 //!
-//! - [`destination`]: where a delivery may go, and what it is signed with.
-//! - [`event`]: what producers send.
-//! - [`delivery`]: one event on its way to one destination. Its state, and how that changes.
+//! - [`destination`]: the allowed URLs of receivers, and the signatures and headers of a delivery.
+//! - [`event`]: the events that producers send.
+//! - [`delivery`]: one event on its way to one destination, its state, and the changes of that state.
 //! - [`post`]: one attempt, over the network.
 //! - [`log`]: the table of deliveries.
-//! - [`queue`]: the messages that say what is due.
-//! - [`endpoints`]: the table of endpoints, and how their receivers do.
-//! - [`failures`]: jobs that failed, until their organization has been told.
+//! - [`queue`]: the messages that name due attempts.
+//! - [`endpoints`]: the table of endpoints, and the health of their receivers.
+//! - [`failures`]: failed jobs, kept until their organization has been told.
 
 pub mod delivery;
 pub mod destination;

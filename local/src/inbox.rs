@@ -106,14 +106,14 @@ impl Inbox {
         let mut shelf = self.shelf();
         match path.filter(|path| path.starts_with('/') && shelf.has_room_for(path)) {
             Some(path) => change(shelf.path(path)),
-            None => return refused("A path begins with a slash, and there are a hundred at most."),
+            None => return refused("A path must begin with a slash, and at most 100 paths can have settings."),
         }
         Redirect::to("/").into_response()
     }
 }
 
 fn foreign() -> Response {
-    (StatusCode::FORBIDDEN, "This form is on the inbox's own page.").into_response()
+    (StatusCode::FORBIDDEN, "Only the inbox's own page can submit this form.").into_response()
 }
 
 fn refused(why: &'static str) -> Response {
@@ -122,7 +122,7 @@ fn refused(why: &'static str) -> Response {
 
 async fn show(State(inbox): State<Inbox>, headers: HeaderMap) -> Response {
     if !inbox.is_asked_for(&headers) {
-        return (StatusCode::MISDIRECTED_REQUEST, "The inbox has another address.").into_response();
+        return (StatusCode::MISDIRECTED_REQUEST, "The inbox is at a different address.").into_response();
     }
     let page = page::page(&inbox.shelf());
     (page::HEADERS, page.into_string()).into_response()
@@ -132,7 +132,7 @@ async fn set_answer(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
     let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
     match fields.get("answer").and_then(|name| Manner::parse(name)) {
         Some(manner) => inbox.change(fields.get("path"), |settings| settings.manner = manner),
-        None => refused("There is no such answer."),
+        None => refused("Unknown response."),
     }
 }
 
@@ -143,7 +143,7 @@ async fn set_secret(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
         None | Some("") => None,
         Some(text) => match SigningSecret::parse(text) {
             Ok(secret) => Some(secret),
-            Err(_problems) => return refused("This is no signing secret: it has 1 to 256 characters."),
+            Err(_problems) => return refused("A signing secret has 1 to 256 characters."),
         },
     };
     inbox.change(fields.get("path"), |settings| settings.secret = secret)
@@ -157,12 +157,12 @@ async fn receive(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     if method != Method::POST || uri.path() == "/" {
-        return (StatusCode::NOT_FOUND, "The inbox takes a POST to any path, and shows what came at /.")
+        return (StatusCode::NOT_FOUND, "The inbox accepts POST requests to any path, and shows them at /.")
             .into_response();
     }
     // A webhook comes from a server. What a page sends has the page's origin.
     if headers.contains_key(header::ORIGIN) && !inbox.is_own(&headers) {
-        return (StatusCode::FORBIDDEN, "A webhook has no origin.").into_response();
+        return (StatusCode::FORBIDDEN, "A webhook has no Origin header.").into_response();
     }
     let body = match body {
         Ok(body) => body,
@@ -173,8 +173,8 @@ async fn receive(
     inbox.shelf().add(Kept { at: SystemTime::now(), path, headers, body, manner });
     match manner {
         Manner::Take => StatusCode::NO_CONTENT.into_response(),
-        Manner::Fail => (StatusCode::INTERNAL_SERVER_ERROR, "This path answers 500.").into_response(),
-        Manner::Gone => (StatusCode::GONE, "This path answers 410.").into_response(),
+        Manner::Fail => (StatusCode::INTERNAL_SERVER_ERROR, "This path responds with HTTP 500.").into_response(),
+        Manner::Gone => (StatusCode::GONE, "This path responds with HTTP 410.").into_response(),
         Manner::Slowly => {
             tokio::time::sleep(SLOWLY).await;
             StatusCode::NO_CONTENT.into_response()

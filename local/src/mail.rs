@@ -29,13 +29,13 @@ fn message(mail: &SentEmail) -> Value {
 
 async fn page(State(mail): State<Arc<EmailStore>>) -> Html<String> {
     let mut page = String::from(
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Sent mail</title><style>\
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Sent emails</title><style>\
          body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}\
-         iframe{width:100%;height:20rem;border:1px solid #ccc}pre{white-space:pre-wrap}</style><h1>Sent mail</h1>",
+         iframe{width:100%;height:20rem;border:1px solid #ccc}pre{white-space:pre-wrap}</style><h1>Sent emails</h1>",
     );
     let mails = newest_first(&mail);
     if mails.is_empty() {
-        page.push_str("<p>No mail yet.</p>");
+        page.push_str("<p>No emails yet.</p>");
     }
     for mail in &mails {
         write_mail(&mut page, mail);
@@ -53,7 +53,7 @@ fn write_mail(page: &mut String, mail: &SentEmail) {
     page.push_str(&format!(
         "<h2>{}</h2><p>To {}, {}</p>\
          <iframe sandbox=\"allow-popups allow-popups-to-escape-sandbox\" srcdoc=\"{}\"></iframe>\
-         <details><summary>Text part</summary><pre>{}</pre></details>",
+         <details><summary>Plain text</summary><pre>{}</pre></details>",
         encode_text(subject),
         encode_text(&mail.destination.to_addresses.join(", ")),
         encode_text(&mail.timestamp),

@@ -1,10 +1,10 @@
-//! What is left of an outage of everything, in the minutes of `deliveries-wake`: 1,000 events a second of 100 tenants have failed
+//! Recovery from a total outage, in the minutes of `deliveries-wake`: 1,000 events a second of 100 tenants have failed
 //! for an hour, so 180,000 long waits end in a minute, as many due rows are checked, and then all tenants recover.
 //!
 //! The function is the one that is deployed, with a process for each sweeper, against the embedded tables and queues. Each
 //! sweeper is invoked twice at once, as if a minute took longer than a minute. The run fails if a delivery is not woken, or
 //! is woken twice; if a process needs too much memory; or if the sweepers would not keep up with the CPU that the template
-//! gives them. What it measured goes into `docs/scaling.md`.
+//! gives them. The measurements go into `docs/scaling.md`.
 //!
 //! ```sh
 //! cargo bench -p tests --bench outage

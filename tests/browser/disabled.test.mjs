@@ -31,15 +31,15 @@ describe("an endpoint that was disabled", { concurrency: true, skip: here.skip }
     await person.opens("/console");
     await recovers(person);
     // The form for those who know better since when.
-    await person.page.getByText("Send again what it missed", { exact: true }).click();
-    await person.page.getByLabel("Which").selectOption("held");
-    await person.presses("button", "Send them again", person.page.locator("details[open]"));
-    await person.sees("What it missed is being sent again");
+    await person.page.getByText("Recover missed deliveries", { exact: true }).click();
+    await person.page.getByLabel("Deliveries", { exact: true }).selectOption("held");
+    await person.presses("button", "Recover deliveries", person.page.locator("details[open]"));
+    await person.sees("Recovery requested");
     await person.looks("an endpoint with two recoveries");
   });
 });
 
-// Somebody who is not signed in follows the link to an endpoint, and signs in.
+// A visitor without a session follows the link to an endpoint, and signs in.
 async function begins(t, device) {
   const hook = await receiver();
   t.after(() => hook.stop());
@@ -58,7 +58,7 @@ async function isDisabled(owner, hook) {
   hook.answers(410, "no more, please");
   for (const path of ["/repaired", "/forgotten"]) {
     await owner.addsEndpoint(hook.url(path));
-    await owner.presses("link", "To the endpoint");
+    await owner.presses("link", "View endpoint");
     paths.push(new URL(owner.page.url()).pathname);
   }
   await jobEnds(here.service, { tenant_id, job_id: "gone" });
@@ -91,8 +91,8 @@ async function signsIn(person, link, email) {
 }
 
 async function recovers(person) {
-  await person.presses("button", "Make it active, and send them again");
-  await person.sees("What it missed is being sent again");
+  await person.presses("button", /^Enable and resend \d+ deliveries$/);
+  await person.sees("Recovery requested");
   assert.doesNotMatch(await person.standing(), /Disabled|Inactive/, "it is active");
   await person.looks("an endpoint that recovers");
 }
@@ -103,21 +103,21 @@ async function hasAll(hook) {
   assert.deepEqual(jobs().sort(), ["gone", "held"]);
 }
 
-// The mail about the endpoint that nobody repaired.
+// The email about the endpoint that was disabled.
 async function hasLink(owner, email, path) {
   const { text } = await owner.mail(email, path.split("/").at(-1));
   assert.equal(/\S+\/console\/endpoints\/[^\s?]+/.exec(text)?.[0], `${here.service.api}${path}`);
 }
 
 async function seesAllWell(person, owner) {
-  // Somebody else sees when the last delivery is written down, so that the click is worth it.
+  // The owner watches in another window until the last delivery is recorded, so that the click can resend it.
   await owner.opens(person.page.url());
   await until("all has been written down", async () => {
     await owner.page.reload();
     return (await owner.standing()) === "Healthy" && (await owner.page.locator(".notice.bad").count()) === 0;
   });
-  await person.presses("link", "Look again");
-  await person.sees("Sent again: 2 of what it missed");
+  await person.presses("link", "Refresh");
+  await person.sees("Recovery finished: 2 deliveries resent");
   assert.equal(await person.standing(), "Healthy");
   assert.equal(await person.page.getByRole("row").getByText("Delivered").count(), 2);
   await person.looks("an endpoint that has recovered");

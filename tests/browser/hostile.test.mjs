@@ -8,7 +8,7 @@ import { jobEnds, receiver, scene, until } from "./world.mjs";
 const here = scene({ RETRY_SCHEDULE: "", DELIVERY_TIMEOUT: "2" });
 
 const MARKUP = `"'><script>alert(1)</script><img src=x onerror=alert(1)><svg onload=alert(1)></textarea></pre><style>*{display:none}</style>`;
-// What turns text around, and what is not seen.
+// Characters that change the direction of text, and invisible ones.
 const HIDDEN = "\u202e\u202d\u2066\u2067\u2069\u200b\u200e\u200f\u2060\ufeff\u061c";
 const IS_HIDDEN = /[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\u2060\ufeff\u061c]/;
 const URL_OF_SCRIPT = "javascript:alert(document.domain)";
@@ -26,7 +26,7 @@ test("hostile words are inert, and the pages keep their form", { skip: here.skip
   await person.fills("URL", URL_OF_SCRIPT);
   await person.fills("Description (optional)", MARKUP + HIDDEN + WORD);
   await person.fills("Headers (optional)", MARKUP + WORD);
-  await person.presses("button", "Add the endpoint");
+  await person.presses("button", "Add endpoint");
   await person.page.locator("[aria-invalid]").first().waitFor();
   await person.looks("a hostile form, refused", 400);
 
@@ -73,7 +73,7 @@ async function accepts(person, url, descriptions) {
     await person.opens("/console/endpoints/new");
     await person.fills("URL", url);
     await person.fills("Description (optional)", description);
-    await person.presses("button", "Add the endpoint");
+    await person.presses("button", "Add endpoint");
     await person.page.waitForLoadState();
     if (person.response.status() === 200) return person.looks("a hostile endpoint, added");
   }

@@ -1,17 +1,17 @@
-// Somebody in front of a browser, and what must hold of every page that they see.
+// A person in front of a browser, and the rules for every page that they see.
 
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import { until } from "./world.mjs";
 
 export const DESK = { viewport: { width: 1280, height: 800 } };
-// What is seen on the phone is the same that was seen at the desk, so that the costly looks are not repeated.
+// Pages on the phone are those of the desktop, so the costly checks are not repeated there.
 export const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 export const PASSWORD = "a long password";
 
 // A desk, the same at a zoom of 200 %, a phone, and the narrowest that WCAG asks for (a desk at 400 %).
 const WIDTHS = [1280, 640, 390, 320];
-// The colours differ by the scheme, and the layout of tables by the width: each is seen once.
+// The colors differ by the scheme, and the layout of tables by the width: each is tested once.
 const LOOKS = [
   ["light", 1280],
   ["dark", 390],
@@ -72,8 +72,8 @@ export class Person {
     return this.page.goto(new URL(path, this.service.api).href);
   }
 
-  // What a person does with a mouse or a finger, counted. Links and buttons alike lead to a page, which is waited for: a
-  // reload that meets a navigation under way fails.
+  // Clicks or taps, and counts it. Links and buttons alike lead to a page, which is waited for: a
+  // reload during a navigation fails.
   async presses(role, name, within = this.page) {
     this.clicks += 1;
     const target = within.getByRole(role, { name, exact: typeof name === "string" }).first();
@@ -93,7 +93,7 @@ export class Person {
     return (await this.page.locator("main .state").first().innerText()).replace(/^\W+/, "");
   }
 
-  // What the element that has the focus is called.
+  // The accessible name of the focused element.
   focused() {
     return this.page.evaluate(() => (document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim());
   }
@@ -124,8 +124,8 @@ export class Person {
     await this.fills("Your name", name);
     await this.fills("Email", email);
     await this.fills("Password", PASSWORD);
-    await this.fills("Organization", organization);
-    await this.fills("Short name of the organization", slug);
+    await this.fills("Organization name", organization);
+    await this.fills("Organization slug", slug);
     await this.presses("button", "Sign up");
   }
 
@@ -141,7 +141,7 @@ export class Person {
     await this.signsUp(email, organization, slug, name);
     await this.sees("Confirm your email address first");
     await this.confirms(email);
-    await this.presses("button", "Confirm");
+    await this.presses("button", "Confirm email address");
     await this.sees("Your email address is confirmed");
     this.#refusals = [];
     return email;
@@ -152,7 +152,7 @@ export class Person {
     await this.opens("/console/endpoints/new");
     await this.fills("URL", url);
     await this.fills("Description (optional)", description);
-    await this.presses("button", "Add the endpoint");
+    await this.presses("button", "Add endpoint");
     await this.sees("Copy the signing secret now");
     return this.page.locator("#secret").innerText();
   }
@@ -174,7 +174,7 @@ export class Person {
     this.seen += 1;
   }
 
-  // What is wrong with the same answer at every width and in both schemes, with all that can be opened open.
+  // The faults of the same answer at every width and in both schemes, with all disclosures open.
   async #inspect(url, html) {
     const { inspected } = this;
     const wrong = [];

@@ -31,7 +31,7 @@ async function take() {
   await shot(page, "console-phone");
   await page.setViewportSize(DESK);
 
-  // What needs somebody comes first, so that the first endpoint shows most.
+  // Endpoints with problems come first, so the first endpoint shows most.
   await page.locator("tbody td:first-child a").first().click();
   await page.getByRole("heading", { name: "Last 24 hours" }).waitFor();
   await shot(page, "endpoint");

@@ -8,7 +8,7 @@ import { isSigned, jobEnds, receiver, scene, until } from "./world.mjs";
 // The most that it may take from the first look to a failed delivery that arrived.
 const MOST_CLICKS = 3;
 
-// A second attempt, and then a delivery has failed for good.
+// A delivery fails permanently after its second attempt.
 const here = scene({ RETRY_SCHEDULE: "1" });
 
 for (const [name, device] of Object.entries({ desk: DESK, phone: PHONE })) {
@@ -37,36 +37,36 @@ async function signsUp(person, slug) {
   await person.looks("the console before the address is confirmed", 403);
   await person.confirms(email);
   await person.looks("the page to confirm the address");
-  await person.presses("button", "Confirm");
+  await person.presses("button", "Confirm email address");
   await person.sees("Your email address is confirmed");
   await person.looks("the confirmed address");
 }
 
 async function addsEndpoint(person, hook) {
   await person.opens("/console");
-  await person.sees("There is no endpoint yet");
+  await person.sees("No endpoints yet");
   await person.looks("the console without an endpoint");
   await person.opens("/console/deliveries");
   await person.looks("no deliveries");
   await person.opens("/console");
-  await person.presses("link", "Add an endpoint");
+  await person.presses("link", "Add endpoint");
   await person.looks("the form for an endpoint");
   await person.fills("URL", "ftp://example.com/");
-  await person.presses("button", "Add the endpoint");
+  await person.presses("button", "Add endpoint");
   await person.page.locator("[aria-invalid]").waitFor();
   await person.looks("the form for an endpoint, refused", 400);
   await person.fills("URL", hook.url("/hook"));
   await person.fills("Description (optional)", "Orders");
-  await person.presses("button", "Add the endpoint");
+  await person.presses("button", "Add endpoint");
   await person.sees("Copy the signing secret now");
   await person.looks("the new endpoint with its secret");
   return person.page.locator("#secret").innerText();
 }
 
 async function seesTest(person, hook, secret) {
-  await person.presses("button", "Send a test");
+  await person.presses("button", "Send test event");
   await person.page.waitForURL("**/console/deliveries/*");
-  await person.awaits("a test");
+  await person.awaits("test event");
   const arrived = await hook.next("the test", ({ headers }) => headers["x-event-type"] === "webhook.test");
   assert.ok(isSigned(arrived, secret), "the test is signed with the secret that was shown");
   assert.equal(await person.standing(), "Delivered");
@@ -94,20 +94,20 @@ async function repairs(person, hook, secret) {
   await person.opens("/console");
   person.clicks = 0;
   const [told] = await person.page.locator(".notice.bad").allInnerTexts();
-  assert.match(told, /\/hook: 1 failed since \d{4}-\d\d-\d\d [\d:]+ UTC, last status_5xx: the receiver answered with a 5xx/);
+  assert.match(told, /\/hook: 1 failed delivery since \d{4}-\d\d-\d\d [\d:]+ UTC\. Last error: HTTP 500\. The receiver reported/);
   await person.looks("the console with an endpoint that fails");
-  await person.presses("link", "Look at it");
-  await person.sees("Failing since");
+  await person.presses("link", "View endpoint");
+  await person.sees("Failing for");
   await person.looks("an endpoint that fails");
   await person.presses("link", /^\d{4}-\d\d-\d\d/, person.page.getByRole("row", { name: "job-1" }));
   await person.sees("the cellar is flooded");
-  await person.sees("Status 500");
+  await person.sees("HTTP 500");
   assert.equal(await person.standing(), "Failed");
   await person.looks("a failed delivery");
   const first = hook.got.find(({ body }) => body.includes('"job-1"'));
   const before = hook.got.length;
-  await person.presses("button", "Send it again");
-  await person.awaits("sent again");
+  await person.presses("button", "Resend");
+  await person.awaits("manual resend");
   assert.equal(await person.standing(), "Delivered");
   const again = hook.got[before];
   assert.ok(isSigned(again, secret), "what is sent again is signed");

@@ -1,5 +1,5 @@
-// What a test of the console needs: the whole service in memory, a receiver, and a browser. Whoever starts one of them stops
-// it, by the handle that starting it gave.
+// The parts of a test of the console: the whole service in memory, a receiver, and a browser. A test stops each part that it
+// starts, by the returned handle.
 
 import { spawn } from "node:child_process";
 import { createHmac, timingSafeEqual } from "node:crypto";

@@ -27,7 +27,7 @@ pub(crate) struct Aimed {
     pub(crate) script: Script,
 }
 
-/// What can happen to a call.
+/// A failure of a call.
 #[derive(Clone, Copy, Debug)]
 enum Shot {
     /// It takes no effect, and neither do its repetitions.
@@ -51,7 +51,7 @@ impl Shot {
     }
 }
 
-/// What can happen to a call of this operation. A read that is answered too late is the same as one that did not arrive.
+/// The possible failures of a call of this operation. A read that is answered too late equals one that did not arrive.
 fn shots(operation: &str) -> &'static [Shot] {
     match operation {
         "GetItem" | "Query" => &[Shot::Before],
@@ -212,7 +212,7 @@ const OPERATIONS: [&str; 11] = [
     "UpdateItem",
 ];
 
-/// What `cargo test` runs. Most of all queries are the sweep's, and one is like the other.
+/// The part that `cargo test` runs. Most queries are the sweep's, and much alike.
 fn some() -> Vec<Aimed> {
     [as_they_are(), copies(), failing(small(), "Query")].into_iter().flatten().collect()
 }
@@ -282,7 +282,7 @@ fn hold(all: &[Aimed]) {
 }
 
 #[test]
-fn each_call_of_small_worlds_fails_once_before_and_once_after_it_takes_effect() {
+fn each_call_of_small_worlds_fails_before_and_after_its_effect() {
     hold(&some());
 }
 

@@ -1,4 +1,4 @@
-//! What must hold after every run.
+//! The invariants, checked after every run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use allowance::Allowance;
 /// Something that went wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
-    /// What should have held.
+    /// The violated invariant.
     pub(crate) invariant: &'static str,
     pub(crate) detail: String,
 }
@@ -95,7 +95,7 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     check.the_same_id();
     check.signed();
     check.to_whom_it_may_go();
-    check.what_was_asked_for();
+    check.accepted_calls_take_effect();
     check.endpoints();
     check.numbers().await;
     check.failed_jobs();

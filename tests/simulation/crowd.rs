@@ -24,13 +24,13 @@ use crate::{
 };
 
 /// The tenant that is well and known: its receiver has taken deliveries before.
-const NEIGHBOUR: usize = 0;
-/// How many tenants that are well have their first event in each burst. They come after the neighbour, and before the bad.
+const NEIGHBOR: usize = 0;
+/// The number of well-behaved tenants with their first event in each burst. They come after the neighbor, and before the bad.
 const NEW: usize = 3;
 /// A tenant whose receiver always takes 0.8 seconds, and has done so before.
 const SLOW: usize = 1 + 2 * NEW;
 const FIRST_BAD: usize = SLOW + 1;
-/// How many deliveries the neighbour's receiver has taken before.
+/// The number of deliveries that the neighbor's receiver has taken before.
 const BEFORE: u32 = 5;
 
 /// When the bursts begin: the first where no process runs and nothing is known of the bad receivers, the second where their
@@ -38,7 +38,7 @@ const BEFORE: u32 = 5;
 const BURSTS: [Time; 2] = [Duration::from_secs(20), Duration::from_secs(80)];
 /// How long a burst takes.
 const BURST: Duration = Duration::from_millis(500);
-/// How long it is between the neighbour's events before and after a burst.
+/// The time between the neighbor's events before and after a burst.
 const PACE: Duration = Duration::from_millis(500);
 /// The same of the bad tenants, where they go on, and for how long.
 const BAD_PACE: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ const GOING_ON: Duration = Duration::from_secs(59);
 /// How often the log is asked for deliveries that wait.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What a crowd is like.
+/// The shape of a crowd.
 #[derive(Clone, Copy)]
 struct Crowd {
     /// How many tenants are bad, and how many endpoints each of them has.
@@ -57,7 +57,7 @@ struct Crowd {
     /// How many events all bad tenants together send in each burst, and whether they go on after it.
     events: usize,
     goes_on: bool,
-    /// How many events the neighbour sends in each burst, and how many after it.
+    /// The number of the neighbor's events in each burst, and after it.
     own: u32,
     is_fair: bool,
     /// When it is over.
@@ -72,12 +72,11 @@ struct Latencies {
 }
 
 struct Figures {
-    /// For each burst: the neighbour's deliveries in it and after it, those of the tenants that are new, and those of the tenant
-    /// that is slow.
+    /// For each burst: the neighbor's deliveries in it and after it, those of the new tenants, and those of the slow tenant.
     bursts: Vec<[Latencies; 4]>,
-    /// How many deliveries of the neighbour were in the log without an attempt.
+    /// The number of the neighbor's deliveries in the log without an attempt.
     untried: usize,
-    /// What all tenants cost; the others beside the bad cost little, and always the same.
+    /// The attempts of all tenants; those of the good tenants are few and constant.
     attempts: usize,
     invocations: usize,
     billed: Duration,
@@ -122,7 +121,7 @@ impl Crowd {
             events.push(Event { at, tenant, number, failed: false, audience });
         };
         for number in 0..BEFORE {
-            [NEIGHBOUR, SLOW].into_iter().for_each(|tenant| send(PACE * number, tenant, Audience::Endpoints));
+            [NEIGHBOR, SLOW].into_iter().for_each(|tenant| send(PACE * number, tenant, Audience::Endpoints));
         }
         for (burst, begins) in BURSTS.into_iter().enumerate() {
             for number in 0..self.events {
@@ -134,11 +133,11 @@ impl Crowd {
                 send(begins + BURST + BAD_PACE * number, FIRST_BAD + number as usize % self.bad, self.audience);
             }
             for number in 0..self.own {
-                send(begins + BURST * number / self.own, NEIGHBOUR, Audience::Endpoints);
+                send(begins + BURST * number / self.own, NEIGHBOR, Audience::Endpoints);
                 if number < self.own.min(20) {
                     send(begins + BURST * number / self.own.min(20), SLOW, Audience::Endpoints);
                 }
-                send(after(begins) + PACE * number, NEIGHBOUR, Audience::Endpoints);
+                send(after(begins) + PACE * number, NEIGHBOR, Audience::Endpoints);
             }
             let new = 1 + burst * NEW..1 + (burst + 1) * NEW;
             new.for_each(|tenant| send(begins + BURST / 2, tenant, Audience::Endpoints));
@@ -163,18 +162,18 @@ impl Crowd {
     }
 }
 
-/// When a burst is over, and the neighbour's events after it begin.
+/// The end of a burst, at which the neighbor's later events begin.
 fn after(begins: Time) -> Time {
     begins + BURST * 2
 }
 
-/// Waits for the end. Returns how many deliveries of the neighbour were in the log without an attempt meanwhile.
+/// Waits for the end. Returns how many deliveries of the neighbor were in the log without an attempt meanwhile.
 async fn wait(world: &World, known: &Known, end: Time) -> usize {
     let mut untried = BTreeMap::new();
     while world.now() < end {
         sleep_until(world.instant(world.now() + LOOK)).await;
         let pending = json!({"limit": 100, "status": "pending"});
-        let pending = known.tenants[NEIGHBOUR].client.deliveries(&pending).await;
+        let pending = known.tenants[NEIGHBOR].client.deliveries(&pending).await;
         let waiting = pending.into_iter().filter(|delivery| delivery["attempts"] == 0);
         untried.extend(waiting.map(|delivery| (delivery["delivery_id"].to_string(), delivery)));
     }
@@ -204,8 +203,8 @@ impl Figures {
         let bursts = BURSTS.map(|begins| {
             let (in_it, after_it) = (begins..after(begins), after(begins)..begins + Duration::from_secs(60));
             [
-                latencies(&|event| event.tenant == NEIGHBOUR && in_it.contains(&event.at)),
-                latencies(&|event| event.tenant == NEIGHBOUR && after_it.contains(&event.at)),
+                latencies(&|event| event.tenant == NEIGHBOR && in_it.contains(&event.at)),
+                latencies(&|event| event.tenant == NEIGHBOR && after_it.contains(&event.at)),
                 latencies(&|event| (1..SLOW).contains(&event.tenant) && in_it.contains(&event.at)),
                 latencies(&|event| event.tenant == SLOW && in_it.contains(&event.at)),
             ]

@@ -1,5 +1,5 @@
-//! An outage of everything: for an hour, all receivers refuse, while events go on; then all come back at once. What a minute
-//! of it takes at full size is measured by `benches/outage.rs`. This is the whole hour, with the hours after it, at the
+//! A total outage: for an hour, all receivers refuse, while events continue; then all come back at once. `benches/outage.rs`
+//! measures a minute of it at full size. This is the whole hour, with the hours after it, at the
 //! rate of one event in many: each attempt here stands for hundreds.
 
 use std::{
@@ -32,7 +32,7 @@ const fn minutes(minutes: u64) -> Duration {
 /// When the receivers go, and when they are back.
 const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
-/// When the run ends: the longest wait that is under way when the receivers are back takes two hours, and a fifth of that.
+/// The end of the run: the longest wait that has begun when the receivers are back takes two hours, and a fifth of that.
 const END: Time = BACK.saturating_add(minutes(150));
 /// The periods of the table, in minutes after the return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
@@ -40,9 +40,9 @@ const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
 const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];
 /// The period of the alarms.
 const PERIOD: Duration = minutes(5);
-/// What waits for long is woken by the sweep of its minute, and comes a minute late if it was due before the sweep came.
+/// A long wait ends with the sweep of its minute, up to a minute late if it was due before the sweep.
 const SLACK: Duration = Duration::from_secs(65);
-/// What comes within so long of a sweep may have come with it, and the most of all that waited long.
+/// Attempts within this time of a sweep may come from it, as most of the long waits do.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
 /// A slow receiver's event is parked for a second or two.
@@ -80,7 +80,7 @@ struct Sent {
     attempts: Vec<Range<Time>>,
 }
 
-/// What happened.
+/// The observations of a run.
 struct Seen {
     sent: Vec<Sent>,
     /// The requests that receivers got.
@@ -129,7 +129,7 @@ impl Metrics {
         all.get(&(name.to_owned(), begins.as_millis() / PERIOD.as_millis())).copied().unwrap_or_default()
     }
 
-    /// What the alarms of the template should not have made of the period that begins then.
+    /// The violation of the alarms' rules in the period that begins then.
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
@@ -219,7 +219,7 @@ impl Hour {
     }
 }
 
-/// What became of all events.
+/// The final states of all events.
 async fn sent(world: &World, known: &Known) -> Vec<Sent> {
     let mut taken = BTreeMap::<_, Vec<_>>::new();
     for post in world.state().posts.iter().filter(|post| post.taken) {
@@ -266,13 +266,13 @@ impl Sent {
         self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK
     }
 
-    /// What does not hold of it.
+    /// The rule that it breaks, if any.
     fn violation(&self) -> Option<Violation> {
         let Self { at, taken, status, attempts } = self;
         let last = taken.last().copied().unwrap_or(Time::MAX);
         let is_good = *at + PROMPT < GONE || *at >= BACK + PROBATION;
         let invariant = if *at + PARKED >= END {
-            // It may still be under way.
+            // It may still be in progress.
             return None;
         } else if status != "delivered" || taken.is_empty() {
             "all is delivered after an outage"
@@ -299,7 +299,7 @@ impl Seen {
         self.requests.iter().filter(is_meant).count()
     }
 
-    /// What does not hold.
+    /// The rules that it breaks.
     fn violations(&self, hour: &Hour) -> Vec<Violation> {
         let mut violations: Vec<_> = self.sent.iter().filter_map(Sent::violation).collect();
         let mut from = 0;
@@ -389,7 +389,7 @@ fn hold(hour: &Hour) -> String {
 }
 
 #[test]
-fn after_an_hour_without_receivers_all_is_delivered_at_a_rate_that_they_bear() {
+fn after_a_total_outage_receivers_get_a_bearable_rate() {
     hold(&SMALL);
 }
 
@@ -399,7 +399,7 @@ fn an_hour_of_a_hundred_tenants() {
     page::put("scaling.md", "the hours after it", &hold(&LARGE));
 }
 
-/// What a receiver that hangs gets does not keep the schedule, but all of it comes in the end, and not all at once.
+/// Deliveries to a hanging receiver do not keep the schedule, but all arrive in the end, and not all at once.
 #[test]
 #[ignore = "takes a minute; prints the same table"]
 fn an_hour_of_receivers_that_hang() {

@@ -48,7 +48,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What all runs add up to, and the first seed that failed.
+/// The sums of all runs, and the first seed that failed.
 #[derive(Default)]
 struct Sum {
     runs: u64,
@@ -211,7 +211,7 @@ fn one_run() {
     }
 }
 
-/// A change of the code that does not change its behaviour leaves these digests as they are.
+/// A change of the code that does not change its behavior leaves these digests as they are.
 #[test]
 #[ignore = "prints a digest of the history of each run, of SEEDS runs from FIRST on"]
 fn digests() {
@@ -222,7 +222,7 @@ fn digests() {
     }
 }
 
-/// Whoever reads of a promise finds its check.
+/// Each promise of docs/reliability.md leads to its check.
 #[test]
 fn each_promise_of_the_page_has_its_check_by_its_name() {
     let numbered = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit()) && line.contains(". **");

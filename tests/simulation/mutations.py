@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows that the simulation finds mistakes: makes them, one at a time, and runs the simulation on each.
 
-Each mutation is a mistake that somebody could make in the delivery protocol. It is made in a copy of the sources, in
+Each mutation is a possible mistake in the delivery protocol. It is made in a copy of the sources, in
 `target/mutations/`, never in the tree itself. The simulation then aims faults at its small worlds, runs the seeds from 0
 on, and goes through an hour without receivers, until something violates an invariant. First of all, the sources as they are
 must pass. With `AIMED=slow`, only worlds of that name are aimed at, and with `--seeds 0` no seeds are run.
@@ -54,7 +54,7 @@ class Mutation:
 
 
 MUTATIONS = [
-    # What the simulation found, made again.
+    # Faults that the simulation found, made again.
     Mutation(
         "two copies of an event in one batch make its statements invalid",
         DELIVER + "ledger.rs",
@@ -69,7 +69,7 @@ MUTATIONS = [
         "if record.is_repeated || now.since(event.at) > LATE * 1000 {",
         "SQS hands over a copy late",
     ),
-    # What is stored, and in which order.
+    # Stored items, and their order.
     Mutation(
         "a record is acknowledged although its rows were not written",
         DELIVER + "ledger.rs",
@@ -99,7 +99,7 @@ MUTATIONS = [
         "a statement of a batch is throttled",
     ),
     Mutation(
-        "the lost answer to a change of state is taken for somebody else's change",
+        "the lost answer to a change of state is taken for another process's change",
         DELIVER + "ledger.rs",
         """\
             if current.attempts == after.attempts && current.last_attempt == after.last_attempt {
@@ -152,7 +152,7 @@ MUTATIONS = [
         "a process dies between a last attempt and the note about its endpoint",
     ),
     Mutation(
-        "a message stays marked as under way",
+        "a message stays marked as in progress",
         DELIVER + "under_way.rs",
         "PoisonError::into_inner).remove(&self.message);",
         "PoisonError::into_inner).contains(&self.message);",
@@ -392,7 +392,7 @@ MUTATIONS = [
         "endpoint.is_active() || self.due.delivery.trigger != Trigger::Event",
         "an endpoint is made inactive while a delivery to it waits",
     ),
-    # What is held.
+    # Held deliveries.
     Mutation(
         "what comes for an inactive endpoint is not held",
         DELIVER + "fresh.rs",
@@ -496,7 +496,7 @@ MUTATIONS = [
         "_ if self.mailed_at.is_some_and(is_soon) => Step::Drop,",
         "an endpoint is disabled soon after it began to fail",
     ),
-    # What only an outage of all receivers shows.
+    # Faults that only an outage of all receivers shows.
     Mutation(
         "a slow receiver is never good again",
         DELIVER + "standing.rs",
@@ -526,7 +526,7 @@ MUTATIONS = [
         "a delivery waits for its next attempt when the row of the one before is checked",
     ),
     Mutation(
-        "a sweep does not ask whether another one is under way",
+        "a sweep does not ask whether another one is in progress",
         WEBHOOKS + "log/due.rs",
         '"attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease"',
         '"attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease OR taken_until >= :now"',
@@ -568,7 +568,7 @@ MUTATIONS = [
         "            id: if due.delivery.trigger == common::webhooks::delivery::Trigger::Resend {\n                common::webhooks::delivery::WebhookId::unique()\n            } else {\n                due.delivery.webhook_id\n            },\n",
         "a delivery is resent",
     ),
-    # What goes where, and what the log says of it.
+    # Destinations, and their entries in the log.
     Mutation(
         "the endpoints of one tenant get the events of all tenants of a batch",
         DELIVER + "batch.rs",
@@ -627,7 +627,7 @@ MUTATIONS = [
 
     # Pull endpoints.
     Mutation(
-        "pull: a lease does not ask whether somebody else was faster",
+        "pull: a lease does not ask whether another client was faster",
         WEBHOOKS + "log/pull.rs",
         '.condition_expression("due = :was_due")\n            .expression_attribute_values(":was_due", number(due.as_millisecond()))',
         '.condition_expression("attribute_exists(due)")',

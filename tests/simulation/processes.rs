@@ -243,7 +243,7 @@ impl Fleet {
         }
     }
 
-    /// Ends all processes, as Lambda does where there has been nothing to do for a while. No invocation is under way.
+    /// Ends all processes, as Lambda does after an idle time. No invocation is in progress.
     pub(crate) fn end(&self) {
         self.instances.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -443,7 +443,7 @@ fn has_nothing_to_sweep(world: &World) -> bool {
     let last_checked = last - i64::try_from(CHECK_AFTER.as_secs() / 60).unwrap_or(0);
     let is_due = first_wait.is_some_and(|minute| minute <= last) || first.is_some_and(|minute| minute <= last_checked);
     let is_recovery = |row: &Value| text(row, "destination").starts_with("recovery/") && row.get("open").is_some();
-    // What fails again is told an hour after the last mail.
+    // A repeated failure is reported an hour after the last email.
     let waits = |row: &Value| {
         let mailed_at = row["mailed_at"]["N"].as_str().and_then(|at| at.parse::<i64>().ok());
         row["notice"]["S"] == "failures" && mailed_at.is_some_and(|at| world.ms() < at + 3_600_000)

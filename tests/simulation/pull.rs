@@ -23,7 +23,7 @@ const SEEDS: u64 = 30;
 /// How long a lease lasts: `LeaseTime` of the template.
 const LEASE: Time = Duration::from_secs(60);
 
-/// What the takers know.
+/// The knowledge of the takers.
 #[derive(Default)]
 struct Book {
     taken: Vec<Taken>,
@@ -35,7 +35,7 @@ struct Book {
     resent: Vec<(String, Time)>,
 }
 
-/// A delivery that somebody took.
+/// A leased delivery.
 struct Taken {
     delivery: String,
     lease: String,
@@ -56,7 +56,7 @@ struct Settled {
     from: Time,
 }
 
-/// What a taker does with a delivery.
+/// A taker's action on a delivery.
 #[derive(Clone, Copy, PartialEq)]
 enum Deed {
     Settles,
@@ -67,7 +67,7 @@ enum Deed {
     DiesAfterThePost,
 }
 
-/// The script of a seed, with nobody to post to.
+/// The script of a seed, without receivers.
 fn script(seed: u64) -> Script {
     let script = Script::of(seed);
     let prompt =
@@ -78,7 +78,7 @@ fn script(seed: u64) -> Script {
     });
     Script {
         schedule: &[1, 20, 60],
-        // An endpoint that was disabled would need somebody to activate it.
+        // A disabled endpoint would need a call that activates it.
         disable_after: 0,
         hold_for: 604_800,
         sweeps_idly: false,
@@ -158,7 +158,7 @@ async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bo
     }
     if deed == Deed::SettlesLate {
         *lock(book).cut.entry(id.clone()).or_default() += 1;
-        // Perhaps while somebody else has it.
+        // Another taker may have it meanwhile.
         sleep(LEASE + Duration::from_millis(rng.u64(0..8_000))).await;
     }
     let status = is_posted.then_some(status);
@@ -324,16 +324,16 @@ pub(crate) fn first() -> Option<(u64, &'static str, Vec<String>)> {
 }
 
 #[test]
-fn what_waits_for_a_pull_endpoint_is_taken_settled_and_never_lost() {
+fn pull_deliveries_are_received_settled_and_never_lost() {
     if let Some((seed, invariant, history)) = first() {
         history.iter().for_each(|line| println!("{line}"));
         panic!("seed {seed} violates: {invariant}");
     }
 }
 
-/// Nobody comes for three days, whatever crashes meanwhile; then somebody recovers it all.
+/// No taker receives for three days, with crashes meanwhile; then one recovers everything.
 #[test]
-fn what_nobody_takes_fails_after_three_days_and_can_be_recovered() {
+fn unreceived_deliveries_fail_in_three_days_and_are_recoverable() {
     for seed in 0..2 {
         in_virtual_time(seed, async {
             let world = World::new(script(seed));

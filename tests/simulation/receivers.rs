@@ -65,7 +65,7 @@ fn named(name: &str) -> Option<To> {
     }
 }
 
-/// The last part of an address at which nobody listens.
+/// The last part of an address without a listener.
 const NOBODY: u8 = 250;
 /// The same of callbacks. Endpoints have their numbers.
 const CALLBACKS: u8 = 100;

@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) calls_of: BTreeMap<String, usize>,
 }
 
-/// What the tenants know: what they have, and what they were answered.
+/// The knowledge of the tenants: their endpoints, and the answers to their calls.
 pub(crate) struct Known {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) resends: Vec<Resend>,
@@ -358,7 +358,7 @@ impl Client {
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
     // A resend begins the schedule anew, and a receiver may ask for 90 seconds each time. If a receiver never answers, its
-    // deliveries are put off for longer and longer, until they have failed.
+    // deliveries are postponed for longer and longer, until they have failed.
     let rounds = 2 + world.script.actions.len() as u64;
     let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600)) + MAX_AGE;
     let mut notices_since = None;
@@ -394,7 +394,7 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
     }
 }
 
-/// What is still to be done, by the tables: deliveries and recoveries, and notices.
+/// The remaining work in the tables: deliveries and recoveries, and notices.
 pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
     let stored = world.stored();
     let deliveries = stored.deliveries.iter().filter(|item| {
@@ -403,7 +403,7 @@ pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
         item["status"]["S"] == "pending" || is_open
     });
     let notices = stored.endpoints.iter().filter(|item| {
-        // What fails again within an hour is not told in the run.
+        // A repeated failure within an hour is not reported in the run.
         let waits = item["notice"]["S"] == "failures" && item.get("mailed_at").is_some();
         item.get("notice").is_some() && !waits
     });

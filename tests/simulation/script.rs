@@ -46,7 +46,7 @@ pub(crate) enum Processes {
     /// So many at most, and so many invocations at a time in each: what goes wrong between processes is found sooner where
     /// there are few.
     Few(usize, usize),
-    /// One for each invocation that is under way, as Lambda has it.
+    /// One for each concurrent invocation, as in Lambda.
     Lambda,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Receiver {
     pub(crate) phases: Vec<(Time, Manner)>,
     /// Whether an endpoint only wants `job.failed`.
     pub(crate) only_failures: bool,
-    /// Whether its name has another address as well, at which nobody listens.
+    /// Whether its name also has an address without a listener.
     pub(crate) has_dead_address: bool,
 }
 

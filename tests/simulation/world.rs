@@ -34,7 +34,7 @@ pub(crate) struct Mail {
     pub(crate) text: String,
 }
 
-/// What has happened in a run so far.
+/// The state of a run.
 pub(crate) struct State {
     /// In words, in order.
     pub(crate) history: Vec<String>,
@@ -63,7 +63,7 @@ pub(crate) struct State {
     pub(crate) billed: Duration,
     pub(crate) sqs_requests: usize,
     pub(crate) writes: usize,
-    /// How many invocations are under way.
+    /// The number of invocations in progress.
     pub(crate) busy: usize,
     pub(crate) crashes: usize,
     /// The processes that made a call that they do not survive.
@@ -80,7 +80,7 @@ pub(crate) struct State {
     pub(crate) logged: BTreeMap<[String; 2], Time>,
     /// Forbidden changes of states in the log.
     pub(crate) misled: Vec<String>,
-    /// Deliveries that were held, and became pending although nobody had asked for that.
+    /// Deliveries that were held, and became pending without a resend or a recovery.
     pub(crate) unasked: Vec<String>,
     /// Records, invocations and sweeps that failed.
     pub(crate) failures: Vec<String>,
@@ -254,7 +254,7 @@ impl World {
             _ => None,
         });
         state.faults += usize::from(again.is_some());
-        // A late copy is recognised, unless its event is parked.
+        // A late copy is recognized, unless its event is parked.
         let is_late = again.is_some_and(|again| again > NEW) && self.script.slots >= 100;
         state.harmless += usize::from(is_late);
         state.copies += usize::from(again.is_some() && !is_late);

@@ -57,14 +57,14 @@ fn form(page: &str, button: &str) -> (String, Vec<(String, String)>) {
     (action.split('"').next().unwrap_or_default().to_owned(), hidden_fields(forms[0]))
 }
 
-/// What a person can read of a page, on one line.
+/// The visible text of a page, on one line.
 #[must_use]
 pub fn readable(page: &str) -> String {
     let mut text = String::new();
     let body = page.split_once("<body>").map_or(page, |(_, body)| body);
     for piece in body.split('<') {
         let (tag, shown) = piece.split_once('>').unwrap_or(("", piece));
-        // The names of the bars of a chart are for whoever points at them.
+        // The names of the bars of a chart are shown on hover.
         text.push_str(if tag == "title" { "" } else { shown });
         text.push(' ');
     }

@@ -33,7 +33,7 @@ pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
     }
 }
 
-/// What an error is, apart from its words: status, code and reason.
+/// An error without its message: status, code and reason.
 fn what(error: &Value) -> [Value; 3] {
     let error = error.get("json").unwrap_or(error);
     let reason = error.pointer("/data/reason").unwrap_or(&error["reason"]);
@@ -85,7 +85,7 @@ pub fn routes() -> Vec<(String, Value)> {
     routes.collect()
 }
 
-/// What a part of the document is, or refers to.
+/// A part of the document, with its reference resolved.
 #[must_use]
 pub fn resolved<'a>(part: &'a Value, document: &'a Value) -> &'a Value {
     let Some(reference) = part["$ref"].as_str() else { return part };

@@ -50,7 +50,7 @@ impl Doomed<Handler> {
 }
 
 impl<P> Doomed<P> {
-    /// Starts a process that finds proxies at these addresses in the place of those services.
+    /// Starts a process that finds proxies at these addresses instead of those services.
     async fn started<const N: usize>(
         behind: [String; N],
         fails: Range<u64>,

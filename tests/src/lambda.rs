@@ -26,7 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-/// More than any call takes, of an unoptimised binary on a busy machine, too.
+/// Longer than any call, even of an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The timeout of `deliveries-wake`, the longest in the template.
 const TIMEOUT_MS: i64 = 60_000;

@@ -65,7 +65,7 @@ pub fn file() -> File {
     file
 }
 
-/// What such a file has.
+/// The lines of such a file.
 #[must_use]
 pub fn read(mut file: File) -> String {
     let mut text = String::new();

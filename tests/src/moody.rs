@@ -18,7 +18,7 @@ pub type Answer = (Duration, u16);
 pub const AT_ONCE: Answer = (Duration::from_millis(20), 200);
 /// A success that comes too late for an attempt that has to be short.
 pub const TOO_LATE: Answer = (Duration::from_secs(1), 200);
-/// A success for which nobody waits.
+/// A success after every timeout.
 pub const FOREVER: Answer = (Duration::from_secs(600), 200);
 
 /// A receiver on a loopback port that treats each request as a test says, and counts what it has at once.

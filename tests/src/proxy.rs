@@ -23,7 +23,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
-/// What a proxy does besides counting and passing on.
+/// The behavior of a proxy besides counting and passing on.
 enum Manner {
     Faithful,
     Faulty,
@@ -41,7 +41,7 @@ pub struct Call {
     pub function: String,
     /// The operation, such as `GetItem`.
     pub operation: String,
-    /// What it asks for.
+    /// The fields of the call.
     pub body: Value,
 }
 
@@ -116,7 +116,7 @@ impl CutOff {
     }
 }
 
-/// What calls of the tables have used.
+/// The capacity that calls of the tables have used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
     /// Read units, which on-demand tables are paid by: one for 4 KB read consistently.
@@ -130,7 +130,7 @@ pub struct Units {
 }
 
 struct Shared {
-    /// What it stands before. Tables only have an address once the functions have started, which need the proxy's.
+    /// The address behind it. Tables only have an address once the functions have started, which need the proxy's.
     behind: OnceLock<String>,
     manner: Manner,
     http: reqwest::Client,
@@ -202,7 +202,7 @@ impl Proxy {
         self.shared.calls.load(Ordering::Relaxed)
     }
 
-    /// What was used since this was last asked, if the proxy measures it.
+    /// The capacity used since the last call, if the proxy measures it.
     #[must_use]
     pub fn units(&self) -> Units {
         mem::take(&mut self.shared.units.lock().unwrap_or_else(PoisonError::into_inner))

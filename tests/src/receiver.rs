@@ -107,7 +107,7 @@ impl Receiver {
         format!("http://{host}:{}/", self.address.port())
     }
 
-    /// What it got so far.
+    /// The requests received so far.
     pub async fn received(&self) -> Vec<Received> {
         self.shared.lock().await.received.clone()
     }
@@ -117,7 +117,7 @@ impl Receiver {
         self.shared.lock().await.received.len()
     }
 
-    /// What it got, once that is `count` deliveries.
+    /// The requests received, once there are `count`.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

@@ -20,7 +20,7 @@ pub struct World {
     pub stack: Stack,
     /// The HTTP client.
     pub http: reqwest::Client,
-    /// What stands before its tables, if anything does.
+    /// The proxy before its tables, if any.
     proxy: Option<Proxy>,
 }
 
@@ -99,7 +99,7 @@ pub struct Tenant {
 /// Passwords are hashed cheaply in tests.
 const SETTINGS: [(&str, &str); 2] = [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1")];
 
-/// What a browser accepts.
+/// The `accept` header of a browser.
 pub const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 impl World {

@@ -1,4 +1,4 @@
-//! Deliveries as they are listed, page by page.
+//! Reads the list of deliveries page by page.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ use crate::{
     terminal::cell,
 };
 
-/// The most that a call lists.
+/// The largest page of the API.
 pub(super) const PAGE: usize = 100;
 
-/// The fields that choose what is listed.
+/// The fields of `deliveries/list` for these options.
 pub(super) fn filter(list: &List) -> Map<String, Value> {
     let fields = [
         ("webhook_endpoint_id", list.endpoint.as_deref()),
@@ -25,7 +25,7 @@ pub(super) fn filter(list: &List) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))).collect()
 }
 
-/// The newest deliveries, up to so many, and the cursor of what follows. A page may be empty while there is more.
+/// The newest deliveries, at most `limit`, and the cursor of the next page. A page may be empty although more follow.
 pub(super) async fn listed(
     api: &Api,
     mut fields: Map<String, Value>,
@@ -44,7 +44,7 @@ pub(super) async fn listed(
     }
 }
 
-/// The cells of a delivery.
+/// A delivery as a row of the table.
 pub(super) fn row(delivery: &Value) -> Vec<String> {
     let last = &delivery["last_attempt"];
     let attempt = match (&last["outcome"], &last["status_code"]) {

@@ -1,4 +1,4 @@
-//! `fanfare deliveries list --watch`: new deliveries, and changes of those that were shown.
+//! `fanfare deliveries list --watch`: prints new and changed deliveries.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,12 +12,12 @@ use crate::{
     terminal::{line, note, say_json},
 };
 
-/// How often it looks again.
+/// The time between two calls.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The most that is shown at a time. Of more, the newest are.
+/// The most deliveries printed after one call: the newest.
 const MOST: usize = 1_000;
 
-/// Shows them until somebody ends it.
+/// Prints deliveries until the process is stopped.
 pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), Failure> {
     let (mut seen, mut is_down, mut is_first) = (Seen::default(), false, true);
     let mut fields = filter(list);
@@ -29,9 +29,9 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
         match page {
             Ok((page, more)) => {
                 if std::mem::take(&mut is_down) {
-                    note("The service answers again.");
+                    note("The service is reachable again.");
                 }
-                // What is older than the first page was not asked for.
+                // Deliveries older than the first page are not watched.
                 if let (true, Some(_), Some(oldest)) = (is_first, more, page.last()) {
                     fields.insert("since".to_owned(), oldest["created_at"].clone());
                 }
@@ -42,7 +42,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
             }
             Err(error) if error.is_passing() => {
                 if !std::mem::replace(&mut is_down, true) {
-                    note(&format!("{error} Trying again."));
+                    note(&format!("{error} Retrying."));
                 }
             }
             Err(error) => return Err(error),
@@ -51,7 +51,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
     }
 }
 
-/// The newest deliveries, back to one that was there before.
+/// The newest deliveries, back to one that was printed before.
 async fn since_then(api: &Api, fields: &Map<String, Value>, seen: &Seen) -> Result<Vec<Value>, Failure> {
     let (mut fields, mut all) = (fields.clone(), Vec::new());
     loop {
@@ -65,12 +65,12 @@ async fn since_then(api: &Api, fields: &Map<String, Value>, seen: &Seen) -> Resu
     }
 }
 
-/// The deliveries that were shown, each as it was.
+/// The state of each printed delivery, by its id.
 #[derive(Default)]
 struct Seen(HashMap<String, Value>);
 
 impl Seen {
-    /// What is new or has changed in a page, oldest first.
+    /// The new and changed deliveries of a page, oldest first.
     fn news<'a>(&mut self, page: &'a [Value]) -> Vec<&'a Value> {
         let mut now = HashMap::new();
         let mut news = Vec::new();
@@ -81,7 +81,7 @@ impl Seen {
             }
             now.insert(id(delivery), state);
         }
-        // What has left the page does not come back to it.
+        // A delivery that has left the page does not return to it.
         self.0 = now;
         news
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_or_has_changed_is_shown_once_and_oldest_first() {
+    fn each_change_is_printed_once_and_oldest_first() {
         let one = |id: &str, status: &str| json!({"delivery_id": id, "status": status, "attempts": 1});
         let mut seen = Seen::default();
         let ids = |news: Vec<&Value>| news.iter().map(|one| one["delivery_id"].clone()).collect::<Vec<_>>();

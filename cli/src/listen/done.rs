@@ -1,19 +1,19 @@
-//! What became of an event.
+//! The result of an event: its post, and the settlement made of it.
 
 use serde_json::{Value, json};
 
 use super::lease::Lease;
 use crate::http::{NoAnswer, Posted};
 
-/// An event that has been posted, or is given back.
+/// An event that was posted, or is released.
 pub(super) struct Done {
     pub(super) delivery: Value,
-    /// What came of the post; `None` if there was none.
+    /// The result of the post. `None` releases the event.
     pub(super) tried: Option<Tried>,
     pub(super) lease: Lease,
 }
 
-/// What came of a post.
+/// The result of a post.
 pub(super) struct Tried {
     pub(super) answer: Result<Posted, NoAnswer>,
     /// In milliseconds.
@@ -21,7 +21,7 @@ pub(super) struct Tried {
 }
 
 impl Done {
-    /// What the service is told.
+    /// The settlement, as `deliveries/settle` takes it.
     pub(super) fn settlement(&self) -> Value {
         let mut settlement = self.tried.as_ref().map_or_else(|| json!({}), Tried::fields);
         settlement["delivery_id"] = self.delivery["delivery_id"].clone();
@@ -31,7 +31,7 @@ impl Done {
 }
 
 impl Tried {
-    /// The fields of a settlement that say how it went.
+    /// The fields of a settlement that describe the attempt.
     fn fields(&self) -> Value {
         match &self.answer {
             Ok(Posted { status, response: None }) => json!({ "status_code": status, "duration_ms": self.took }),
@@ -42,7 +42,7 @@ impl Tried {
         }
     }
 
-    /// The status, or why there is none.
+    /// The HTTP status, or the reason for a missing answer.
     pub(super) fn outcome(&self) -> String {
         match &self.answer {
             Ok(posted) => posted.status.to_string(),
@@ -50,7 +50,7 @@ impl Tried {
         }
     }
 
-    /// The beginning of the answer, if it is no 2xx.
+    /// The beginning of the body, unless the status is 2xx.
     pub(super) fn response(&self) -> Option<&str> {
         self.answer.as_ref().ok()?.response.as_deref()
     }

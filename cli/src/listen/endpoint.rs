@@ -1,4 +1,4 @@
-//! The endpoint that `listen` takes from: one of its own, which it finds again by its name.
+//! The endpoint that `listen` receives from: its own, found by name, or a given one.
 
 use std::{
     fs::{File, TryLockError},
@@ -20,12 +20,12 @@ use crate::{
     terminal::{cell, note},
 };
 
-/// The beginning of the descriptions of such endpoints.
+/// The beginning of the description of every endpoint that `listen` creates.
 const PREFIX: &str = "fanfare listen: ";
-/// An endpoint that nobody has asked for so long is removed. The list says when somebody did to ten minutes.
+/// An endpoint without calls for this time is removed: a day, and the ten minutes by which `last_asked_at` may be late.
 const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 
-/// Where events come from.
+/// The endpoint, and its signing secret if this machine has it.
 pub(super) struct Source {
     pub(super) id: String,
     origin: String,
@@ -33,36 +33,37 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// What is wrong with the secret that this machine keeps, told once. This delivery was signed just now.
+    /// A warning if the stored secret did not sign this delivery, which was signed just now. It is given once.
     pub(super) fn outdated(&mut self, delivery: &Value) -> Option<String> {
         let (body, signature) = (delivery["body"].as_str()?, delivery["headers"]["x-webhook-signature"].as_str()?);
         let is_current = |secret: &Zeroizing<String>| secret::signs(secret, body, signature);
         if self.secret.as_ref().is_none_or(is_current) {
             return None;
         }
-        // This machine may have rotated it meanwhile.
+        // Another process of this machine may have rotated the secret meanwhile.
         let kept = Config::load().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
         self.secret = kept.filter(is_current);
-        let told =
-            "The secret that this machine keeps does not sign any more: it was changed elsewhere. To make another:";
-        self.secret.is_none().then(|| format!("{told} fanfare endpoints rotate {}", self.id))
+        let told = "The stored signing secret is no longer valid: it was rotated elsewhere. Create a new one with";
+        self.secret.is_none().then(|| format!("{told} `fanfare endpoints rotate {}`.", self.id))
     }
 
-    /// Says so if another process of this machine takes from the same endpoint. The lock is held by the first.
+    /// Locks the endpoint for this process, and warns if another process on this machine receives from it.
     pub(super) fn share(&self, config: &Config) -> Result<File, Failure> {
         let lock = config.lock_of(&self.id)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => note("Another listen takes from this endpoint: the two share the events."),
+            Err(TryLockError::WouldBlock) => {
+                note("Another `fanfare listen` receives from this endpoint. Each event goes to one of the two.")
+            }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         Ok(lock)
     }
 }
 
-/// Finds the endpoint or makes it, and brings back what failed, if that is asked for.
+/// Finds or creates the endpoint, and starts a recovery for `--since`.
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
-    // Another listen that starts now waits, and finds what this one has made.
+    // Another `listen` that starts now waits, and then finds the endpoint of this one.
     let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
     let _alone = config.alone(&api.origin(), listen.endpoint.as_ref().unwrap_or(&description))?;
     let listed = api.call("webhooks/list", json!({})).await?;
@@ -73,7 +74,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     };
     let found = endpoints.iter().find(is_mine);
     if let (None, Some(_)) = (found, &listen.endpoint) {
-        return Err(Failure::not_found("There is no such endpoint."));
+        return Err(Failure::not_found("Endpoint not found. Run `fanfare endpoints list` for the ids."));
     }
     remove_unused(api, config, &endpoints, found).await;
     let id = match found {
@@ -83,17 +84,20 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     if let Some(since) = &listen.since {
         let fields = json!({ "webhook_endpoint_id": id, "since": since, "status": "failed" });
         api.call("deliveries/recover", fields).await?;
-        note(&format!("What failed since {since} comes back within the next minute."));
+        note(&format!("Deliveries that failed since {since} are resent within the next minute."));
     }
     let secret = config.service(&api.origin()).secrets.remove(&id);
     if found.is_some() && secret.is_none() && listen.endpoint.is_none() {
-        note("It was made on another machine. If a listen of this name runs there, the two share the events.");
+        note(
+            "Another machine created this endpoint. If `fanfare listen` runs there too, each event goes to one of the two.",
+        );
     }
     if listen.print_secret {
         match &secret {
             Some(secret) => note(&format!("Signing secret: {}", secret.as_str())),
             None => {
-                note(&format!("This machine does not have the secret. To make another: fanfare endpoints rotate {id}"));
+                let why = "The signing secret is not stored on this machine. Create a new one with";
+                note(&format!("{why} `fanfare endpoints rotate {id}`."));
             }
         }
     }
@@ -107,7 +111,7 @@ async fn reuse(api: &Api, endpoint: &Value, listen: &Listen) -> Result<String, F
     {
         api.call("webhooks/update", json!({ "id": id, "events": wanted })).await?;
     }
-    note(&format!("Taking from the endpoint {} ({id}).", cell(&endpoint["description"])));
+    note(&format!("Receiving from endpoint {} ({id}).", cell(&endpoint["description"])));
     Ok(id)
 }
 
@@ -120,11 +124,11 @@ async fn make(api: &Api, config: &mut Config, description: &str, listen: &Listen
     config.change(&api.origin(), |service| {
         service.secrets.extend(secret.map(|secret| (id.clone(), secret)));
     })?;
-    note(&format!("Made the endpoint {} ({id}).", cell(&json!(description))));
+    note(&format!("Created endpoint {} ({id}).", cell(&json!(description))));
     Ok(id)
 }
 
-/// Removes the endpoints of `listen` that nobody has asked for a day. What they hold stays in the log.
+/// Deletes endpoints of `listen` without calls for a day. Their deliveries stay in the log.
 async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Value], mine: Option<&Value>) {
     let is_unused = |endpoint: &&Value| {
         let last = endpoint["last_asked_at"].as_str().or(endpoint["created_at"].as_str()).and_then(clock::since);
@@ -136,14 +140,14 @@ async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Value], mine
         let name = cell(&endpoint["description"]);
         match api.call("webhooks/delete", json!({ "id": id })).await {
             Ok(_) => {
-                note(&format!("Removed the endpoint {name}, which nobody has used for a day. Its log stays."));
+                note(&format!("Deleted endpoint {name}, unused for a day. Its deliveries stay in the log."));
                 let id = id.as_str().unwrap_or_default();
                 let forgotten = config.change(&api.origin(), |service| drop(service.secrets.remove(id)));
                 if let Err(error) = forgotten {
                     note(&error.to_string());
                 }
             }
-            Err(error) => note(&format!("The unused endpoint {name} could not be removed: {error}")),
+            Err(error) => note(&format!("Could not delete the unused endpoint {name}: {error}")),
         }
     }
 }

@@ -1,17 +1,17 @@
-//! How long what was taken is ours.
+//! The lease of received events.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a lease lasts.
+/// The duration of a lease.
 const LASTS: Duration = Duration::from_secs(60);
-/// When a post begins at the latest: it takes 15 seconds at most, and what came of it has to be told, too.
+/// The latest age of a lease at which a post may begin: a post takes up to 15 seconds, and its settlement some more.
 const LATEST: Duration = Duration::from_secs(40);
 
-/// The lease of what one call took, counted from before the call.
+/// The lease of the events of one call, counted from before the call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
     began: Instant,
-    /// The other clock stands still while the machine sleeps.
+    /// The monotonic clock may stand still while the machine sleeps.
     began_at: SystemTime,
 }
 
@@ -30,7 +30,7 @@ impl Lease {
         self.age() < LATEST
     }
 
-    /// Whether it is over.
+    /// Whether the lease has expired.
     pub(super) fn is_over(&self) -> bool {
         self.age() >= LASTS
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_slept_has_no_lease_any_more() {
+    fn a_lease_expires_while_the_machine_sleeps() {
         let now = Lease::begin();
         let slept = |seconds| Lease { began_at: now.began_at - Duration::from_secs(seconds), ..now };
         assert!(now.has_time() && !now.is_over());

@@ -1,4 +1,4 @@
-//! What is said of the service and the endpoint: each change is one line.
+//! Changes of the service and the endpoint, each printed as one line.
 
 use std::{mem, time::Duration};
 
@@ -6,44 +6,44 @@ use serde_json::Value;
 
 use crate::{clock, failure::Failure, terminal::cell};
 
-/// The pauses after calls that failed: the first, and the longest.
+/// The first and the longest pause after a failed call.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// The pause while the endpoint is inactive.
 const WHILE_INACTIVE: Duration = Duration::from_secs(3);
-/// A service that wants to be left alone for longer is asked again after this.
+/// The longest `Retry-After` that is respected.
 const LONGEST_WISH: Duration = Duration::from_secs(60);
 
-/// What has been said.
+/// The state that was printed last.
 #[derive(Default)]
 pub(super) struct News {
-    /// Calls in a row that were not answered.
+    /// Consecutive calls without an answer.
     failures: u32,
     is_inactive: bool,
-    /// Until when the secret before the latest rotation signs, as the latest answer said; `None` before the first.
+    /// The end of the overlap of the latest rotation, from the latest answer. `None` before the first answer.
     rotated: Option<Value>,
 }
 
-/// What follows from an answer.
+/// The consequences of an answer.
 #[derive(Debug)]
 pub(super) struct Heard {
-    /// What is new.
+    /// The lines to print.
     pub(super) lines: Vec<String>,
     pub(super) next: Next,
 }
 
 #[derive(Debug)]
 pub(super) enum Next {
-    /// These were taken; the next call is due after the pause.
+    /// These were received; the next call is due after the pause.
     Taken(Vec<Value>, Duration),
-    /// Nothing can be taken now. The same call may succeed after the pause.
+    /// The same call may succeed after the pause.
     Wait(Duration),
-    /// No call will succeed any more.
+    /// Later calls would fail, too.
     End(Failure),
 }
 
 impl News {
-    /// Takes note of what a call answered.
+    /// Takes in the answer of a call.
     pub(super) fn hear(&mut self, answer: Result<Value, Failure>) -> Heard {
         let mut lines = Vec::new();
         let next = match answer {
@@ -60,22 +60,20 @@ impl News {
             Err(error) if error.reason() == "endpoint_inactive" => {
                 self.answered(&mut lines);
                 if !mem::replace(&mut self.is_inactive, true) {
-                    let text = "The endpoint has been made inactive. Events are held until it is active again.";
+                    let text = "The endpoint is inactive. Events are held until it is active again.";
                     lines.push(text.to_owned());
                 }
                 Next::Wait(jittered(WHILE_INACTIVE))
             }
             Err(error) if error.is_passing() => {
                 if self.failures == 0 {
-                    lines.push(format!("{error} Trying again."));
+                    lines.push(format!("{error} Retrying."));
                 }
                 let pause = pause(self.failures, &error);
                 self.failures = self.failures.saturating_add(1);
                 Next::Wait(pause)
             }
-            Err(Failure::Refused { status: 404, .. }) => {
-                Next::End(Failure::not_found("The endpoint has been deleted."))
-            }
+            Err(Failure::Refused { status: 404, .. }) => Next::End(Failure::not_found("The endpoint was deleted.")),
             Err(error) => Next::End(error),
         };
         Heard { lines, next }
@@ -83,25 +81,28 @@ impl News {
 
     fn answered(&mut self, lines: &mut Vec<String>) {
         if mem::take(&mut self.failures) > 0 {
-            lines.push("The service answers again.".to_owned());
+            lines.push("The service is reachable again.".to_owned());
         }
     }
 
     fn rotation(&mut self, until: &Value) -> Option<String> {
         let before = self.rotated.replace(until.clone())?;
         (before != *until && !until.is_null()).then(|| {
-            format!("The secret was rotated. The old one signs, too, until {} UTC.", clock::short(&cell(until)))
+            format!(
+                "The signing secret was rotated. The previous one also signs until {} UTC.",
+                clock::short(&cell(until))
+            )
         })
     }
 }
 
-/// How long to wait after so many calls in a row that failed, and this one: longer each time, up to a bound.
+/// The pause after a failed call: it doubles with each consecutive failure, up to a bound.
 pub(super) fn pause(failures: u32, error: &Failure) -> Duration {
     let longest = PAUSE.saturating_mul(2_u32.saturating_pow(failures.min(8))).min(LONGEST_PAUSE);
     jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_WISH))
 }
 
-/// Between half of it and all, so that not all ask at the same time.
+/// A random pause between half of this and all of it, so that clients do not call in step.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0; 1];
     let share = getrandom::fill(&mut random).map_or(1.0, |()| f64::from(random[0]) / 255.0);
@@ -128,8 +129,8 @@ mod tests {
         let (mut news, fine) = (News::default(), || Ok(json!({"deliveries": [], "poll_after_ms": 0})));
         let inactive = || refused(409, "endpoint_inactive", None);
         let rotated = |until: &str| Ok(json!({ "previous_secret_expires_at": until }));
-        let (broke, back) = ("It is down. Trying again.", "The service answers again.");
-        let off = "The endpoint has been made inactive. Events are held until it is active again.";
+        let (broke, back) = ("It is down. Retrying.", "The service is reachable again.");
+        let off = "The endpoint is inactive. Events are held until it is active again.";
         for (answer, lines) in [
             (fine(), &[][..]),
             (down(), &[broke]),
@@ -144,7 +145,7 @@ mod tests {
             (inactive(), &[back]),
             (down(), &[broke]),
             (fine(), &[back, "The endpoint is active again."]),
-            (rotated("tomorrow"), &["The secret was rotated. The old one signs, too, until tomorrow UTC."]),
+            (rotated("tomorrow"), &["The signing secret was rotated. The previous one also signs until tomorrow UTC."]),
             (rotated("tomorrow"), &[]),
             (fine(), &[]),
         ] {
@@ -153,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_of_before_is_no_news() {
+    fn a_rotation_before_the_start_is_not_printed() {
         let mut news = News::default();
         assert!(news.hear(Ok(json!({"previous_secret_expires_at": "later"}))).lines.is_empty());
     }
 
     #[test]
-    fn pauses_grow_up_to_a_bound_and_respect_the_wish_of_the_service() {
+    fn pauses_grow_up_to_a_bound_and_respect_retry_after() {
         let mut news = News::default();
         let mut longest = Duration::ZERO;
         for _ in 0..50 {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_cannot_pass_ends_it() {
+    fn only_permanent_failures_end_it() {
         let codes = [refused(404, "", None), refused(409, "not_a_pull_endpoint", None), refused(403, "", None)]
             .into_iter()
             .chain([Err(Failure::NotSignedIn("No.".to_owned()))])

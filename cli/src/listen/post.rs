@@ -1,4 +1,4 @@
-//! One event on its way to the program.
+//! Posts an event to the local program.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::http::{Http, NoAnswer};
 
-/// How long the program may take, as for a POST of the service.
+/// The time limit of a post, the same as the service's.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// How long an idle connection is kept. Some programs close theirs after five seconds, perhaps just when one is used again.
+/// The lifetime of an idle connection. Some programs close theirs after five seconds, possibly just as it is used again.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Poster {
@@ -31,7 +31,7 @@ impl Poster {
         Self { http: Http::new(IDLE), to }
     }
 
-    /// Posts an event once there is a slot for it. If that is too late, or somebody has stopped this, it is given back.
+    /// Posts an event once a slot is free. Releases the event instead if its lease is too old or the process is stopping.
     pub(super) async fn post(&self, delivery: Value, slots: &Semaphore, mut stop: Stop, lease: Lease) -> Done {
         let slot = tokio::select! {
             biased;
@@ -50,7 +50,7 @@ impl Poster {
         Done { delivery, tried: Some(Tried { answer, took }), lease }
     }
 
-    /// The request, exactly as the service would make it.
+    /// The request, exactly as the service would send it.
     fn request(&self, delivery: &Value) -> Option<Request<Full<Bytes>>> {
         let mut request = Request::post(self.to.as_str());
         for (name, value) in delivery["headers"].as_object()? {

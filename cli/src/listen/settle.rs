@@ -1,4 +1,4 @@
-//! What became of events is told to the service, many in one call.
+//! Settles events at the service, many in one call.
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::{done::Done, news::pause, show::Show};
 use crate::{api::Api, failure::Failure};
 
-/// How many settlements a call has, and how long it may be: the service takes 64 KiB.
+/// The most settlements in a call, and their length in bytes: the service accepts 64 KiB.
 const MOST: usize = 40;
 const LONGEST: usize = 60 << 10;
 
@@ -20,7 +20,7 @@ impl Settler {
         Self { api, show }
     }
 
-    /// Settles what comes, until nothing more can come.
+    /// Settles events until the channel closes.
     pub(super) async fn run(self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<(), Failure> {
         let mut next = None;
         while let Some(first) = match next.take() {
@@ -48,7 +48,7 @@ impl Settler {
         Ok(())
     }
 
-    /// The results, as far as the service has answered before the leases were over.
+    /// The results of the settlements. Empty if the service did not answer before the leases expired.
     async fn settle(&self, batch: &[Done], settlements: Vec<Value>) -> Result<Vec<Value>, Failure> {
         let fields = json!({ "settlements": settlements });
         for failures in 0.. {

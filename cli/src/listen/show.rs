@@ -1,4 +1,4 @@
-//! One line for each event.
+//! Prints one line for each event.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use crate::{
     clock,
     failure::Failure,
     http::Posted,
-    terminal::{Colour, Screen, cell, fit, linked, note, painted, say, say_json, width_of},
+    terminal::{Color, Screen, cell, fit, linked, note, painted, say, say_json, width_of},
 };
 
-/// The least that is shown of a job's id.
+/// The shortest part of a job's id that is shown, in columns.
 const LEAST: usize = 8;
 
 pub(super) struct Show {
-    /// Where the console is.
+    /// The origin of the console.
     origin: String,
     is_json: bool,
 }
@@ -24,7 +24,7 @@ impl Show {
         Self { origin, is_json }
     }
 
-    /// Shows what came of an event, and what the service made of that.
+    /// Prints the result of an event, and the service's answer to its settlement.
     pub(super) fn event(&self, done: &Done, result: &Value) -> Result<(), Failure> {
         let (delivery, job) = (&done.delivery, cell(&done.delivery["job_id"]));
         let page = self.page(&delivery["delivery_id"]);
@@ -39,7 +39,7 @@ impl Show {
             }))?);
         }
         let Some(tried) = &done.tried else {
-            note(&format!("{} of {job} was given back, and comes again.", cell(&delivery["event"])));
+            note(&format!("Released {} of {job}. It will be received again.", cell(&delivery["event"])));
             return Ok(());
         };
         let line = Line {
@@ -57,12 +57,12 @@ impl Show {
             say(&fit(&format!("          {}", cell(&json!(answer.trim()))), screen.width))?;
         }
         if result["result"] != "settled" {
-            note(&format!("The lease of {} was over before this was settled: it comes again.", line.job));
+            note(&format!("The lease of {} expired before it was settled. It will be received again.", line.job));
         }
         Ok(())
     }
 
-    /// The delivery's page, if its id can be part of an address as it is.
+    /// The delivery's page, if its id needs no escaping in a URL.
     fn page(&self, id: &Value) -> Option<String> {
         let id = id.as_str().filter(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)));
         Some(format!("{}/console/deliveries/{}", self.origin, id?))
@@ -80,17 +80,17 @@ struct Line {
 }
 
 impl Line {
-    /// The line, no wider than the screen. Where the address of the page has no room, the job is a link to it.
+    /// The line, no wider than the screen. If the URL of the page does not fit, the job links to it.
     fn laid_out(&self, screen: &Screen) -> String {
         let Self { time, event, job, outcome, took, .. } = self;
         let page = self.page.as_deref().unwrap_or_default();
-        let colour = if self.is_delivered { Colour::Green } else { Colour::Red };
-        let painted = painted(outcome, colour, screen);
+        let color = if self.is_delivered { Color::Green } else { Color::Red };
+        let painted = painted(outcome, color, screen);
         let whole = format!("{time}  {event}  {job}  {outcome}  {took}  {page}");
         if width_of(&whole) <= screen.width {
             return format!("{time}  {event}  {job}  {painted}  {took}  {page}").trim_end().to_owned();
         }
-        // The outcome matters most, and then the job.
+        // The outcome has priority, then the job.
         for (before, after) in [
             (format!("{time}  {event}  "), format!("  {took}")),
             (format!("{time}  "), format!("  {took}")),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_never_wraps_and_the_job_gives_way() {
+    fn a_line_never_wraps_and_shortens_the_job() {
         for width in 1..150 {
             let shown = line().laid_out(&Screen::plain(width));
             assert!(width_of(&shown) <= width, "{width}: {shown}");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_narrow_terminal_the_job_is_a_link_to_its_page() {
+    fn on_a_narrow_terminal_the_job_links_to_its_page() {
         let shown = line().laid_out(&Screen::styled(50));
         let page = "http://127.0.0.1:9000/console/deliveries/1";
         let link = format!("\u{1b}]8;;{page}\u{1b}\\invoices-of-j…\u{1b}]8;;\u{1b}\\");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_none_makes_no_address() {
+    fn an_unsafe_id_has_no_page() {
         let show = Show::new("http://127.0.0.1:9000".to_owned(), false);
         assert_eq!(show.page(&json!("a.0-1")).expect("a page"), "http://127.0.0.1:9000/console/deliveries/a.0-1");
         for hostile in ["a/../../signin", "a\u{1b}\\b", "?next=x", "ä"] {

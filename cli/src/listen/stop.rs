@@ -1,25 +1,25 @@
-//! Ctrl-C, and the other ways to ask a program to end.
+//! Ctrl-C and the other signals that stop the process.
 
 use tokio::sync::watch;
 
 use crate::terminal::note;
 
-/// The exit code of a shell's program that Ctrl-C has ended.
+/// The conventional exit code after SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Becomes true when somebody asks for the end. Whoever asks twice gets it at once.
+/// Becomes true at the first signal. A second signal exits immediately.
 #[derive(Clone)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Listens for it from now on.
+    /// Handles signals from now on.
     pub(super) fn watch() -> Self {
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
             asked().await;
             let _ended = stop.send(true);
             asked().await;
-            note("Ended at once: what was under way comes again after a minute.");
+            note("Stopped immediately. Unsettled events are received again after a minute.");
             std::process::exit(INTERRUPTED);
         });
         Self(stopped)
@@ -29,7 +29,7 @@ impl Stop {
         *self.0.borrow()
     }
 
-    /// Waits for it.
+    /// Waits for the first signal.
     pub(super) async fn asked(&mut self) {
         if self.0.wait_for(|is_stopped| *is_stopped).await.is_err() {
             std::future::pending::<()>().await;
@@ -40,10 +40,10 @@ impl Stop {
 #[cfg(unix)]
 async fn asked() {
     use tokio::signal::unix::{SignalKind, signal};
-    // A closed terminal is one, too.
+    // SIGHUP comes when the terminal closes.
     let all = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()));
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = all else {
-        // Then the defaults hold, which end the process at once.
+        // The default handlers stay, which end the process immediately.
         return std::future::pending().await;
     };
     tokio::select! {

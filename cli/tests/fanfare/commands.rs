@@ -1,4 +1,4 @@
-//! Everything but `listen`.
+//! All commands except `listen`.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use tests::{Receiver, World, event};
 
 use super::Machine;
 
-/// What a user could have written: tests/story.sh.
+/// The script is tests/story.sh.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_manages_endpoints_and_deliveries() {
     let world = World::live(&[]).await;
@@ -28,7 +28,7 @@ async fn a_script_manages_endpoints_and_deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_signs_the_client_in_and_the_key_is_kept_where_nobody_else_reads_it() {
+async fn a_browser_login_stores_a_key_that_only_its_owner_can_read() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let machine = Machine::new(&world);
@@ -70,8 +70,8 @@ async fn each_failure_has_its_exit_code_and_one_line() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let machine = Machine::new(&world);
-    let nobody = machine.run(&["endpoints", "list"]).await;
-    assert_eq!((nobody.code, nobody.err.lines().count()), (3, 1), "{nobody:?}");
+    let signed_out = machine.run(&["endpoints", "list"]).await;
+    assert_eq!((signed_out.code, signed_out.err.lines().count()), (3, 1), "{signed_out:?}");
     machine.signs_in(&tenant).await;
     let unknown = "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0";
     for (arguments, code, says) in [
@@ -79,11 +79,11 @@ async fn each_failure_has_its_exit_code_and_one_line() {
         (&["endpoints", "create", "nonsense"], 1, "url: "),
         (&["endpoints", "create"], 2, "Usage"),
         (&["deliveries", "list", "--since", "soon"], 2, "15m"),
-        (&["--api", "http://127.0.0.1:1", "endpoints", "list"], 3, "Nobody is signed in at http://127.0.0.1:1."),
+        (&["--api", "http://127.0.0.1:1", "endpoints", "list"], 3, "Not signed in to http://127.0.0.1:1."),
         (&["--api", "ftp://127.0.0.1", "endpoints", "list"], 2, "--api"),
         (&["listen", "--to", "ftp://localhost/"], 2, "--to"),
-        (&["listen", "--to", "localhost:3000", "--endpoint", unknown], 4, "There is no such endpoint."),
-        (&["deliveries", "get", "--job", "nobody's"], 4, "There is no delivery of nobody's."),
+        (&["listen", "--to", "localhost:3000", "--endpoint", unknown], 4, "Endpoint not found."),
+        (&["deliveries", "get", "--job", "unknown"], 4, "No delivery of unknown found."),
         (&["--api", "https://example.com", "send", "--tenant", "t", "--job", "j"], 1, "--queue-url"),
     ] {
         let answer = machine.run(arguments).await;
@@ -104,7 +104,7 @@ async fn each_failure_has_its_exit_code_and_one_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn words_of_strangers_do_nothing_to_the_terminal() {
+async fn control_characters_of_others_do_not_reach_the_terminal() {
     let world = World::start().await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(410, &[])]).await);
     let machine = Machine::new(&world);
@@ -122,7 +122,7 @@ async fn words_of_strangers_do_nothing_to_the_terminal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_names_its_delivery_and_stats_say_why_deliveries_failed() {
+async fn a_job_names_its_delivery_and_stats_count_failures_by_reason() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[]), (500, &[])]).await);
     let machine = Machine::new(&world);
@@ -133,7 +133,7 @@ async fn a_job_names_its_delivery_and_stats_say_why_deliveries_failed() {
     let several = machine.run(&["deliveries", "resend", "--job", "one"]).await;
     assert!(several.code == 1 && several.err.contains("one has several deliveries"), "{several:?}");
     let resent = machine.run(&["deliveries", "resend", "--job", "one", "--endpoint", &endpoint]).await;
-    assert_eq!(resent.out, "Delivery will be sent again\n", "{resent:?}");
+    assert_eq!(resent.out, "Delivery will be resent\n", "{resent:?}");
     let stats = machine.run(&["deliveries", "stats"]).await;
     assert!(stats.out.contains("FAILED FOR") && stats.out.contains("status_5xx"), "{stats:?}");
 }
@@ -161,7 +161,7 @@ async fn a_script_needs_no_folder_and_an_operator_no_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_for_one_service_and_a_logout_forgets_which_was_the_latest() {
+async fn a_key_is_for_one_service_and_a_logout_forgets_the_latest() {
     let (world, other) = (World::start().await, World::start().await);
     let tenant = world.tenant("acme").await;
     let machine = Machine::new(&world);
@@ -175,9 +175,9 @@ async fn a_key_is_for_one_service_and_a_logout_forgets_which_was_the_latest() {
     let elsewhere = machine.run(&["--api", other.stack.api(), "whoami"]).await;
     assert_eq!(elsewhere.code, 3, "{elsewhere:?}");
     assert_eq!(machine.run(&["logout"]).await.code, 0);
-    let nobody = whoami().await;
-    let told = String::from_utf8_lossy(&nobody.stderr);
-    assert!(nobody.status.code() == Some(3) && told.contains("at http://127.0.0.1:9000"), "{told}");
+    let signed_out = whoami().await;
+    let told = String::from_utf8_lossy(&signed_out.stderr);
+    assert!(signed_out.status.code() == Some(3) && told.contains("Not signed in to http://127.0.0.1:9000"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,7 +199,7 @@ async fn watch_shows_each_new_delivery_and_each_change_once() {
         format!("{} {}", tests::text(&delivery["job_id"]), tests::text(&delivery["status"]))
     };
     assert_eq!(next().await, "before failed");
-    // More than the first page shows, and at once.
+    // More events than the first page shows, all at once.
     for job in ["one", "two", "three"] {
         world.deliver(event(&tenant.id, job)).await;
     }

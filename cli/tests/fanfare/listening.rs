@@ -1,4 +1,4 @@
-//! `fanfare listen`: what comes, and what may happen meanwhile.
+//! `fanfare listen`: forwarded events, and failures meanwhile.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Machine, common_id, network::Network};
 
-/// A listener, and what it has said. Dropping it kills it with -9.
+/// A `fanfare listen` process and its output. Dropping it kills the process with SIGKILL.
 struct Listener {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
@@ -98,10 +98,10 @@ fn id_of(endpoint: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_reach_the_program_and_each_change_of_the_endpoint_is_one_line() {
+async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
     let mut listener = Listener::start(&machine, &receiver.url("/hook"), &["--print-secret"]);
-    listener.says("Posting to").await;
+    listener.says("Forwarding to").await;
     let endpoint = id_of(&world.only_endpoint(&tenant).await);
     let secret = listener.said().iter().find_map(|line| Some(line.split_once("Signing secret: ")?.1.to_owned()));
     world.enqueue("job-events", event(&tenant.id, "one")).await;
@@ -120,33 +120,33 @@ async fn events_reach_the_program_and_each_change_of_the_endpoint_is_one_line() 
         world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
     };
     update(json!({"active": false})).await;
-    listener.says("has been made inactive").await;
+    listener.says("endpoint is inactive").await;
     world.enqueue("job-events", event(&tenant.id, "held")).await;
     update(json!({"active": true})).await;
     listener.says("active again").await;
     listener.says("job.completed  held  200").await;
     update(json!({"signing_secret": "another secret"})).await;
-    listener.says("The secret was rotated").await;
+    listener.says("The signing secret was rotated").await;
     world.enqueue("job-events", event(&tenant.id, "signed anew")).await;
-    listener.says("The secret that this machine keeps does not sign any more").await;
+    listener.says("The stored signing secret is no longer valid").await;
     let second = Listener::start(&machine, &receiver.url("/hook"), &[]);
-    second.says("the two share the events").await;
+    second.says("Each event goes to one of the two").await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
-    listener.says("The endpoint has been deleted").await;
+    listener.says("The endpoint was deleted").await;
     assert_eq!(listener.ends().await, Some(4));
-    for words in ["has been made inactive", "endpoint is active again", "was rotated", "has been deleted"] {
+    for words in ["endpoint is inactive", "endpoint is active again", "was rotated", "endpoint was deleted"] {
         assert_eq!(listener.times(words), 1, "{words}: {:#?}", listener.said());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_endpoint_and_its_secret_stay_and_ctrl_c_settles_what_is_under_way() {
+async fn a_restart_keeps_the_secret_and_ctrl_c_settles_posted_events() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
     let slow = receiver.url("/hook");
     let mut secrets = Vec::new();
     for run in 0..2 {
         let mut listener = Listener::start(&machine, &slow, &["--print-secret"]);
-        listener.says("Posting to").await;
+        listener.says("Forwarding to").await;
         secrets.extend(listener.said().into_iter().filter(|line| line.starts_with("Signing secret: ")));
         world.enqueue("job-events", event(&tenant.id, format!("job {run}"))).await;
         receiver.wait_for(run + 1).await;
@@ -159,18 +159,18 @@ async fn the_endpoint_and_its_secret_stay_and_ctrl_c_settles_what_is_under_way()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_twice_for_the_end_gets_it_at_once_and_the_event_comes_again() {
+async fn a_second_signal_exits_at_once_and_the_event_comes_again() {
     let (world, tenant, machine, receiver) = begin(&[("LEASE_TIME", "2")]).await;
-    // It takes connections, and never answers.
+    // It accepts connections, and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = format!("http://{}/", silent.local_addr().expect("an address"));
     let mut listener = Listener::start(&machine, &to, &[]);
-    listener.says("Posting to").await;
+    listener.says("Forwarding to").await;
     world.enqueue("job-events", event(&tenant.id, "one")).await;
     let post = tokio::task::spawn_blocking(move || silent.accept().map(|(stream, _)| (silent, stream)));
     let _held = post.await.expect("a thread").expect("a post");
     listener.signal("TERM");
-    listener.says("Ending: 1 under way").await;
+    listener.says("Posts in progress: 1.").await;
     listener.signal("INT");
     assert_eq!(listener.ends().await, Some(130));
     let _listener = Listener::start(&machine, &receiver.url("/"), &[]);
@@ -178,7 +178,7 @@ async fn whoever_asks_twice_for_the_end_gets_it_at_once_and_the_event_comes_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_whose_service_hangs_holds_up_no_other() {
+async fn a_listener_of_a_hanging_service_does_not_block_others() {
     let (_world, tenant, machine, receiver) = begin(&[]).await;
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut command = machine.command(&["listen", "--to", &receiver.url("/")]);
@@ -186,26 +186,26 @@ async fn a_listener_whose_service_hangs_holds_up_no_other() {
     command.env("FANFARE_API", api).env("FANFARE_API_KEY", &tenant.key);
     let _waits = Listener::of(command);
     let _asked = tokio::task::spawn_blocking(move || silent.accept().map(|(stream, _)| (silent, stream))).await;
-    Listener::start(&machine, &receiver.url("/"), &[]).says("Posting to").await;
+    Listener::start(&machine, &receiver.url("/"), &[]).says("Forwarding to").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_ends_ends_the_listener() {
+async fn a_deleted_key_ends_the_listener() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
     let mut listener = Listener::start(&machine, &receiver.url("/"), &[]);
-    listener.says("Posting to").await;
+    listener.says("Forwarding to").await;
     let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
     world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(listener.ends().await, Some(3));
-    assert_eq!(listener.times("Sign in with: fanfare login"), 1, "{:#?}", listener.said());
+    assert_eq!(listener.times("Run `fanfare login`."), 1, "{:#?}", listener.said());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_lines_a_second_come_and_an_answer_of_any_length_counts() {
+async fn two_hundred_events_with_long_answers_are_delivered() {
     let (world, tenant, machine, _) = begin(&[]).await;
     let long = program(vec![b'x'; 200_000]).await;
     let listener = Listener::start(&machine, &long, &["--json"]);
-    listener.says("Posting to").await;
+    listener.says("Forwarding to").await;
     for job in 0..200 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
     }
@@ -218,7 +218,7 @@ async fn a_hundred_lines_a_second_come_and_an_answer_of_any_length_counts() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 200);
 }
 
-/// A program that answers 200 with this body, and closes. Returns its address.
+/// Starts a program that answers 200 with this body and closes the connection. Returns its address.
 async fn program(body: Vec<u8>) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -238,11 +238,11 @@ async fn program(body: Vec<u8>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_while_nothing_listened_comes_first_and_failures_are_told_and_repeated() {
+async fn missed_events_come_at_the_start_and_failures_are_retried() {
     let (world, tenant, machine, receiver) = begin(&[("RETRY_SCHEDULE", "1")]).await;
     drop({
         let listener = Listener::start(&machine, &receiver.url("/"), &[]);
-        listener.says("Posting to").await;
+        listener.says("Forwarding to").await;
         listener
     });
     world.enqueue("job-events", event(&tenant.id, "asleep")).await;
@@ -256,7 +256,7 @@ async fn what_came_while_nothing_listened_comes_first_and_failures_are_told_and_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_nobody_asked_for_a_day_is_removed_with_a_word() {
+async fn an_endpoint_unused_for_a_day_is_deleted_with_a_note() {
     let (world, tenant, machine, receiver) = begin(&[]).await;
     for (description, is_pull) in [
         ("fanfare listen: old", true),
@@ -282,26 +282,26 @@ async fn an_endpoint_that_nobody_asked_for_a_day_is_removed_with_a_word() {
         }
     }
     let listener = Listener::start(&machine, &receiver.url("/"), &[]);
-    listener.says("Removed the endpoint fanfare listen: old").await;
-    listener.says("Posting to").await;
+    listener.says("Deleted endpoint fanfare listen: old").await;
+    listener.says("Forwarding to").await;
     let left: Vec<_> = world.endpoints(&tenant).await.iter().map(|one| one["description"].clone()).collect();
     let expected = ["fanfare listen: used", "something else", "fanfare listen: x", "fanfare listen: laptop"];
     assert_eq!(left, expected.map(|text| json!(text)));
 }
 
-/// What may happen while events come.
+/// The failures during a run.
 struct Troubles {
     events: usize,
     kills: usize,
     asleep: Duration,
-    /// How long each cut of the network takes.
+    /// The duration of each network outage.
     cuts: Vec<Duration>,
     restarts: usize,
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// How many events a listener has under way at most: so many may come twice after each trouble.
-const UNDER_WAY: usize = 20;
+/// The most events that a listener has leased: as many may come twice after each failure.
+const LEASED: usize = 20;
 
 async fn nothing_is_lost(troubles: Troubles) {
     let folder = std::env::temp_dir().join(format!("fanfare-data-{}", common_id()));
@@ -316,7 +316,7 @@ async fn nothing_is_lost(troubles: Troubles) {
     network.address().clone_into(&mut machine.api);
     machine.signs_in(&tenant).await;
     let mut listener = Listener::start(&machine, &receiver.url("/"), &[]);
-    listener.says("Posting to").await;
+    listener.says("Forwarding to").await;
     let endpoint = id_of(&world.only_endpoint(&tenant).await);
     let mut cuts = troubles.cuts.iter();
     let rounds = troubles.kills + troubles.cuts.len() + troubles.restarts + 1;
@@ -327,7 +327,6 @@ async fn nothing_is_lost(troubles: Troubles) {
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         sent = until;
-        // In the middle of the work.
         sleep(Duration::from_millis(300)).await;
         if round == 0 {
             listener.signal("STOP");
@@ -365,7 +364,7 @@ async fn nothing_is_lost(troubles: Troubles) {
     assert_eq!(times.len(), troubles.events, "each came");
     let repeated: usize = times.values().map(|count| count - 1).sum();
     eprintln!("{} events, {rounds} troubles, {repeated} repetitions", troubles.events);
-    assert!(repeated <= rounds * UNDER_WAY, "{repeated} repetitions after {rounds} troubles");
+    assert!(repeated <= rounds * LEASED, "{repeated} repetitions after {rounds} troubles");
     let mut delivered = 0;
     let mut cursor = Value::Null;
     loop {

@@ -1,10 +1,10 @@
-//! The program as people and scripts use it, against the real service.
+//! The client as people and scripts use it, against the real service.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "what is missing should fail the test; figures are for the person who runs it"
+    reason = "a missing value fails the test; figures are for the person who runs it"
 )]
 
 mod commands;
@@ -19,7 +19,7 @@ use std::{
 
 use tests::{Tenant, World};
 
-/// A machine on which somebody uses the client: a folder for configuration of its own.
+/// A machine with the client: it has its own configuration folder.
 struct Machine {
     home: PathBuf,
     api: String,
@@ -38,7 +38,7 @@ impl Machine {
         command
     }
 
-    /// Where a shell finds programs: the client first.
+    /// The `PATH` of a shell, with the client first.
     fn path() -> String {
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_fanfare")).parent().expect("a folder");
         format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default())
@@ -54,7 +54,7 @@ impl Machine {
         self.run_with(arguments, "").await
     }
 
-    /// Runs a command to its end. The service is in this process, so that its threads must stay free.
+    /// Runs a command to its end, on another thread: the service needs those of this process.
     async fn run_with(&self, arguments: &[&str], input: &str) -> Output {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -87,7 +87,7 @@ struct Output {
     err: String,
 }
 
-/// A name that no other test has.
+/// A name unique among the tests.
 fn common_id() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! The network between a machine and the service: a relay that can be cut.
+//! The network between a machine and the service: a relay that can be interrupted.
 
 use tokio::{
     io::copy_bidirectional,
@@ -6,7 +6,7 @@ use tokio::{
     sync::watch,
 };
 
-/// Passes on what comes, until it is cut.
+/// A relay of TCP connections.
 pub(super) struct Network {
     address: String,
     is_cut: watch::Sender<bool>,
@@ -31,12 +31,12 @@ impl Network {
         &self.address
     }
 
-    /// From now on, nothing passes, and nobody is told.
+    /// From now on, nothing passes, and connections stay open without an error.
     pub(super) fn cut(&self) {
         self.is_cut.send_replace(true);
     }
 
-    /// New connections pass again. Those from before are gone, as after a change of the address.
+    /// New connections pass again. Those from before are closed, as after a change of the address.
     pub(super) fn mend(&self) {
         self.is_cut.send_replace(false);
     }

@@ -1,4 +1,4 @@
-//! The example of docs/listening.md runs as it stands there.
+//! The example of docs/listening.md runs as written.
 
 use std::{
     net::TcpListener,
@@ -17,7 +17,7 @@ fn script() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_page_says_works() {
+async fn the_example_of_the_page_works() {
     let world = World::live(&[]).await;
     let machine = Machine::new(&world);
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
@@ -25,7 +25,7 @@ async fn what_the_page_says_works() {
     for (usual, address) in [("9000", world.stack.api()), ("8025", world.stack.mail()), ("9324", world.stack.sqs())] {
         here = here.replace(&format!("http://127.0.0.1:{usual}"), address.trim_end_matches('/'));
     }
-    // What goes wrong must not wait for ever.
+    // A failure must not hang the test.
     let mut shell = Command::new("timeout");
     shell.args(["60", "bash", "-euo", "pipefail", "-c", &here]);
     shell.stdin(Stdio::null()).env("no_proxy", "*").env("XDG_CONFIG_HOME", &machine.home);

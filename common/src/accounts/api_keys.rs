@@ -1,4 +1,4 @@
-//! API keys, with which programs act for a tenant.
+//! API keys, with which programs act for an organization.
 
 use std::fmt;
 
@@ -27,26 +27,26 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The prefix of every key, so that people and secret scanners recognise it.
+/// The prefix of every key, by which people and secret scanners recognize it.
 pub const PREFIX: &str = "ak_";
-/// How much of a key is shown after its creation.
+/// The number of characters of a key that stay visible after its creation.
 const START_LENGTH: usize = 9;
 /// 43 base-62 digits hold 32 random bytes: 62^43 > 2^256.
 const DIGITS: usize = 43;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The secret: `ak_` and 43 random base-62 digits. It is shown once; the table stores only its hash.
+/// The secret: `ak_` and 43 random base-62 digits. It is shown once: the table stores only its hash.
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
-    /// Generates a random key.
+    /// Generates a key from the operating system's randomness.
     #[must_use]
     pub fn generate() -> Self {
         let mut key = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
         key.push_str(PREFIX);
         while key.len() < PREFIX.len() + DIGITS {
-            // 248 is the largest multiple of 62 that fits in a byte. Larger draws are discarded, so that no digit is
-            // likelier.
+            // 248 is the largest multiple of 62 that fits in a byte. Larger draws are discarded, so that all digits are
+            // equally likely.
             let draws = Zeroizing::new(random::bytes::<64>());
             let digits = draws.iter().filter(|draw| **draw < 248).filter_map(|draw| BASE62.get(usize::from(draw % 62)));
             let missing = PREFIX.len() + DIGITS - key.len();
@@ -55,7 +55,7 @@ impl ApiKey {
         Self(key)
     }
 
-    /// Accepts any text of the right form; whether such a key exists is up to the table.
+    /// Accepts any text of the right form. The table decides whether such a key exists.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
@@ -63,13 +63,13 @@ impl ApiKey {
         well_formed.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret itself.
+    /// The secret, for the answer to its issuer. It must not be logged or stored.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The first characters, by which people tell keys apart.
+    /// The first 9 characters, by which people tell keys apart.
     #[must_use]
     pub fn start(&self) -> &str {
         self.0.get(..START_LENGTH).unwrap_or_default()
@@ -82,24 +82,24 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// The identity behind an API key.
+/// A valid API key as authentication sees it: the user and organization that it acts for.
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
     /// The key's id.
     pub key: KeyId,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
-    /// The user who issued it.
+    /// The user who issued it, for whom it acts.
     pub user: UserId,
-    /// The day on which it was last used, if it has been.
+    /// The UTC day on which it was last used; `None` if it has not been used.
     pub last_request: Option<Timestamp>,
-    /// The user's epoch in which it was issued. A key of an earlier one has ended.
+    /// The user's epoch in which the key was issued. Keys of earlier epochs have ended.
     epoch: i64,
     hash: SecretHash,
 }
 
 impl KeyHolder {
-    /// Reads it from the item of a key. `None` if the key has expired by `now`.
+    /// Reads the item of a key. Returns `None` if the key has expired by `now`.
     pub(super) fn from_item(item: &Item, hash: &SecretHash, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("API key", item);
         if record.optional_parsed("expires_at")?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
@@ -115,42 +115,42 @@ impl KeyHolder {
         }))
     }
 
-    /// Whether it still belongs to `user`: they are in its organization, and have not reset their password since.
+    /// Whether the key still belongs to `user`, who may have left its organization or reset their password since.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.tenant == user.organization && self.epoch == user.key_epoch
     }
 }
 
-/// A key that was just issued.
+/// A new key, with its secret.
 #[derive(Debug)]
 pub struct IssuedKey {
     /// The key's id.
     pub id: KeyId,
-    /// The secret.
+    /// The secret, which is shown this one time.
     pub key: ApiKey,
     /// When the key was issued.
     pub created_at: Timestamp,
-    /// When it expires, if it does.
+    /// The time from which it is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
-/// A key as it may be listed, without its secret.
+/// A key in a list, without its secret.
 #[derive(Debug)]
 pub struct KeyRecord {
     /// The key's id.
     pub id: KeyId,
-    /// The name its issuer gave it.
+    /// The display name that its issuer chose.
     pub name: Name,
-    /// The first characters of the key.
+    /// The first 9 characters of the key.
     pub start: String,
-    /// The user who issued it.
+    /// The user who issued it, for whom it acts.
     pub user: UserId,
     /// When the key was issued.
     pub created_at: Timestamp,
-    /// When it expires, if it does.
+    /// The time from which it is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// The day on which it was last used, if it has been.
+    /// The UTC day on which it was last used; `None` if it has not been used.
     pub last_request: Option<Timestamp>,
     organization: TenantId,
     epoch: i64,
@@ -162,12 +162,11 @@ const BY_ORGANIZATION: &str = "by-organization";
 /// The key does not exist or belongs to another organization.
 const NOT_FOUND: Error = Error::NotFound("API key not found");
 
-/// The most keys that an organization may have. They are listed in one answer, and each is a credential that somebody has
-/// to keep track of.
+/// The maximum number of keys of an organization: one answer lists all, and people have to keep track of each.
 pub const MAX_KEYS: u32 = 100;
 
-/// The table of keys. Each key has a second item, a pointer, so that it can be found by id with consistent reads. The
-/// pointer has none of the index's attributes, so the index does not include it.
+/// The table of keys. Each key has a second item, a pointer, through which consistent reads find it by id. The pointer
+/// has none of the index's attributes, so the index does not include it.
 #[derive(Clone)]
 pub struct ApiKeys {
     dynamodb: Client,
@@ -180,19 +179,19 @@ impl ApiKeys {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
     }
 
-    /// Looks up who holds the key with this hash: `None` if it was never issued, has been revoked, or has expired by `now`. The
-    /// read is strongly consistent, so a revoked key stops working at once.
+    /// Finds the key with this hash and its holder. Returns `None` if the key was never issued, has been revoked, or
+    /// has expired by `now`. The read is strongly consistent, so a revoked key stops working at once.
     pub(super) async fn holder(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<KeyHolder>> {
         let Some(found) = self.read(hash.as_str()).await? else { return Ok(None) };
         KeyHolder::from_item(&found, hash, now)
     }
 
-    /// The item of the key with this hash: its table and its key.
+    /// The table and the item key of the API key with this hash.
     pub(super) fn holder_item(&self, hash: &SecretHash) -> (&String, Item) {
         (&self.table, item([("key_hash", text(hash.as_str()))]))
     }
 
-    /// Notes that a key was used on the day of `now`, if that is not known yet: a write a day at most.
+    /// Records that a key was used on the day of `now`, once per key and day.
     pub async fn note_use(&self, holder: &KeyHolder, now: Timestamp) -> Result<()> {
         if holder.last_request >= Some(now.day()) {
             return Ok(());
@@ -205,16 +204,16 @@ impl ApiKeys {
             .expression_attribute_values(":today", text(now.day()));
         match update.send().await {
             Ok(_) => Ok(()),
-            // It was deleted meanwhile.
+            // The key was deleted in the meantime.
             Err(error) if is_refused(&error) => Ok(()),
             Err(error) => Err(failure("noting the use of an API key")(error)),
         }
     }
 
-    /// Issues a key for `user`'s organization, which may expire.
+    /// Issues a key for `user`'s organization.
     ///
     /// # Errors
-    /// The user is not verified; the organization has the most keys that it may have; or the write fails.
+    /// The user is not verified; the organization has [`MAX_KEYS`] keys already; or the write fails.
     pub async fn issue(
         &self,
         user: &User,
@@ -251,8 +250,7 @@ impl ApiKeys {
         Ok(issued)
     }
 
-    /// Lists an organization's keys, oldest first. The index lags a little behind, so very recent changes may not show
-    /// yet.
+    /// Lists an organization's keys, oldest first. Very recent changes may be missing, since the index lags.
     async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
         let query = self
             .dynamodb
@@ -264,7 +262,7 @@ impl ApiKeys {
         query_all(query, "listing API keys").await?.iter().map(KeyRecord::from_item).collect()
     }
 
-    /// Lists the keys that `user` manages, as `list` does.
+    /// Lists the keys that `user` manages, in the order and with the lag of `list`.
     pub async fn managed(&self, user: &User) -> Result<Vec<KeyRecord>> {
         let mut keys = self.list(&user.organization).await?;
         keys.retain(|key| key.is_managed_by(user));
@@ -280,13 +278,13 @@ impl ApiKeys {
         if key.is_managed_by(user) { self.delete(&key).await } else { Err(NOT_FOUND) }
     }
 
-    /// Finds the organization's key `id`.
+    /// Finds the organization's key `id`, read consistently.
     ///
     /// # Errors
     /// The organization has no such key; or a read fails.
     async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
         let Some(pointer) = self.read(&pointer(id)).await? else {
-            // Keys older than the pointers have none, but have long been in the index.
+            // Keys issued before pointers were introduced have none, but are in the index by now.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
         };
         let found = self.read(Record::new("pointer", &pointer).text("hash")?).await?.ok_or(NOT_FOUND)?;
@@ -308,22 +306,22 @@ impl ApiKeys {
             .await
     }
 
-    /// Deletes what the index has of the keys of a user who is gone. They are refused without this; it only cleans up.
+    /// Deletes the indexed keys of a user whose account was deleted. This only cleans up: the keys are refused anyway.
     pub async fn delete_all_of(&self, organization: &TenantId, user: UserId) -> Result<()> {
         self.delete_where(organization, |key| key.user == user).await
     }
 
-    /// The same, for the keys that ended because `user`, as they were before, has gone on to the next epoch.
+    /// Deletes the indexed keys of `user` up to their epoch, which ended when the user's next epoch began.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
         self.delete_where(&user.organization, |key| key.user == user.id && key.epoch <= user.key_epoch).await
     }
 
-    /// Deletes what the index has of the keys of an organization that was deleted, and their count. Nobody holds one any
-    /// more. It can stop anywhere and be repeated.
+    /// Deletes the indexed keys of a deleted organization, which are refused anyway, and their counter. An interrupted
+    /// call can be repeated.
     pub async fn delete_all(&self, organization: &TenantId) -> Result<()> {
         let doing = "deleting API keys";
         let found = self.list(organization).await?;
-        // The pointers first, since they are found by the keys.
+        // Pointers go first, because a repeated call finds them through the keys.
         let pointers = found.iter().map(|key| pointer(key.id)).chain([count_key(organization)]);
         for keys in [pointers.collect::<Vec<_>>(), found.iter().map(|key| key.hash.clone()).collect()] {
             let keys = keys.iter().map(|key| item([("key_hash", text(key))]));
@@ -342,8 +340,8 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Counts the keys of an organization, in an item of its own: DynamoDB checks conditions on items, not on how many
-    /// there are.
+    /// Changes the number of keys of an organization by `by`. The number has an item of its own, because DynamoDB
+    /// checks conditions on items, not on their number.
     fn counter(&self, organization: &TenantId, by: i64) -> UpdateBuilder {
         Update::builder()
             .table_name(&self.table)
@@ -359,19 +357,18 @@ impl ApiKeys {
     }
 }
 
-/// The table key of the pointer to the API key `id`, which finds a key that the index does not show yet. No hash starts like
-/// this.
+/// The table key of the pointer to the API key `id`. No hash starts with `id#`.
 fn pointer(id: KeyId) -> String {
     format!("id#{id}")
 }
 
-/// The table key of what counts the keys of `organization`.
+/// The table key of the key counter of `organization`.
 fn count_key(organization: &TenantId) -> String {
     format!("count#{organization}")
 }
 
 impl KeyRecord {
-    /// Whether `user` may manage it, a key of their organization: owners manage all keys, members their own.
+    /// Whether `user` may manage this key of their organization: owners manage all keys, members their own.
     fn is_managed_by(&self, user: &User) -> bool {
         user.role == Role::Owner || self.user == user.id
     }

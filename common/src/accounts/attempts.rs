@@ -1,4 +1,4 @@
-//! Rate limits: counting sign-in attempts, browser logins, requested mails, invitations, and changes that send mail.
+//! Rate limits: counts sign-in attempts, browser logins, requested emails, invitations, and changes that send email.
 
 use std::{
     fmt,
@@ -20,50 +20,48 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How many attempts a subject gets per window.
+/// The number of attempts that a subject gets per window.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// What is limited. It is part of the counter's key.
+    /// The limited action. It is part of the counter's key.
     pub what: &'static str,
-    /// Attempts per window.
+    /// The number of attempts allowed per window.
     pub attempts: i64,
-    /// Length of the window, which starts with the first attempt.
+    /// Length of the window in seconds. The window starts with the first attempt.
     pub window_seconds: i64,
 }
 
-/// Signing in to one address from one client.
+/// Sign-ins to one address from one client.
 const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 600 };
-/// Signing in to one address from all clients together. One client is limited to 60 attempts an hour, so it takes 17 of
-/// them to reach this.
+/// Sign-ins to one address from all clients. One client gets 60 attempts an hour, so 17 clients reach this limit.
 const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600 };
-/// Distinguishes the clients that have signed in to an address from the counters.
+/// The kind of the items for clients that have signed in to an address; they share the table with the counters.
 const KNOWN_CLIENT: &str = "known_client";
-/// How long such a client is remembered: 90 days.
+/// Known clients are remembered for 90 days.
 const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// Requesting a verification mail for one address, from all clients together, since the mailbox is what needs
-/// protection. Using up somebody else's limit sends them five links that work.
+/// Verification emails requested for one address, from all clients together: the limit protects the mailbox. An
+/// attacker who uses up the limit of a user only sends them five working links.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
-/// Requesting a mail that resets the password of one address. As with the mails above, using up somebody else's limit
-/// sends them links that work.
+/// Emails that reset the password of one address. As above, an attacker who uses up the limit only sends working links.
 const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
-/// The same from one client, for any addresses.
+/// Emails that reset a password, requested from one client for any addresses.
 const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
 
-/// Asking from one client to be signed in by the browser.
+/// Browser logins requested from one client.
 pub const CLI_LOGIN_CLIENT: Limit = Limit { what: "cli_login_client", attempts: 100, window_seconds: 3600 };
-/// Asking whether one such request is approved. Clients ask every two seconds.
+/// Polls of one browser login. Clients poll every two seconds.
 pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, window_seconds: 60 };
 
-/// Checks of the password of somebody who is signed in. A session that was stolen must not serve to find it out.
+/// Password checks for one signed-in user, so that a stolen session cannot be used to guess the password.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
 
-/// Mails that welcome whoever signs up with an address: it is free again once the account is deleted.
+/// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
 pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
 
-/// Sending one form that issues a key, by one user: a page that is loaded again must not issue another. It outlasts the session
-/// in which the form was filled in.
+/// Submissions of one form that issues a key, by one user: reloading the page must not issue another key. The window
+/// outlasts the session in which the form was filled in.
 pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600 };
 
 /// Invitations sent by one user.
@@ -71,19 +69,18 @@ const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 36
 /// Invitations to one address, from any user and into any organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
-/// Changes of the address for notifications by one organization. Each sends two mails.
+/// Changes of the notification address by one organization. Each sends two emails.
 const NOTIFIER: Limit = Limit { what: "notifier", attempts: 10, window_seconds: 3600 };
-/// Changes to one address, by any organization. There are more than of invitations, because the organizations of one company
-/// may share a mailbox.
+/// Changes of the notification address to one address, by any organization. The limit is higher than that of
+/// invitations, because the organizations of one company may share a mailbox.
 const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600 };
 
-/// Where a call comes from: an IPv4 address, or the /64 of an IPv6 address, the smallest block that a customer is
-/// given.
+/// The source of a call: an IPv4 address, or the /64 of an IPv6 address, the smallest block that a customer is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// The client with the address `text`. All texts that are not addresses count as one client.
+    /// The client with the address `text`. All texts that are not addresses count as the same client.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
@@ -100,7 +97,7 @@ impl fmt::Display for ClientAddress {
     }
 }
 
-/// The counters. They live in the table of tokens and expire by the same TTL.
+/// The counters, in the table of tokens. They expire by the table's TTL.
 #[derive(Clone)]
 pub struct Attempts {
     dynamodb: Client,
@@ -113,9 +110,9 @@ impl Attempts {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
     }
 
-    /// Counts an attempt to sign in to `address` from `client`, before it is made. A stranger's attempts only use up
-    /// the limit of their own client. The limit over all clients bounds distributed guessing; so that it cannot lock
-    /// the owner out, it does not apply to clients that have signed in to the address before.
+    /// Counts an attempt to sign in to `address` from `client`, before the password is checked. An attacker's attempts
+    /// only use up the limit of the attacker's own client. The limit over all clients bounds distributed guessing. It
+    /// does not apply to clients that have signed in to the address before, so that it cannot lock the owner out.
     ///
     /// # Errors
     /// Too many attempts: [`Error::TooMany`]; or a call fails.
@@ -128,7 +125,7 @@ impl Attempts {
         }
     }
 
-    /// Resets the count of attempts to sign in to `address` from `client`.
+    /// Resets the counter of attempts to sign in to `address` from `client`, after a successful one.
     pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
         let key = key(SIGN_IN.what, &pair(address, client));
         let delete = self.dynamodb.delete_item().table_name(&self.table).key("token_hash", text(key));
@@ -136,7 +133,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Remembers that `client` has signed in to `address`.
+    /// Remembers for 90 days that `client` has signed in to `address`, which exempts it from the limit for all clients.
     pub async fn remember_client(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
         let known = known_client_item(address, client, now);
         let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
@@ -144,9 +141,9 @@ impl Attempts {
         Ok(())
     }
 
-    /// Counts an invitation before the address is looked up, whatever comes of it. So inviting people to find out who
-    /// has an account is limited too, and a refusal gives nothing away. An invitation refused because of the inviter's
-    /// limit does not count against the address.
+    /// Counts an invitation before the address is looked up, whether it succeeds or not. So the limit also applies to
+    /// invitations that probe for accounts, and a refusal reveals nothing. An invitation refused because of the
+    /// inviter's limit does not count against the address.
     ///
     /// # Errors
     /// Too many invitations: [`Error::TooMany`]; or a call fails.
@@ -155,9 +152,9 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts a change of the address for notifications of `organization` to `address`. One that is over the limit of the
-    /// organization does not count against the address. The address before is not asked: nobody could leave one that is over
-    /// its limit.
+    /// Counts a change of the notification address of `organization` to `address`. A change over the limit of the
+    /// organization does not count against the address. The previous address is not counted: otherwise an organization
+    /// could not move away from an address that is over its limit.
     ///
     /// # Errors
     /// Too many changes: [`Error::TooMany`]; or a call fails.
@@ -166,8 +163,8 @@ impl Attempts {
         self.count(NOTIFIED, address.as_str(), now).await
     }
 
-    /// Counts a request to reset the password of `address`, before it is looked up. One that is over the limit of `client`
-    /// does not count against the address.
+    /// Counts a request to reset the password of `address`, before the address is looked up. A request over the limit
+    /// of `client` does not count against the address.
     ///
     /// # Errors
     /// Too many requests: [`Error::TooMany`]; or a call fails.
@@ -184,12 +181,12 @@ impl Attempts {
         Ok(Record::new("known client", &found).number("expires_at")? > now.as_second())
     }
 
-    /// Counts an attempt before it is made, so that concurrent attempts stay within the limit too.
+    /// Counts an attempt before it is made, so that concurrent attempts stay within the limit, too.
     ///
     /// # Errors
     /// Too many attempts: [`Error::TooMany`], with the seconds until the window ends; or a write fails.
     pub async fn count(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<()> {
-        // Another call may open the window between these two; the second round then counts in it.
+        // Another call may open the window between these two writes. The second round then counts in that window.
         for _ in 0..2 {
             let Some(window_ends) = self.count_in_window(limit, subject, now).await? else { return Ok(()) };
             if window_ends > now.as_second() {
@@ -202,8 +199,7 @@ impl Attempts {
         Err(Error::Busy)
     }
 
-    /// Counts an attempt in an open window. If the window is full, has ended or does not exist, returns when it ends or
-    /// ended.
+    /// Counts an attempt in an open window. Otherwise returns the end of the full or ended window, or 0 without one.
     async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
         let update = self
             .dynamodb
@@ -226,7 +222,7 @@ impl Attempts {
         }
     }
 
-    /// Opens a window with its first attempt, unless one is open.
+    /// Opens a window with its first attempt. Returns `false` if a window is open already.
     async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
         let window = item([
             ("token_hash", text(key(limit.what, subject))),
@@ -249,7 +245,7 @@ impl Attempts {
     }
 }
 
-/// The subject is hashed: the table should not reveal addresses, least of all of people who have no account.
+/// The key of a counter. The hash keeps addresses, such as those of people without an account, out of the table.
 fn key(what: &str, subject: &str) -> String {
     format!("{what}#{}", SecretHash::of(subject).as_str())
 }
@@ -259,7 +255,7 @@ fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")
 }
 
-/// Remembers that `client` has signed in to `address`.
+/// The item that remembers that `client` has signed in to `address`.
 pub(crate) fn known_client_item(address: &str, client: ClientAddress, now: Timestamp) -> Item {
     item([
         ("token_hash", text(key(KNOWN_CLIENT, &pair(address, client)))),

@@ -1,5 +1,5 @@
-//! Signing a command-line client in by the browser: the client asks, a user who is signed in there approves, and the client
-//! gets a session of theirs.
+//! Browser logins: a command-line client requests one, a signed-in user approves it in the browser, and the client gets
+//! a session of that user.
 
 use aws_sdk_dynamodb::{Client, types::Delete};
 
@@ -22,37 +22,37 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How long a request can be approved, and its session be fetched.
+/// A request can be approved, and its session fetched, for 10 minutes.
 const HOLDS_SECONDS: i64 = 10 * 60;
 /// Distinguishes these requests from the other tokens in the table.
 const KIND: &str = "cli_login";
 const NOT_FOUND: Error = Error::NotFound("Login request not found: it may have expired or been used");
 
-/// A request that has just been made.
+/// A new request.
 #[derive(Debug)]
 pub struct NewCliLogin {
     /// The request's id, which is not secret.
     pub id: CliLoginId,
-    /// Its secret. Whoever has it gets the session, once a user has approved the request.
+    /// The secret that fetches the session, once a user has approved the request.
     pub secret: Token,
-    /// When it expires.
+    /// The time from which it can be neither approved nor exchanged.
     pub expires_at: Timestamp,
 }
 
-/// A client's request to be signed in, as it is stored.
+/// A stored request.
 #[derive(Debug)]
 pub struct CliLogin {
     /// The request's id.
     pub id: CliLoginId,
-    /// When it was made.
+    /// The time of the request.
     pub created_at: Timestamp,
-    /// When it expires.
+    /// The time from which it can be neither approved nor exchanged.
     pub expires_at: Timestamp,
-    /// The address that it came from: an IPv4 address, or the /64 of an IPv6 address.
+    /// The client's address: an IPv4 address, or the /64 of an IPv6 address.
     pub address: String,
-    /// What the client called itself, 200 characters at most: a stranger's words.
+    /// The client's description of itself, at most 200 characters. It is untrusted text.
     pub agent: Option<String>,
-    /// Who has approved it, if anybody has.
+    /// The approval, once a user has given it.
     pub approval: Option<Approval>,
     hash: SecretHash,
 }
@@ -60,14 +60,14 @@ pub struct CliLogin {
 /// A user's approval of a request.
 #[derive(Debug)]
 pub struct Approval {
-    /// The user.
+    /// The user who approved it, whose session the client gets.
     pub user: UserId,
-    /// The epoch of their sessions in which they approved. What ends all sessions ends the approval, too.
+    /// The user's session epoch at the approval. An action that ends all sessions also ends the approval.
     epoch: i64,
 }
 
 impl Approval {
-    /// Whether `user` gave it and nobody has ended their sessions since.
+    /// Whether `user` gave the approval and their sessions have not been ended since.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
@@ -75,7 +75,7 @@ impl Approval {
 }
 
 impl CliLogin {
-    /// The request in `item`, unless it is something else or has expired by `now`.
+    /// The request in `item`. `None` if the item is of another kind or has expired by `now`.
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("login request", item);
         if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
@@ -95,7 +95,7 @@ impl CliLogin {
     }
 }
 
-/// Parses the secret of a request. It may still belong to none.
+/// Parses the secret of a request. The request may not exist.
 ///
 /// # Errors
 /// The text does not have the form of a secret.
@@ -103,7 +103,7 @@ pub fn parse_secret(text: &str) -> Result<Token, Vec<Problem>> {
     Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the secret of a login request")])
 }
 
-/// The requests, in the table of tokens.
+/// The store of requests, in the table of tokens. They expire by the table's TTL.
 #[derive(Clone)]
 pub struct CliLogins {
     dynamodb: Client,
@@ -116,7 +116,7 @@ impl CliLogins {
         Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
     }
 
-    /// Stores a request of `device`, which holds for ten minutes.
+    /// Stores a request of `device`, which is valid for ten minutes.
     pub async fn create(&self, device: &Device, now: Timestamp) -> Result<NewCliLogin> {
         let (id, secret) = (CliLoginId::generate(), Token::generate());
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS);
@@ -135,8 +135,7 @@ impl CliLogins {
         Ok(NewCliLogin { id, secret, expires_at })
     }
 
-    /// Finds the request `id` with this secret, approved or not. There is none once it has expired or its session has been
-    /// fetched.
+    /// Finds the request `id` with this secret. `None` once it has expired or its session has been fetched.
     pub async fn find(&self, id: CliLoginId, secret: &Token, now: Timestamp) -> Result<Option<CliLogin>> {
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(secret.hash().as_str()));
         let found = found.consistent_read(true).send().await.map_err(failure("reading a login request"))?;
@@ -144,10 +143,10 @@ impl CliLogins {
         Ok(found.filter(|found| found.id == id))
     }
 
-    /// Approves the request `id` with this secret as `user`, who is signed in. Approving again changes nothing.
+    /// Approves the request `id` with this secret for the signed-in `user`. A second approval changes nothing.
     ///
     /// # Errors
-    /// There is no such request, or not any more, or another user has approved it: [`Error::NotFound`]; or the write fails.
+    /// The request is unknown, expired, or approved by another user: [`Error::NotFound`]; or the write fails.
     pub async fn approve(&self, id: CliLoginId, secret: &Token, user: &User, now: Timestamp) -> Result<()> {
         let update =
             self.dynamodb.update_item().table_name(&self.tokens).key("token_hash", text(secret.hash().as_str()));
@@ -169,11 +168,11 @@ impl CliLogins {
         }
     }
 
-    /// Exchanges `login` for a session of `user` on `device`, all or nothing. `user` has approved it in the epoch of sessions
-    /// that they are in; otherwise, or if it was exchanged before, there is no session. So of several calls at once one
-    /// gets it.
+    /// Exchanges `login` for a session of `user` on `device` in one transaction, so only one of several concurrent
+    /// calls gets it. Returns `None` if `user` has not approved the request in their current session epoch, or if it
+    /// was exchanged before.
     ///
-    /// The session begins in the epoch of the approval, so what ends all sessions meanwhile ends this one as well.
+    /// The session starts in the epoch of the approval, so ending all sessions in the meantime ends it, too.
     ///
     /// # Errors
     /// The session would end beyond the representable time; or the write fails.

@@ -1,7 +1,7 @@
-//! Organizations that were deleted with their last member, until what is stored for them is deleted, too.
+//! Deleted organizations whose data has not been deleted yet.
 //!
-//! The transaction that deletes one also adds it to a set, the item `deleted` of the table, so that it is found without a
-//! scan and never forgotten.
+//! The transaction that deletes an organization with its last member adds it to a set, the item `deleted` of the table.
+//! So the purge finds it without a scan, and never misses one.
 
 use std::iter;
 
@@ -24,7 +24,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The key of the item that lists them.
+/// The key of the item that lists deleted organizations.
 const LIST: &str = "deleted";
 
 /// An organization that was deleted.
@@ -32,11 +32,11 @@ const LIST: &str = "deleted";
 pub struct DeletedOrganization {
     /// The organization's id.
     pub id: TenantId,
-    /// When it was deleted.
+    /// The time of its deletion.
     pub at: Timestamp,
 }
 
-/// The tables with what organizations leave behind, but for that of `webhooks`.
+/// The tables with data of deleted organizations, except those of `webhooks`.
 #[derive(Clone)]
 pub struct DeletedOrganizations {
     dynamodb: Client,
@@ -56,10 +56,10 @@ impl DeletedOrganizations {
         })
     }
 
-    /// Lists those that are not forgotten yet, in any order.
+    /// Lists the deleted organizations that are not purged yet, in any order.
     ///
     /// # Errors
-    /// A read fails, or what it finds cannot be read.
+    /// A read fails, or a stored item cannot be parsed.
     pub async fn list(&self) -> Result<Vec<DeletedOrganization>> {
         let doing = "listing deleted organizations";
         let list = self.dynamodb.get_item().table_name(&self.organizations).key("pk", text(LIST));
@@ -74,13 +74,13 @@ impl DeletedOrganizations {
         read.collect()
     }
 
-    /// Deletes the invitations and keys of an organization. It can stop anywhere and be repeated.
+    /// Deletes the invitations and keys of an organization. An interrupted call can be repeated.
     pub async fn delete_invitations_and_keys(&self, id: &TenantId) -> Result<()> {
         invitations::delete_all(&self.dynamodb, &self.invitations, id).await?;
         self.keys.delete_all(id).await
     }
 
-    /// Deletes an organization for good, when nothing else is left of it.
+    /// Deletes the item of an organization permanently, once all its other data is deleted.
     pub async fn forget(&self, id: &TenantId) -> Result<()> {
         let organization = Delete::builder().table_name(&self.organizations).key("pk", text(organization_key(id)));
         let unlist = change_list(&self.organizations, id).update_expression("DELETE organizations :organization");
@@ -88,7 +88,7 @@ impl DeletedOrganizations {
     }
 }
 
-/// Notes that an organization is deleted.
+/// Adds an organization to the list of deleted ones.
 pub(crate) fn note_deletion(table: &str, id: &TenantId) -> UpdateBuilder {
     change_list(table, id).update_expression("ADD organizations :organization")
 }

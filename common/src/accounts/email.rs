@@ -1,4 +1,4 @@
-//! Email addresses.
+//! Email addresses in canonical form, so that one mailbox has one account.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use crate::issue::Problem;
 const MAX_LOCAL_LENGTH: usize = 64;
 /// RFC 3696, erratum 1690.
 const MAX_LENGTH: usize = 254;
-/// Bytes that are looked at. IDNA shortens some names, but its work grows faster than the text.
+/// Longer texts are refused unread, in bytes. IDNA shortens some names, but its work grows faster than the text.
 const MAX_GIVEN: usize = 2000;
 
 /// A deliverable email address in canonical form: an ASCII local part without quotes (SES accepts no other) and a
 /// dotted domain in its ASCII form, both lower-case. In practice `Jo@example.com` and `jo@example.com` are the same
-/// mailbox, and nobody is helped by two accounts for one mailbox.
+/// mailbox, which should have only one account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Email(String);
 
 impl Email {
-    /// Trims, validates and canonicalises.
+    /// Trims, validates and canonicalizes `text`.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let text = text.trim();
         if text.len() > MAX_GIVEN {
@@ -42,8 +42,7 @@ impl Email {
         }
     }
 
-    /// Reads an address back from storage without validating it: a rule added later must not cost anybody their
-    /// account.
+    /// Reads a stored address without validation: a rule added later must not lock users out of their accounts.
     pub(crate) fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }

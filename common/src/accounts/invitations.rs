@@ -1,4 +1,4 @@
-//! Invitations into an organization.
+//! Invitations into an organization: an owner creates one, and its recipient signs up with it.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
@@ -40,50 +40,49 @@ use crate::{
 /// An invitation that can still be accepted.
 #[derive(Debug)]
 pub struct Invitation {
-    /// The invitation's id, which the link in the mail contains.
+    /// The invitation's id, which the link in the email contains.
     pub id: InvitationId,
     /// The invited address, which becomes the new user's email.
     pub email: Email,
     /// The organization to join.
     pub organization: TenantId,
-    /// The role the new user will have.
+    /// The role of the new user.
     pub role: Role,
 }
 
-/// How long an invitation can be accepted: 7 days.
+/// An invitation can be accepted for 7 days.
 const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
-/// How long it is kept after that, so that it can be reported as expired or used: 30 days. Then the table's TTL deletes
-/// it.
+/// The table's TTL deletes an invitation 30 days after its expiry. Until then it is reported as expired or used.
 const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 
-/// An invitation, as the organization sees it.
+/// An invitation with its state, for the organization.
 #[derive(Debug)]
 pub struct Invited {
-    /// The invitation.
+    /// The invitation itself.
     pub invitation: Invitation,
-    /// What has become of it.
+    /// The state of the invitation.
     pub status: InvitationStatus,
-    /// The user who invited.
+    /// The owner who sent it.
     pub inviter: UserId,
-    /// Until when it can be accepted.
+    /// When it expires.
     pub expires_at: Timestamp,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// What has become of an invitation. One that has expired is still pending.
+/// The state of an invitation. An expired invitation stays pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InvitationStatus {
-    /// Nothing yet.
+    /// It has been neither accepted nor canceled.
     Pending,
-    /// Somebody has joined with it.
+    /// A user has joined with it.
     Accepted,
-    /// It was cancelled, or replaced by a newer one. Clients of the flow know it in this spelling.
+    /// It was canceled, or replaced by a newer one. Items spell it `cancelled`, the API `canceled`.
     Canceled,
 }
 
-/// The tables that an invitation touches.
+/// The store of invitations, with the other tables that its transactions write.
 #[derive(Clone)]
 pub struct Invitations {
     dynamodb: Client,
@@ -93,10 +92,10 @@ pub struct Invitations {
     tokens: String,
 }
 
-/// How often creating an invitation is retried when others invite the same address at the same time.
+/// The number of tries to create an invitation while other owners invite the same address.
 const INVITE_ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
-/// The index of invitations by organization. It has only keys, and it is eventually consistent.
+/// The index of invitations by organization. It has only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
 impl Invitations {
@@ -111,8 +110,8 @@ impl Invitations {
         })
     }
 
-    /// Invites `email` into the organization of `inviter`. A pending invitation of the same address is cancelled, so at
-    /// most one can be accepted at any time.
+    /// Invites `email` into the organization of `inviter`. A pending invitation of the same address is canceled, so
+    /// that at most one can be accepted at any time.
     ///
     /// # Errors
     /// The email has an account; or a call fails.
@@ -121,7 +120,7 @@ impl Invitations {
         let organization = inviter.organization.clone();
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
         let invitation = Invitation { id: InvitationId::generate(), email: email.clone(), organization, role };
-        // If somebody else invites the same address in between, this one starts over and replaces theirs.
+        // If another owner invites the same address in between, this call starts over and replaces their invitation.
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(inviter, expires_at, now);
@@ -139,8 +138,7 @@ impl Invitations {
         Err(Error::Busy)
     }
 
-    /// Lists invitations of `organization`, newest first. A new one may take a moment to appear; what has become of each is
-    /// up to date.
+    /// Lists invitations of `organization`, newest first, with current states. A new one may take a moment to appear.
     pub async fn list(&self, organization: &TenantId, paging: Paging) -> Result<Vec<Invited>> {
         let doing = "listing invitations";
         let query = self
@@ -161,7 +159,7 @@ impl Invitations {
         Ok(listed)
     }
 
-    /// Cancels an invitation into `organization`. Either this or an acceptance at the same time succeeds, and never both.
+    /// Cancels an invitation into `organization`. Of a concurrent cancellation and acceptance, one succeeds.
     ///
     /// # Errors
     /// The organization has no such invitation, or it was accepted; or a call fails.
@@ -189,7 +187,7 @@ impl Invitations {
                     let used = Error::Conflict(Conflict::InvitationUsed);
                     Err(if refused.item().is_some_and(is_ours) { used } else { NOT_FOUND })
                 }
-                _ => Err(failure("cancelling an invitation")(error)),
+                _ => Err(failure("canceling an invitation")(error)),
             },
         }
     }
@@ -213,7 +211,7 @@ impl Invitations {
         Ok(Some(Previous { pending: status == Some("pending"), id }))
     }
 
-    /// Points the organization and address at the new invitation, if they still point at `previous`.
+    /// Points the organization and address to the new invitation, on condition that they still point to `previous`.
     fn point_to(&self, invitation: &Invitation, expires_at: Timestamp, previous: Option<&Previous>) -> PutBuilder {
         let pointer = item([
             ("invitation_id", text(pointer(&invitation.organization, &invitation.email))),
@@ -231,7 +229,7 @@ impl Invitations {
     }
 
     /// The invitation `id` into the organization with `slug`, if it can be accepted at `now`. A wrong slug and an
-    /// unknown id are indistinguishable, so that nobody can probe which ids exist.
+    /// unknown id give the same error, so that callers cannot probe for ids.
     ///
     /// # Errors
     /// It does not exist, has expired or was used; or the read fails.
@@ -257,15 +255,15 @@ impl Invitations {
         if record.number("expires_at")? <= now.as_second() {
             return Err(Error::Conflict(Conflict::InvitationExpired));
         }
-        // If today's rules refuse the stored address, its owner could not sign in and no mail would reach them. They
-        // need a new invitation, and whoever sends it gets the reason.
+        // If today's rules refuse the stored address, its owner could not sign in and no email would reach them. They
+        // need a new invitation, and its sender gets the reason.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
         let email = Email::parse(record.text("email")?).map_err(expired)?;
         Ok(Invitation { id, email, organization, role: record.parsed("role")? })
     }
 
-    /// Creates a user in the organization that invited them. They still have to verify their email: the inviter knows the
-    /// invitation's id too, so presenting it does not prove access to the mailbox.
+    /// Creates a user in the organization that invited them. They still have to verify their email: the inviter knows
+    /// the invitation's id, too, so it does not prove access to the mailbox.
     ///
     /// # Errors
     /// The invitation does not exist, has expired or was used, or its email has an account, or its organization was
@@ -280,8 +278,8 @@ impl Invitations {
         Ok(new)
     }
 
-    /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted: all
-    /// or nothing. Of two concurrent calls, one succeeds.
+    /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted, in
+    /// one transaction. Of two concurrent calls, one succeeds.
     async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark = self
             .change_status(invitation.id, "accepted")
@@ -308,7 +306,7 @@ impl Invitations {
     }
 }
 
-/// Deletes all invitations into `organization`, and what points to them. It can stop anywhere and be repeated.
+/// Deletes all invitations into `organization`, and the pointers to them. An interrupted call can be repeated.
 pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &TenantId) -> Result<()> {
     let doing = "deleting invitations";
     let key = |id: &str| item([("invitation_id", text(id))]);
@@ -323,7 +321,7 @@ pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &Te
     for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
         let keys: Vec<Item> = ids.iter().map(|id| key(id)).collect();
         let invitations = batch_get_all(dynamodb, table, keys.clone(), doing).await?;
-        // Several invitations of an address have one pointer, which is found by them.
+        // The invitations of one address share a pointer, which only they lead to, so pointers go first.
         let emails = invitations.iter().map(|found| Record::new("invitation", found).text("email"));
         let emails: BTreeSet<&str> = emails.collect::<Result<_>>()?;
         let pointers = emails.into_iter().map(|email| key(&pointer(organization, email)));
@@ -384,13 +382,13 @@ fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
 }
 
-/// When the TTL deletes the items of an invitation.
+/// The Unix time at which the TTL deletes the items of an invitation.
 fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
 }
 
-/// The mail with the link to join an organization. The names are the inviter's words to somebody who may not know them,
-/// so they appear only in the body, attributed to the inviter, and never in the subject.
+/// The email with the link to join an organization. The names are the inviter's words to a recipient who may not know
+/// them, so they appear only in the body, attributed to the inviter, and never in the subject.
 #[must_use]
 pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
     let (id, slug, name, inviter) = (invitation.id, &organization.slug, organization.name.as_str(), inviter.as_str());
@@ -399,12 +397,12 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
         &[
             Part::text("Hello,"),
             Part::Text(format!(
-                "{inviter} invites you to join the organization {name}. To accept with a new account, open this link \
+                "{inviter} invited you to join the organization {name}. To accept and create an account, open this link \
                  within 7 days:"
             )),
             Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
-            Part::Text(format!("Organization slug: {slug}\nInvitation id: {id}")),
-            Part::Text(format!("If you do not know {inviter}, you can ignore this mail.")),
+            Part::Text(format!("Organization slug: {slug}\nInvitation ID: {id}")),
+            Part::Text(format!("If you do not know {inviter}, you can ignore this email.")),
         ],
     )
 }

@@ -1,4 +1,4 @@
-//! Inviting somebody into an organization, by mail.
+//! Invites people into an organization, by email.
 
 use crate::{
     accounts::{
@@ -16,7 +16,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What inviting takes.
+/// The stores and the mailer for invitations.
 pub struct Inviting {
     attempts: Attempts,
     invitations: Invitations,
@@ -35,10 +35,11 @@ impl Inviting {
         })
     }
 
-    /// Invites `email` into the organization of `inviter`, who may do that, and sends the mail. Each try is counted.
+    /// Invites `email` into the organization of `inviter` and sends the email. The caller has checked that `inviter`
+    /// may invite. Each try is counted.
     ///
     /// # Errors
-    /// Too many invitations: [`Error::TooMany`](crate::error::Error::TooMany); the email has an account; or a call fails.
+    /// Too many invitations: `Error::TooMany`; the email has an account; or a call fails.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();
         self.attempts.count_invitation(inviter.id, email, now).await?;

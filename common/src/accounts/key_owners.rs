@@ -1,4 +1,4 @@
-//! Whose key it is: an API key and its user, read together.
+//! Reads an API key together with its user.
 
 use std::{
     collections::HashMap,
@@ -21,12 +21,12 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How many keys a process remembers.
+/// The number of keys that a process remembers.
 const MOST: usize = 1000;
 
-/// The keys and their users. A key belongs to the same user all its life, so a process that has seen the key knows the user's
-/// id, and reads both items in one call. Nothing else is remembered: a key that was revoked, or whose user is gone, ends at
-/// once in every process.
+/// The keys and their users. A key belongs to the same user for its lifetime, so a process remembers the user's id per
+/// key and reads both items in one call. It remembers nothing else, so a key that was revoked, or whose user was
+/// deleted, stops working at once in every process.
 pub struct KeyOwners {
     keys: ApiKeys,
     users: Users,
@@ -39,14 +39,14 @@ impl KeyOwners {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, users: Users::from_env(env, aws)?, seen: Mutex::default() })
     }
 
-    /// Finds who holds `key`, and the user it acts for: `None` if it was never issued, has been revoked, has expired by `now`,
-    /// or if its user is gone or has ended it. The reads are strongly consistent.
+    /// Finds the holder of `key` and the user that it acts for. Returns `None` if the key was never issued, has been
+    /// revoked, has expired by `now`, or if its user was deleted or has ended it. The reads are strongly consistent.
     pub async fn find(&self, key: &ApiKey, now: Timestamp) -> Result<Option<(KeyHolder, User)>> {
         let hash = SecretHash::of(key.reveal());
         let seen = self.seen().get(&hash).copied();
         let found = match seen {
             Some(user) => match self.read_both(&hash, user, now).await {
-                // One of the tables is throttled. The SDK tries single reads again.
+                // One of the tables is throttled. The SDK retries single reads.
                 Err(Error::Busy) => self.read_in_turn(&hash, now).await?,
                 found => found?,
             },
@@ -61,7 +61,7 @@ impl KeyOwners {
         Ok(found)
     }
 
-    /// Notes that a key was used on the day of `now`, if that is not known yet.
+    /// Records that a key was used on the day of `now`, unless that is recorded already.
     pub async fn note_use(&self, holder: &KeyHolder, now: Timestamp) -> Result<()> {
         self.keys.note_use(holder, now).await
     }

@@ -1,4 +1,4 @@
-//! Leaving an organization, which deletes the account of whoever leaves.
+//! Leaving an organization, which deletes the member's account.
 
 use crate::{
     accounts::{
@@ -13,7 +13,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What removing a member takes.
+/// The stores for removing a member.
 #[derive(Clone)]
 pub struct Departures {
     keys: ApiKeys,
@@ -26,8 +26,8 @@ impl Departures {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, members: Members::from_env(env, aws)? })
     }
 
-    /// Removes a member of the organization of `by`, who is an owner of it, or that member. Their keys end with the account;
-    /// what is left of them is deleted, too.
+    /// Removes a member of the organization of `by`. The caller `by` is an owner or that member. The member's keys end
+    /// with the account, and their items are deleted, too.
     ///
     /// # Errors
     /// As [`Members::remove`].

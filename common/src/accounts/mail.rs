@@ -1,4 +1,4 @@
-//! Mail to users, through SES.
+//! Emails to users, through SES.
 
 use std::{fmt, time::Duration};
 
@@ -19,20 +19,20 @@ use crate::{
     telemetry::metrics,
 };
 
-/// Longer than two reads, a write and a mail take.
+/// Longer than two reads, a write and an email take.
 const ANSWER_AFTER: Duration = Duration::from_millis(500);
 
-/// Does `work`, which sends a mail if an address has an account. It ends no earlier if there is nothing to send, so that
-/// its time does not reveal who has an account.
+/// Runs `work`, which sends an email if an address has an account. It takes at least half a second, so that its
+/// duration does not reveal whether the address has an account.
 ///
 /// # Errors
-/// The work fails.
+/// `work` fails.
 pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
     let (done, ()) = tokio::join!(work, sleep(ANSWER_AFTER));
     done
 }
 
-/// Sends mail from the address in `MAIL_FROM`, in the name of the service.
+/// Sends emails from the address in `MAIL_FROM`, in the name of the service.
 #[derive(Clone)]
 pub struct Mailer {
     ses: Client,
@@ -40,7 +40,7 @@ pub struct Mailer {
     service: ServiceName,
 }
 
-/// A mail, as HTML and as plain text for clients that do not show HTML. Both are made of the same parts.
+/// An email, as HTML and as plain text for clients that do not show HTML. Both are made of the same parts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mail {
     subject: String,
@@ -48,36 +48,35 @@ pub struct Mail {
     html: String,
 }
 
-/// A part of a mail.
+/// A part of an email.
 pub enum Part {
-    /// A paragraph of plain text. A line stays a line.
+    /// A paragraph of plain text. Line breaks are kept.
     Text(String),
     /// A link, alone on a line.
     Link(String),
-    /// Somebody else's words, marked as such on each line.
+    /// Text from outside the service, marked as a quotation on each line.
     Quote(String),
 }
 
 impl Mailer {
-    /// The mailer over SES.
+    /// Builds a mailer over SES, named after the service.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         let service = ServiceName::from_env(env)?;
         let from = format!("{} <{}>", display_name(service.as_str()), env.required("MAIL_FROM")?);
         Ok(Self { ses: aws.ses(), from, service })
     }
 
-    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can ask for another mail, or does
-    /// without it.
+    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail).await {
             tracing::error!(%about, ?error, "a mail was not sent");
         }
     }
 
-    /// Sends `mail` to one address, and counts that.
+    /// Sends `mail` to one address, and counts whether it was sent.
     ///
     /// # Errors
-    /// It was not sent, or no answer came.
+    /// SES refused the email, or did not answer.
     pub async fn try_send(&self, to: &Email, mail: Mail) -> Result<()> {
         let sent = self.call(to, mail).await;
         metrics::count(if sent.is_ok() { "MailSent" } else { "MailFailed" });
@@ -85,7 +84,7 @@ impl Mailer {
     }
 
     async fn call(&self, to: &Email, mail: Mail) -> Result<()> {
-        let doing = "sending a mail";
+        let doing = "sending an email";
         let content =
             |data: String| Content::builder().charset("UTF-8").data(data).build().map_err(Error::internal(doing));
         let body = Body::builder().text(content(mail.text)?).html(content(mail.html)?).build();
@@ -103,8 +102,8 @@ impl Mailer {
     }
 }
 
-/// A name before an address. SES takes only ASCII there: anything else has to be in encoded words, of 75 characters at most
-/// (RFC 2047, 2). A quoted text needs no escapes, because [`ServiceName`] has nothing to escape.
+/// A display name before an address. SES takes only ASCII there: other text has to be in encoded words of at most 75
+/// characters (RFC 2047, 2). A quoted name needs no escapes, because [`ServiceName`] excludes such characters.
 fn display_name(name: &str) -> String {
     const MOST_BYTES: usize = 45;
     if name.is_ascii() {
@@ -127,7 +126,7 @@ impl Part {
 }
 
 impl Mail {
-    /// A mail of these parts.
+    /// Builds an email from these parts.
     #[must_use]
     pub fn new(subject: &str, parts: &[Part]) -> Self {
         let text = parts.iter().map(|part| match part {
@@ -153,7 +152,7 @@ impl Mail {
                                     (line)
                                 }
                             },
-                            // The text is the address itself, so that everybody can see where the link leads.
+                            // The text is the URL itself, so that the reader can see where the link leads.
                             Part::Link(url) => p { a href=(url) { (url) } },
                             Part::Quote(text) => pre style="white-space: pre-wrap; border-left: 3px solid #999; \
                                                             padding-left: 1em; font-size: 14px" { (text) },

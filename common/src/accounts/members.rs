@@ -1,5 +1,5 @@
-//! The members of an organization. A user belongs to exactly one, so the account of whoever leaves or is removed is
-//! deleted. Their sessions and keys end with it, because every call looks for the user behind its credential.
+//! The members of an organization. A user belongs to exactly one, so a member who leaves or is removed loses the
+//! account. Their sessions and keys end with it, because every call looks up the user behind its credential.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,16 +31,16 @@ use crate::{
 
 mod last;
 
-/// A member of an organization.
+/// A user as a member of an organization.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The user.
+    /// The user, with their role.
     pub user: User,
-    /// When they joined, which is when they signed up.
+    /// The time of their sign-up, with which they joined.
     pub joined_at: Timestamp,
 }
 
-/// How a request names a member: by id, or by email.
+/// A reference to a member in a request: an id or an email.
 #[derive(Debug)]
 pub enum MemberIdOrEmail {
     /// The user's id.
@@ -50,23 +50,23 @@ pub enum MemberIdOrEmail {
 }
 
 impl MemberIdOrEmail {
-    /// Parses either: only an email has an `@`.
+    /// Parses an id or an email: only an email has an `@`.
     ///
     /// # Errors
-    /// The text is neither.
+    /// The text is neither an id nor an email.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         if text.contains('@') { Email::parse(text).map(Self::Email) } else { UserId::parse(text).map(Self::Id) }
     }
 }
 
-/// What becomes of a member.
+/// A change to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Role(Role),
     Removal,
 }
 
-/// The table of users, with its index, and that of the organizations that they join and leave.
+/// The table of users with its index, and the table of organizations, which lists the users who have joined.
 #[derive(Clone)]
 pub struct Members {
     dynamodb: Client,
@@ -74,12 +74,11 @@ pub struct Members {
     organizations: String,
 }
 
-/// The index of users by organization. It has only keys, and it is eventually consistent: it says who may be a member, and
-/// the table says who is.
+/// The eventually consistent index of users by organization. It has only keys of candidates: the table decides.
 const BY_ORGANIZATION: &str = "by-organization";
-/// How often a change is started over when others change the same member at the same time.
+/// The number of tries of a change while other calls change the same member.
 const ATTEMPTS: usize = 5;
-/// How many members are read at once, in the order in which they joined, to find one of some kind.
+/// The number of members read at once, in the order in which they joined, to find one with some property.
 const LOOKED_AT: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
@@ -93,8 +92,8 @@ impl Members {
         })
     }
 
-    /// Lists the members in the order in which they joined, or the other way round, and says how many there are. Somebody
-    /// who joined a moment ago may not show yet.
+    /// Lists the members in the order in which they joined, or in reverse, with their total number. A user who joined a
+    /// moment ago may be missing.
     pub async fn list(&self, organization: &TenantId, paging: Paging, order: Order) -> Result<(Vec<Member>, usize)> {
         let mut keys = self.keys(organization).await?;
         let total = keys.len();
@@ -104,7 +103,7 @@ impl Members {
         Ok((members, total))
     }
 
-    /// The names of those of `ids` who are members of `organization`.
+    /// The names of the members of `organization` among `ids`.
     pub async fn names(
         &self,
         organization: &TenantId,
@@ -116,8 +115,7 @@ impl Members {
         Ok(members.into_iter().map(|Member { user, .. }| (user.id, user.name)).collect())
     }
 
-    /// Whether an owner of `organization` has proved that they read mail at their address. Somebody who became an owner a
-    /// moment ago may not count yet.
+    /// Whether an owner of `organization` has verified their email address. A very recent owner may not count yet.
     pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
         let keys = self.keys(organization).await?;
         for keys in keys.chunks(LOOKED_AT) {
@@ -155,17 +153,17 @@ impl Members {
         Ok(member)
     }
 
-    /// Removes a member of the organization of `by`, who is an owner of it, or that member. The address is free again.
+    /// Removes a member of the organization of `by`, who is an owner or that member. Frees the member's address.
     ///
     /// # Errors
-    /// There is no such member; `by` is somebody else and no longer an owner; no owner would be left; or a call fails.
+    /// There is no such member; `by` is neither that member nor an owner; no owner would be left; or a call fails.
     pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
         self.change(by, named, Change::Removal).await
     }
 
-    /// Changes a member on condition that an owner stays: whoever does it or, if that is the member, any other. Every change
-    /// to an owner is checked against another one in its own transaction. So of changes at the same time, the last always
-    /// finds the owner that it leaves behind, and no count can go wrong.
+    /// Changes a member on condition that an owner stays: the caller or, if the caller is the member, any other owner.
+    /// The transaction of every change to an owner checks that another one is still an owner. So of concurrent changes,
+    /// each finds an owner that stays, and no counter of owners is needed that could go wrong.
     async fn change(&self, by: &User, named: &MemberIdOrEmail, change: Change) -> Result<Member> {
         for _ in 0..ATTEMPTS {
             let member = self.find(&by.organization, named).await?;
@@ -193,7 +191,7 @@ impl Members {
         Err(Error::Busy)
     }
 
-    /// Changes an owner beside whom there is another one. Returns `false` if anything changed meanwhile.
+    /// Changes an owner on condition that another owner stays. Returns `false` if either changed in the meantime.
     async fn change_beside_an_owner(&self, user: &User, change: Change) -> Result<bool> {
         let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
         let mut others = members.into_iter().filter(|other| other.user.role == Role::Owner && other.user.id != user.id);
@@ -201,7 +199,7 @@ impl Members {
         self.writes(user, change).check(self.is_owner(&other.user)).try_commit(&self.dynamodb).await
     }
 
-    /// The writes that change `user`. The first is refused if they have another role by now, or are gone.
+    /// The writes that change `user`. The first is refused if the user has another role by now, or was deleted.
     fn writes(&self, user: &User, change: Change) -> Transaction {
         match change {
             Change::Role(role) => {
@@ -223,7 +221,7 @@ impl Members {
         }
     }
 
-    /// Adds the deletion of the account of `user`. It is refused if they have another role by now, or are gone.
+    /// Adds the deletion of the account of `user`. It is refused if the user has another role by now, or was deleted.
     fn delete(&self, writes: Transaction, user: &User) -> Transaction {
         let account = Delete::builder()
             .table_name(&self.users)
@@ -247,7 +245,7 @@ impl Members {
             .expression_attribute_values(":role", text(Role::Owner.as_str()))
     }
 
-    /// The keys of all who may be members, in the order in which they joined.
+    /// The keys of all candidates from the index, in the order in which they joined.
     async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
         let query = self
             .dynamodb
@@ -260,7 +258,7 @@ impl Members {
         found.iter().map(|found| Ok(item([("pk", text(Record::new("member", found).text("pk")?))]))).collect()
     }
 
-    /// Those of `keys` who are members, in the order in which they joined.
+    /// The members among `keys`, in the order in which they joined.
     async fn read(&self, organization: &TenantId, keys: Vec<Item>) -> Result<Vec<Member>> {
         let found = batch_get_all(&self.dynamodb, &self.users, keys, "reading members").await?;
         let mut members = found.iter().map(Member::from_item).collect::<Result<Vec<_>>>()?;
@@ -275,7 +273,7 @@ impl Members {
     }
 }
 
-/// Whether a user is what they were when they were read.
+/// The condition that a user still has the organization and role that were read.
 const AS_READ: &str = "organization_id = :organization AND #role = :role";
 
 impl Member {

@@ -1,4 +1,4 @@
-//! Organizations.
+//! Organizations: the customers of the service, each with its members and settings.
 
 pub mod settings;
 
@@ -23,20 +23,20 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// An organization.
+/// An organization with its settings.
 #[derive(Clone, Debug)]
 pub struct Organization {
     /// The organization's id.
     pub id: TenantId,
-    /// The display name.
+    /// The display name, chosen by its founder.
     pub name: Name,
     /// The unique name used in URLs and commands.
     pub slug: Slug,
-    /// Where notifications about failures go.
+    /// The address for notifications about failures.
     pub debug_notification_email: Email,
-    /// Whether its owners want no notifications about jobs that fail.
+    /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: bool,
-    /// When it was created.
+    /// The time of its founder's sign-up.
     pub created_at: Timestamp,
 }
 
@@ -49,16 +49,16 @@ pub(crate) fn organization_key(id: &TenantId) -> String {
     format!("org#{id}")
 }
 
-/// The condition that an organization exists, and was not deleted.
+/// The condition that an organization exists and was not deleted.
 pub(crate) const EXISTS: &str = "attribute_exists(pk) AND attribute_not_exists(deleted_at)";
 
-/// Notes that `user` joins an organization, if it [`EXISTS`]. The index of users lags, so this is how an only member can be
-/// sure that nobody else has joined.
+/// Records that `user` joins an organization, if it [`EXISTS`]. The index of users lags, so the deletion of the last
+/// member relies on this list to rule out other members.
 pub(crate) fn join(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
     note(table, organization, user).update_expression("ADD joined :user").condition_expression(EXISTS)
 }
 
-/// Notes that `user` leaves.
+/// Records that `user` leaves an organization.
 pub(crate) fn part(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
     note(table, organization, user).update_expression("DELETE joined :user")
 }
@@ -75,8 +75,8 @@ impl Organization {
         item([("pk", text(slug_key(&self.slug))), ("organization_id", text(&self.id))])
     }
 
-    /// The item of a new organization. Its founder is noted like whoever [`join`]s: the index may not show them yet. A
-    /// setting that is missing has its default.
+    /// The item of a new organization. Its founder is recorded as by [`join`], because the index may not show them yet.
+    /// A missing setting has its default.
     pub(crate) fn to_item(&self, founder: UserId) -> Item {
         item([
             ("pk", text(organization_key(&self.id))),
@@ -104,7 +104,7 @@ impl Organization {
     }
 }
 
-/// The table of organizations.
+/// The store of organizations.
 #[derive(Clone)]
 pub struct Organizations {
     dynamodb: Client,
@@ -120,7 +120,7 @@ impl Organizations {
     /// Reads a user's own organization, which exists as long as the user does.
     ///
     /// # Errors
-    /// It was deleted meanwhile, and the user with it; or the read fails.
+    /// It was deleted in the meantime, and the user with it: [`Error::Unauthorized`]; or the read fails.
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
         self.find(id).await?.ok_or(Error::Unauthorized)
     }

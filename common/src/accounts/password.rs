@@ -21,10 +21,10 @@ use crate::{
 pub struct Password(Zeroizing<String>);
 
 impl Password {
-    /// Checks the length.
+    /// Checks that `text` has 8 to 128 characters. Any character is allowed.
     ///
     /// # Errors
-    /// It is too short or too long.
+    /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         match Problem::length(text.chars().count(), 8, 128) {
             None => Ok(Self(Zeroizing::new(text.to_owned()))),
@@ -39,11 +39,11 @@ impl fmt::Debug for Password {
     }
 }
 
-/// A text that was typed as a password. One that cannot be a password is simply wrong at sign-in.
+/// A text that was typed as a password at sign-in. A text that cannot be a password is treated as a wrong one.
 pub struct Guess(Option<Password>);
 
 impl Guess {
-    /// Accepts any text.
+    /// Accepts any text, so that a malformed password fails like a wrong one.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(Password::parse(text).ok())
@@ -81,19 +81,19 @@ impl fmt::Debug for PasswordHash {
 /// The result of checking a password.
 #[derive(Debug)]
 pub enum Checked {
-    /// It does not match, or there was no hash to check against.
+    /// The password does not match, or there was no hash to check against.
     Wrong,
-    /// It matches.
+    /// The password matches.
     Right,
-    /// It matches, but the stored hash has weaker parameters than today's. This is the new hash.
+    /// The password matches, but the stored hash has weaker parameters than today's. This is the new hash.
     Outdated(PasswordHash),
 }
 
 const SALT_LENGTH: usize = 16;
 const HASH_LENGTH: usize = 32;
 
-/// Hashes passwords, one at a time, always in the same memory: the allocator would keep every buffer that was ever used
-/// (150 MB after 30 hashes against 21 MB).
+/// Hashes passwords one at a time, in one buffer: the allocator would keep every buffer that was ever used (150 MB
+/// after 30 hashes instead of 21 MB).
 #[derive(Clone)]
 pub struct Hasher {
     params: Params,
@@ -114,10 +114,10 @@ impl Hasher {
         Ok(Self { params, memory: Arc::default() })
     }
 
-    /// Hashes `password` with a new salt. This takes some 20 ms of CPU, so it runs off the async thread.
+    /// Hashes `password` with a new salt. This takes about 20 ms of CPU, so it runs off the async thread.
     ///
     /// # Errors
-    /// Argon2 fails (which it does not, once it has accepted the parameters).
+    /// Argon2 fails, which cannot happen with parameters that it has accepted.
     pub async fn hash(&self, password: Password) -> Result<PasswordHash> {
         let hasher = self.clone();
         tokio::task::spawn_blocking(move || hasher.hash_now(&password))
@@ -125,8 +125,8 @@ impl Hasher {
             .map_err(Error::internal("hashing a password"))?
     }
 
-    /// Checks `guess` against `hash`. If there is no hash, or the guess cannot be a password, it still does the same
-    /// work, so that the timing gives nothing away.
+    /// Checks `guess` against `hash`. If there is no hash, or the guess cannot be a password, it does the same work
+    /// anyway, so that the timing reveals nothing.
     ///
     /// # Errors
     /// The stored hash is malformed, or Argon2 fails.
@@ -174,7 +174,7 @@ impl Hasher {
 
     fn argon2(&self, params: &Params, password: &Password, salt: &[u8]) -> Result<[u8; HASH_LENGTH]> {
         let mut hash = [0; HASH_LENGTH];
-        // A panic while hashing leaves nothing in the memory that the next hash would read.
+        // The buffer may be reused after a panic: the next hash overwrites it before reading.
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.resize(params.block_count(), Block::default());
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone())

@@ -1,4 +1,4 @@
-//! Resetting a forgotten password: who reads mail at the address gets the account, and nobody else keeps it.
+//! Resets forgotten passwords. A link in an email proves access to the account; all sessions and keys end.
 
 use aws_sdk_dynamodb::{
     Client,
@@ -28,12 +28,12 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How long the link in the mail works.
+/// The link in the email works for an hour.
 const HOLDS_SECONDS: i64 = 60 * 60;
 /// Distinguishes resets from the other tokens in the table.
 const KIND: &str = "password_reset";
 
-/// The tables that a reset uses, and the mail.
+/// The tables and the mailer for password resets.
 #[derive(Clone)]
 pub struct PasswordResets {
     attempts: Attempts,
@@ -57,14 +57,14 @@ impl PasswordResets {
         })
     }
 
-    /// Sends a mail with a link to `address`, if it has an account. Neither the outcome nor the time says whether it has, nor
-    /// whether it is an address at all.
+    /// Sends an email with a link to `address`, if it has an account. Neither the outcome nor the duration reveals
+    /// whether it has one, or whether it is an address at all.
     ///
     /// # Errors
     /// Too many requests: [`Error::TooMany`]; or a call fails.
     pub async fn request(&self, address: &str, client: ClientAddress, base: &BaseUrl, now: Timestamp) -> Result<()> {
         let email = Email::parse(address).ok();
-        // Requests count together for all spellings of an address.
+        // All spellings of an address share a counter.
         self.attempts.count_reset(email.as_ref().map_or(address, Email::as_str), client, now).await?;
         let send = async {
             if let Some((user, _)) = self.users.credentials(email.as_ref()).await? {
@@ -76,11 +76,11 @@ impl PasswordResets {
         unhurried(send).await
     }
 
-    /// The user whose password `token` resets: it is unexpired, its user has the address that it was sent to, and has not
-    /// reset the password since.
+    /// The user whose password `token` resets. The token must not have expired, and the user must still have the
+    /// address that it was sent to and must not have reset the password since.
     ///
     /// # Errors
-    /// There is none: [`Error::InvalidToken`]; or a read fails.
+    /// There is no such user: [`Error::InvalidToken`]; or a read fails.
     pub async fn user(&self, token: &Token, now: Timestamp) -> Result<User> {
         let found =
             self.dynamodb.get_item().table_name(&self.tokens_table).key("token_hash", text(token.hash().as_str()));
@@ -95,14 +95,14 @@ impl PasswordResets {
         user.filter(|user| user.email == email && user.key_epoch == epoch).ok_or(Error::InvalidToken)
     }
 
-    /// Gives `user`, as [`PasswordResets::user`] found them, the password `new`, once. In the same moment all their sessions
-    /// and keys end, the token is used up, and so are all others that were sent before; and the email is verified,
-    /// since who has the token reads its mail. It is all or nothing, so of resets at once one succeeds.
+    /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
+    /// user's sessions and keys, uses up this token and all earlier ones, and marks the email as verified, because the
+    /// token proves access to the mailbox. Of concurrent resets, one succeeds.
     ///
-    /// No change of their sessions meanwhile stops it: whoever else is signed in could make one again and again.
+    /// A concurrent change of the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
     ///
     /// # Errors
-    /// Another reset was faster, or the token has expired: [`Error::InvalidToken`]; or the write fails.
+    /// Another reset came first, or the token has expired: [`Error::InvalidToken`]; or the write fails.
     pub async fn reset(
         &self,
         user: &User,
@@ -141,7 +141,7 @@ impl PasswordResets {
         Ok(())
     }
 
-    /// Issues a token that resets the password of `user`. Earlier ones stay valid until one is used.
+    /// Issues a token that resets the password of `user`. Earlier tokens stay valid until one is used.
     async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         let reset = item([
@@ -159,7 +159,7 @@ impl PasswordResets {
     }
 }
 
-/// The mail with the link that resets a password. It has no name in it: anybody can ask for it with any address.
+/// The email with the link that resets a password. It contains no name, because anyone can request it for any address.
 #[must_use]
 pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
@@ -167,11 +167,11 @@ pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
         &[
             Part::text("Hello,"),
             Part::text(
-                "Somebody asked to reset the password of your account. If it was you, open this link and choose a new \
-                 password. The link works once, within an hour:",
+                "We received a request to reset the password of your account. To choose a new password, open this \
+                 link. It works once and expires in 1 hour:",
             ),
             Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
-            Part::text("If it was not you, you can ignore this mail. Your password has not changed."),
+            Part::text("If you did not request this, you can ignore this email. Your password has not changed."),
         ],
     )
 }

@@ -29,61 +29,61 @@ use crate::{
 
 /// Distinguishes sessions from the other tokens in the table.
 const KIND: &str = "session";
-/// How long a session lasts: 30 days.
+/// A session lasts 30 days.
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
-/// The index of sessions by user. It has only keys, and it is eventually consistent.
+/// The index of sessions by user. It has only keys and is eventually consistent.
 const BY_USER: &str = "by-user";
-/// The most sessions that are listed. Somebody who signs in from a program may have very many.
+/// The maximum number of listed sessions. A user who signs in from a program may have very many.
 const MOST_LISTED: usize = 100;
-/// As many of the newest keys in the index are looked at to find them.
+/// The number of newest keys in the index that are read to find listed sessions.
 const MOST_READ: usize = 1000;
-/// How much of a client's description is kept, in characters.
+/// The number of characters that are kept of a client's description.
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
-/// The condition that a user exists, and that nobody has ended their sessions since they were read.
+/// The condition that a user exists, and that their sessions have not been ended since the user was read.
 const IN_EPOCH: &str = "attribute_exists(pk) AND (session_epoch = :epoch OR attribute_not_exists(session_epoch))";
 
-/// What signed in: where it was, and what it says it is.
+/// The client that signs in: its address and its description of itself.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Where it was.
+    /// The client's address.
     pub address: ClientAddress,
-    /// What it calls itself, 200 characters at most.
+    /// The client's description of itself (`User-Agent`), at most 200 characters. It is untrusted text.
     pub agent: Option<String>,
 }
 
 impl Device {
-    /// A device at `address` that calls itself `agent`.
+    /// A device at `address` that calls itself `agent`. A longer `agent` is cut to 200 characters.
     #[must_use]
     pub fn new(address: ClientAddress, agent: Option<&str>) -> Self {
         Self { address, agent: agent.map(|agent| agent.chars().take(AGENT_LENGTH).collect()) }
     }
 }
 
-/// A session.
+/// A stored session.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// The session's id, which is not secret.
     pub id: SessionId,
-    /// The user who is signed in.
+    /// The signed-in user.
     pub user: UserId,
-    /// When it expires.
+    /// The time from which it is refused.
     pub expires_at: Timestamp,
-    /// When it began.
+    /// The time of the sign-in.
     pub created_at: Timestamp,
-    /// The day on which it was last used.
+    /// The UTC day on which it was last used.
     pub seen_on: Timestamp,
-    /// Where it began. Older sessions do not know.
+    /// The address of the client that signed in. Older sessions do not have it.
     pub address: Option<String>,
-    /// What the client called itself.
+    /// The client's description of itself.
     pub agent: Option<String>,
-    /// The user's epoch in which it began. A session of an earlier one has ended.
+    /// The user's session epoch in which it began. Sessions of earlier epochs have ended.
     epoch: i64,
     hash: SecretHash,
 }
 
 impl Session {
-    /// A session of `user` on `device` that starts `now`, and its secret.
+    /// Builds a session of `user` on `device` that starts at `now`, and its secret. It is not stored yet.
     ///
     /// # Errors
     /// The session would end beyond the representable time.
@@ -105,7 +105,7 @@ impl Session {
         Ok((session, token))
     }
 
-    /// Whether it still belongs to `user`: nobody has ended all sessions of before.
+    /// Whether the session still belongs to `user`, whose sessions have not been ended since it began.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
@@ -127,8 +127,8 @@ impl Session {
         item
     }
 
-    /// The session in `item`, unless it is something else or has expired by `now`. TTL may delete items hours late, so it
-    /// only cleans up.
+    /// The session in `item`. `None` if the item is of another kind or has expired by `now`: the table's TTL may delete
+    /// items hours late, so it only cleans up.
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("session", item);
         if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
@@ -151,7 +151,7 @@ impl Session {
     }
 }
 
-/// How a request names a session: by the id that a list shows, or by its secret.
+/// A reference to a session in a request: the id from a list, or the secret.
 #[derive(Debug)]
 pub enum IdOrToken {
     /// Its id.
@@ -161,17 +161,17 @@ pub enum IdOrToken {
 }
 
 impl IdOrToken {
-    /// Parses either.
+    /// Parses the id or the secret of a session.
     ///
     /// # Errors
-    /// The text is neither.
+    /// The text is neither an id nor a token.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let token = || Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the token of a session")]);
         SessionId::parse(text).map(Self::Id).or_else(|_not_an_id| token().map(Self::Token))
     }
 }
 
-/// The table of sessions.
+/// The store of sessions, in the table of tokens.
 #[derive(Clone)]
 pub struct Sessions {
     dynamodb: Client,
@@ -189,21 +189,22 @@ impl Sessions {
         })
     }
 
-    /// Stores `session`.
+    /// Stores `session`, which is valid from then on.
     pub async fn store(&self, session: &Session) -> Result<()> {
         let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item()));
         put.send().await.map_err(failure("storing a session"))?;
         Ok(())
     }
 
-    /// Finds the session of `token`, unless it has expired by `now`. Whether it still belongs to its user, the user says.
+    /// Finds the session of `token`, unless it has expired by `now`. The caller checks with [`Session::is_of`] that it
+    /// still belongs to its user.
     pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
         let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
         let found = found.consistent_read(true).send().await.map_err(failure("reading a session"))?;
         found.item.as_ref().map_or(Ok(None), |item| Session::from_item(item, now))
     }
 
-    /// Notes that `session` was used on the day of `now`, if that is not known yet: a write a day at most.
+    /// Records that `session` was used on the day of `now`, once per session and day.
     pub async fn note_use(&self, session: &Session, now: Timestamp) -> Result<()> {
         if session.seen_on >= now.day() {
             return Ok(());
@@ -217,14 +218,13 @@ impl Sessions {
             .expression_attribute_values(":session", text(KIND));
         match update.send().await {
             Ok(_) => Ok(()),
-            // It has ended meanwhile.
+            // The session has ended in the meantime.
             Err(error) if is_refused(&error) => Ok(()),
             Err(error) => Err(failure("noting the use of a session")(error)),
         }
     }
 
-    /// Lists the sessions of `user`, newest first, 100 at most. A new one may take a moment to appear; one that has ended
-    /// never does.
+    /// Lists at most 100 current sessions of `user`, newest first. A new one may take a moment to appear.
     pub async fn list(&self, user: &User, now: Timestamp) -> Result<Vec<Session>> {
         let doing = "listing sessions";
         let query = self
@@ -246,10 +246,10 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Ends the session of `user` that `named` names, at once in every function.
+    /// Ends the session of `user` that `named` names. It stops working at once in every function.
     ///
     /// # Errors
-    /// They have no such session; or a call fails.
+    /// The user has no such session; or a call fails.
     pub async fn revoke(&self, user: &User, named: &IdOrToken) -> Result<()> {
         let hash = match named {
             IdOrToken::Token(token) => token.hash(),
@@ -267,11 +267,11 @@ impl Sessions {
         }
     }
 
-    /// Ends all sessions of `user` but `current`, all at once: the user and the session go on to the next epoch together, and
-    /// every other session stays behind, also one that no list shows yet.
+    /// Ends all sessions of `user` except `current`: one transaction moves the user and this session to the next epoch,
+    /// which ends every other session, including sessions that the index does not show yet.
     ///
     /// # Errors
-    /// `current` has ended meanwhile; or the write fails.
+    /// `current` has ended in the meantime: [`Error::Unauthorized`]; or the write fails.
     pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
         let (epoch, next) = (number(user.session_epoch), number(user.session_epoch + 1));
         let begin = self.next_epoch(user).update_expression("SET session_epoch = :next").condition_expression(IN_EPOCH);
@@ -292,11 +292,11 @@ impl Sessions {
             .await
     }
 
-    /// Replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts another one on `device`:
-    /// all or nothing. A sign-in with the old password that is under way begins in an epoch that is over.
+    /// Replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts another one on
+    /// `device`, in one transaction. A concurrent sign-in with the old password starts in an epoch that has ended.
     ///
     /// # Errors
-    /// The password or the sessions were changed meanwhile; or the write fails.
+    /// The password or the sessions were changed in the meantime: [`Error::Busy`]; or the write fails.
     pub async fn change_password(
         &self,
         user: &User,
@@ -321,7 +321,7 @@ impl Sessions {
         Ok(token)
     }
 
-    /// Takes `user` from their epoch to the next. The caller adds the update expression and the condition.
+    /// Moves `user` from their session epoch to the next. The caller adds the update expression and the condition.
     fn next_epoch(&self, user: &User) -> UpdateBuilder {
         Update::builder()
             .table_name(&self.users)
@@ -330,7 +330,7 @@ impl Sessions {
             .expression_attribute_values(":next", number(user.session_epoch + 1))
     }
 
-    /// Ends the session of `token`, if there is one, at once in every function.
+    /// Ends the session of `token`, if there is one. It stops working at once in every function.
     pub async fn end(&self, token: &Token) -> Result<()> {
         let delete =
             self.dynamodb.delete_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
@@ -342,7 +342,7 @@ impl Sessions {
         }
     }
 
-    /// Where the session `id` of `user` is stored.
+    /// The hash under which the session `id` of `user` is stored.
     async fn hash_of(&self, user: UserId, id: SessionId) -> Result<SecretHash> {
         let query = self
             .dynamodb

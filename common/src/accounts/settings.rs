@@ -1,4 +1,4 @@
-//! Changing the settings of an organization, and telling those whom it concerns.
+//! Changes the settings of an organization, and notifies the addresses concerned.
 
 use crate::{
     accounts::{
@@ -17,7 +17,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What changing settings takes.
+/// The stores and the mailer for changes of settings.
 pub struct Settings {
     attempts: Attempts,
     mailer: Mailer,
@@ -34,12 +34,12 @@ impl Settings {
         })
     }
 
-    /// Makes this change of the settings of the organization of `user`, and returns it as it is then. `base` is where its mails
-    /// link to. A change of the address sends mail, so whoever makes one has to be verified: otherwise anybody could make us
-    /// send mail to anybody.
+    /// Changes the settings of the organization of `user`, and returns the changed organization. The emails link to
+    /// `base`. A change of the address sends email, so the caller must have checked that `user` is verified: otherwise
+    /// anyone could make the service send email to any address.
     ///
     /// # Errors
-    /// Something would change, and `user` is no owner; the address was changed too often; or a call fails.
+    /// The change is not empty and `user` is not an owner; the address was changed too often; or a call fails.
     pub async fn change(&self, user: &User, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
         let id = &user.organization;
         if !change.is_empty() && user.role != Role::Owner {
@@ -59,7 +59,7 @@ impl Settings {
         Ok(after)
     }
 
-    /// Tells both addresses if another one gets notifications from now on.
+    /// Emails both addresses if the notification address has changed.
     async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) {
         let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
         if old == new {

@@ -1,4 +1,4 @@
-//! Signing in, the same for programs and for people.
+//! Sign-in with a password, for both the API and the pages.
 
 use crate::{
     accounts::{
@@ -16,7 +16,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What signing in takes.
+/// The stores and the hasher for signing in.
 #[derive(Clone)]
 pub struct SignIns {
     attempts: Attempts,
@@ -26,7 +26,7 @@ pub struct SignIns {
 }
 
 impl SignIns {
-    /// The stores over the tables that `env` names. All that hash in a process share the memory of `hasher`.
+    /// The stores over the tables that `env` names. All users of a process's `hasher` share its memory.
     pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
@@ -36,11 +36,12 @@ impl SignIns {
         })
     }
 
-    /// Starts a session on `device` for the user with this address and password. All wrong credentials, also a text that is
-    /// no address, get the same answer after the same work.
+    /// Starts a session on `device` for the user with this address and password. All wrong credentials, including an
+    /// address that is not one, get the same answer after the same work.
     ///
     /// # Errors
-    /// Too many attempts: [`Error::TooMany`]; the two do not belong together: [`Error::WrongPassword`]; or a call fails.
+    /// Too many attempts: [`Error::TooMany`]; the address has no account with this password: [`Error::WrongPassword`];
+    /// or a call fails.
     pub async fn sign_in(
         &self,
         address: &str,
@@ -49,7 +50,7 @@ impl SignIns {
         now: Timestamp,
     ) -> Result<(User, Token)> {
         let email = Email::parse(address).ok();
-        // Attempts count together for all spellings of an address.
+        // All spellings of an address share a counter.
         let subject = email.as_ref().map_or(address, Email::as_str);
         self.attempts.count_sign_in(subject, device.address, now).await?;
         let (user, hash) = self.users.credentials(email.as_ref()).await?.unzip();
@@ -75,11 +76,11 @@ impl SignIns {
         Ok((user, token))
     }
 
-    /// Changes the password of `user`, who is signed in and gives the `current` one. All their sessions end, and another one
-    /// starts on `device`.
+    /// Changes the password of `user`, who is signed in and gives the `current` one. All their sessions end, and a new
+    /// one starts on `device`.
     ///
     /// # Errors
-    /// As [`confirm`](Self::confirm); or the password or the sessions were changed meanwhile.
+    /// As [`confirm`](Self::confirm); or the password or the sessions were changed in the meantime.
     pub async fn change_password(
         &self,
         user: &User,
@@ -95,8 +96,8 @@ impl SignIns {
     /// Checks the password of `user`, who is signed in, and returns its hash. Each try is counted.
     ///
     /// # Errors
-    /// Too many tries: [`Error::TooMany`]; it is wrong: [`Error::InvalidPassword`]; they are gone: [`Error::Unauthorized`];
-    /// or a call fails.
+    /// Too many tries: [`Error::TooMany`]; the password is wrong: [`Error::InvalidPassword`]; the user was deleted:
+    /// [`Error::Unauthorized`]; or a call fails.
     pub async fn confirm(&self, user: &User, password: Guess, now: Timestamp) -> Result<PasswordHash> {
         self.attempts.count(PASSWORD_CHECK, &user.id.to_string(), now).await?;
         let (_, hash) = self.users.credentials(Some(&user.email)).await?.ok_or(Error::Unauthorized)?;

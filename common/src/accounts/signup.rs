@@ -1,4 +1,4 @@
-//! Signing up: creating a user and, for founders, their organization.
+//! Sign-up: creates a user and, for founders, their organization.
 
 use aws_sdk_dynamodb::{Client, types::Put};
 
@@ -28,23 +28,23 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What a sign-up creates for a user: the account, the first session, and the token that verifies the email.
+/// The results of a sign-up: the account, the first session, and the token that verifies the email.
 pub struct NewUser {
-    /// The user.
+    /// The user, whose email is not verified yet.
     pub user: User,
     /// The hash of their password.
     pub password: PasswordHash,
     /// Their first session.
     pub session: Session,
-    /// The secret of the session.
+    /// The secret of the session, for the cookie.
     pub session_token: Token,
-    /// The secret in the verification mail.
+    /// The secret in the verification email.
     pub verification_token: Token,
-    /// Where they sign up from, which is where they are first signed in.
+    /// The client that they sign up from, which is also signed in first.
     pub device: Device,
 }
 
-/// Somebody who signs up with an organization of their own.
+/// A person who signs up with a new organization.
 pub struct Founder {
     /// Their display name.
     pub name: Name,
@@ -54,15 +54,15 @@ pub struct Founder {
     pub password: Password,
     /// The display name of the organization.
     pub organization_name: Name,
-    /// Its unique name.
+    /// The unique name of the organization.
     pub organization_slug: Slug,
-    /// Where its notifications go.
+    /// The organization's address for notifications about failures.
     pub debug_notification_email: Email,
 }
 
-/// Somebody who signs up by accepting an invitation.
+/// A person who signs up by accepting an invitation.
 pub struct Invitee {
-    /// The invitation.
+    /// The id of the invitation, from the link in the email.
     pub invitation: InvitationId,
     /// The unique name of the organization that they join.
     pub slug: Slug,
@@ -72,15 +72,11 @@ pub struct Invitee {
     pub password: Password,
 }
 
-/// Somebody who is signing up.
+/// A person who signs up, with or without an invitation.
 pub(crate) struct Person {
-    /// Their display name.
     pub name: Name,
-    /// Their email address, with which they will sign in.
     pub email: Email,
-    /// The hash of their password.
     pub password: PasswordHash,
-    /// Where they sign up from.
     pub device: Device,
 }
 
@@ -97,7 +93,7 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
     Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })
 }
 
-/// The tables of accounts.
+/// The tables for sign-ups.
 #[derive(Clone)]
 pub struct Accounts {
     dynamodb: Client,
@@ -117,8 +113,7 @@ impl Accounts {
         })
     }
 
-    /// Creates a user and the organization that they own. Conflicts are looked for before the costly hash; the transaction is
-    /// what decides.
+    /// Creates a user and the organization that they own. A read finds most conflicts before the costly hash.
     ///
     /// # Errors
     /// The slug or the email is taken; or a call fails.
@@ -140,7 +135,7 @@ impl Accounts {
         Ok(new)
     }
 
-    /// Refuses early, with one read of both guards. Only [`Self::create`] is certain.
+    /// Refuses a taken slug or email early, with one read of both guards. Only [`Self::create`] is certain.
     async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
         let (slug_key, email_key) = (slug_key(slug), email_key(email));
         let found = batch_get(
@@ -156,7 +151,7 @@ impl Accounts {
         }
     }
 
-    /// Creates the user, the organization, their guards, the session and the verification token: all or nothing.
+    /// Creates the user, the organization, their guards, the session and the verification token in one transaction.
     async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
         let writes = Transaction::new("creating an account")
             .put_new(&self.organizations, "pk", organization.slug_guard())
@@ -167,8 +162,8 @@ impl Accounts {
 }
 
 impl NewUser {
-    /// Sends the mail with which they verify their email. If that fails, they can ask for another. An address that has had many
-    /// gets none: accounts may be made and deleted to have us write to a stranger.
+    /// Sends the email that verifies their address. If that fails, they can request another. An address that has had
+    /// too many gets none: otherwise repeated sign-ups and deletions would make the service send email to a stranger.
     pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
         let User { id, email, .. } = &self.user;
@@ -183,7 +178,7 @@ impl NewUser {
         mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
-    /// Adds the writes that every sign-up needs.
+    /// Adds the writes of the user, their email guard, session, verification token and known client.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
         let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
         let session = self.session.to_item();

@@ -1,4 +1,4 @@
-//! Random bearer tokens: of sessions, email verifications, password resets and browser logins.
+//! Random bearer tokens for sessions, email verifications, password resets and browser logins.
 
 use std::fmt;
 
@@ -15,20 +15,20 @@ const BYTES: usize = 32;
 pub struct Token(Zeroizing<String>);
 
 impl Token {
-    /// Generates a random token.
+    /// Generates a token from the operating system's randomness.
     #[must_use]
     pub fn generate() -> Self {
         Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
     }
 
-    /// Accepts any text of the right form; it may still not exist in the table.
+    /// Accepts any text of the right form. The token may not exist in the table.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);
         (bytes.len() == BYTES).then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret itself.
+    /// The secret, for its holder. It must not be logged or stored.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -47,18 +47,17 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The SHA-256 of a random secret, in base64url. A plain hash is enough, since nobody can guess 256 random bits, and it
-/// makes a leaked table useless for signing in.
+/// The SHA-256 of a random secret, in base64url. A plain hash protects a leaked table, because 256 random bits cannot
+/// be guessed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SecretHash(String);
 
 impl SecretHash {
-    /// Hashes `secret`.
     pub(crate) fn of(secret: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret)))
     }
 
-    /// A hash that was read from the table.
+    /// Wraps a hash that was read from the table.
     pub(crate) fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }

@@ -1,4 +1,4 @@
-//! Users and their roles.
+//! Users, their roles, and their rights.
 
 use std::{fmt, str::FromStr};
 
@@ -21,28 +21,28 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// A user. Belongs to exactly one organization.
+/// A user, who belongs to exactly one organization.
 #[derive(Clone, Debug)]
 pub struct User {
     /// The user's id.
     pub id: UserId,
-    /// The display name.
+    /// The display name, chosen by the user.
     pub name: Name,
     /// The email address, with which they sign in.
     pub email: Email,
-    /// Whether they have proved that they read mail at that address.
+    /// Whether they have proved access to the mailbox of that address.
     pub email_verified: bool,
     /// Their organization.
     pub organization: TenantId,
     /// Their role in that organization.
     pub role: Role,
-    /// The epoch of their sessions: those that began in an earlier one have ended.
+    /// The epoch of their sessions. Sessions that began in an earlier epoch have ended.
     pub session_epoch: i64,
-    /// The epoch of their keys, likewise. Only a reset of the password begins another one.
+    /// The epoch of their keys, likewise. Only a password reset starts a new one.
     pub key_epoch: i64,
 }
 
-/// What a user may do in their organization.
+/// The rights of a user in their organization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// May do everything.
@@ -57,7 +57,7 @@ impl Role {
     /// # Errors
     /// The text is not a role.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        // Others have a role between the two, so their clients offer it.
+        // Other services have a role `admin` between the two, so clients written for them offer it.
         let unknown = |problem: NotARole| match text {
             "admin" => "There is no role admin. Must be owner or member".to_owned(),
             _ => problem.to_string(),
@@ -65,7 +65,7 @@ impl Role {
         text.parse().map_err(|problem| vec![Problem::format(unknown(problem))])
     }
 
-    /// The name under which it is stored and sent.
+    /// The name of the role in the table and in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl FromStr for Role {
     }
 }
 
-/// The text is not a role.
+/// The error of a text that is not a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotARole;
 
@@ -114,18 +114,18 @@ pub(crate) fn email_key(email: &Email) -> String {
 }
 
 impl User {
-    /// Checks that they have proved that they read mail at their address.
+    /// Checks that the user has verified their email address.
     ///
     /// # Errors
-    /// They have not: [`Refusal::EmailNotVerified`].
+    /// The address is not verified: [`Refusal::EmailNotVerified`].
     pub fn check_verified(&self) -> Result<()> {
         if self.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
     }
 
-    /// Checks that they may manage who belongs to their organization: as an owner of it, with a verified email.
+    /// Checks that the user may manage the members of their organization: they are an owner with a verified email.
     ///
     /// # Errors
-    /// They are no owner, or not verified.
+    /// The user is not an owner ([`Refusal::OwnersOnly`]), or not verified.
     pub fn check_manages(&self) -> Result<()> {
         if self.role != Role::Owner {
             return Err(Error::Forbidden(Refusal::OwnersOnly));
@@ -164,7 +164,7 @@ impl User {
     }
 }
 
-/// The table of users.
+/// The store of users.
 #[derive(Clone)]
 pub struct Users {
     dynamodb: Client,
@@ -177,12 +177,12 @@ impl Users {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("USERS_TABLE")? })
     }
 
-    /// Finds the user `id`.
+    /// Finds the user `id`, read consistently. `None` if the account was deleted.
     pub async fn find(&self, id: UserId) -> Result<Option<User>> {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }
 
-    /// The item of the user `id`: its table and its key.
+    /// The table and the item key of the user `id`.
     pub(super) fn item(&self, id: UserId) -> (&String, Item) {
         (&self.table, item([("pk", text(user_key(id)))]))
     }
@@ -191,8 +191,8 @@ impl Users {
         &self.dynamodb
     }
 
-    /// Finds the user with this email, and their password hash. It takes two reads whether there is such a user or not,
-    /// so that the timing gives nothing away; for the same reason it accepts `None`, for a text that is not an email.
+    /// Finds the user with this email, and their password hash. It makes two reads whether the user exists or not, so
+    /// that the timing reveals nothing. For the same reason it accepts `None`, for a text that is not an email.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
         let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text("user_id"));

@@ -1,4 +1,4 @@
-//! Verifying that users read mail at their address.
+//! Verifies email addresses: a link in an email proves that the user reads the mailbox.
 
 use aws_sdk_dynamodb::{
     Client,
@@ -24,7 +24,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How long the link in a verification mail works.
+/// The link in a verification email works for 24 hours.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
 /// Distinguishes verifications from the other tokens in the table.
 const KIND: &str = "email_verification";
@@ -39,7 +39,7 @@ pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> I
     ])
 }
 
-/// The tables that verification uses.
+/// The store of verification tokens, and the table of users.
 #[derive(Clone)]
 pub struct Verifications {
     dynamodb: Client,
@@ -57,7 +57,7 @@ impl Verifications {
         })
     }
 
-    /// Sends `user` another mail with a link, unless they are verified. Whoever asks for it is counted before.
+    /// Sends `user` another email with a link, unless they are verified. The caller counts the request before.
     pub async fn send_again(&self, user: &User, mailer: &Mailer, base: &BaseUrl, now: Timestamp) -> Result<()> {
         if user.email_verified {
             return Ok(());
@@ -81,7 +81,7 @@ impl Verifications {
         Ok(self.user(token, now).await?.is_some())
     }
 
-    /// Marks the email of the token's user as verified and consumes the token: all or nothing, so of two concurrent
+    /// Marks the email of the token's user as verified and consumes the token, in one transaction, so of two concurrent
     /// calls one succeeds. Returns `false` if the token is unknown, used or expired.
     ///
     /// # Errors
@@ -115,17 +115,17 @@ impl Verifications {
     }
 }
 
-/// The mail with the link that verifies an address. It contains no name: anybody can sign up with somebody else's address,
-/// and would be writing to them.
+/// The email with the link that verifies an address. It contains no name: a sign-up with a stranger's address would
+/// otherwise put the caller's words into an email to them.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Confirm your email address",
         &[
             Part::text("Hello,"),
-            Part::text("Please confirm your email address by opening this link. It works once, within 24 hours:"),
+            Part::text("Confirm your email address by opening this link. It works once and expires in 24 hours:"),
             Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
-            Part::text("If you did not create an account, you can ignore this mail."),
+            Part::text("If you did not create an account, you can ignore this email."),
         ],
     )
 }

@@ -19,7 +19,7 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// What every client is built from. A function builds only the clients it uses, and each of them once.
+/// The parts shared by all AWS clients. A function builds only the clients that it uses, each of them once.
 pub struct Aws<'env> {
     env: &'env Env,
     region: String,
@@ -39,9 +39,9 @@ macro_rules! config {
             .timeout_config(timeouts())
             .retry_config(retries())
             // Each client has its own retry budget, with the SDK's usual costs. Otherwise all functions in one process,
-            // as in the local runner, would share one.
+            // as in the local runner, would share one budget.
             .retry_partition($sdk::config::retry::RetryPartition::custom("function").build())
-            // The attempt timeout also covers reading the response body, and is shorter.
+            // The attempt timeout, which is shorter, also covers reading the response body.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client($aws.http_client(endpoint.as_deref()))
             $(.$own($value))?;
@@ -51,7 +51,7 @@ macro_rules! config {
 }
 
 impl<'env> Aws<'env> {
-    /// Reads region and credentials.
+    /// Reads region and credentials from the environment. No connection is made yet.
     ///
     /// # Errors
     /// One of `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` is not set.
@@ -72,32 +72,31 @@ impl<'env> Aws<'env> {
         })
     }
 
-    /// A DynamoDB client.
+    /// The DynamoDB client, which also retries writes that met a transaction.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         let client = || config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB", retry_classifier(MetTransaction));
         self.dynamodb.get_or_init(client).clone()
     }
 
-    /// An SQS client.
+    /// Builds an SQS client.
     #[must_use]
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         config!(aws_sdk_sqs, self, "AWS_ENDPOINT_URL_SQS")
     }
 
-    /// An SES client.
+    /// Builds an SES client.
     #[must_use]
     pub fn ses(&self) -> aws_sdk_ses::Client {
         config!(aws_sdk_ses, self, "AWS_ENDPOINT_URL_SES")
     }
 
-    /// The service's endpoint override, in the variables that all AWS SDKs share.
+    /// The service's endpoint override, from the environment variables that all AWS SDKs share.
     fn endpoint(&self, service_variable: &str) -> Option<String> {
         self.env.optional(service_variable).or_else(|| self.env.optional("AWS_ENDPOINT_URL"))
     }
 
-    /// One client for all services, so that the certificates are read once. A plain HTTP endpoint needs no
-    /// certificates.
+    /// One client for all services, which reads the certificates once. Plain HTTP endpoints need none.
     fn http_client(&self, endpoint: Option<&str>) -> SharedHttpClient {
         self.env.aws().unwrap_or_else(|| match endpoint {
             Some(plain) if plain.starts_with("http://") => plain_http(),
@@ -106,14 +105,14 @@ impl<'env> Aws<'env> {
     }
 }
 
-/// An HTTP client for services without TLS, such as embedded ones.
+/// An HTTP client for services without TLS, such as the embedded ones of the local runner.
 #[must_use]
 pub fn plain_http() -> SharedHttpClient {
     SharedHttpClient::new(Https::plain())
 }
 
-/// A write of one item that meets a transaction with the same item is refused, and did nothing. The transaction ends in
-/// milliseconds, but the SDK does not count this as an error to retry.
+/// Retries a write of one item that a concurrent transaction on the same item refused. The write did nothing and the
+/// transaction ends in milliseconds, but the SDK does not retry this error by itself.
 #[derive(Debug)]
 struct MetTransaction;
 
@@ -134,16 +133,16 @@ impl ClassifyRetry for MetTransaction {
     }
 }
 
-/// The longest that one AWS call may take, retries included.
+/// The maximum duration of one AWS call, including its retries.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The SDK's own first pause is up to a second, which is long in a process that may die meanwhile, and of what a caller
-/// waits for.
+/// A first pause of at most 50 ms. The SDK's default is up to a second, which is long in a process that may be stopped
+/// in between, and for a waiting caller.
 fn retries() -> RetryConfig {
     RetryConfig::standard().with_initial_backoff(Duration::from_millis(50))
 }
 
-/// An attempt that hangs is abandoned early enough for another one.
+/// A hanging attempt ends early enough for another one.
 fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))
@@ -165,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of tables that refuse the first call with `code` and take the second.
+    /// A client whose first call is refused with `code` and whose second succeeds.
     async fn client(code: &str) -> Client {
         let refusal = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}"}}"#);
         client_of([answer("400 Bad Request", &refusal), answer("200 OK", "{}")]).await
@@ -175,7 +174,7 @@ mod tests {
         format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
-    /// A client of tables that answer calls so, each on a connection of its own.
+    /// A client whose calls get these answers, each on a connection of its own.
     async fn client_of(answers: [String; 2]) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -196,7 +195,7 @@ mod tests {
         Aws::new(&env).expect("settings").dynamodb()
     }
 
-    /// Whether a request has its body, which is JSON.
+    /// Whether a request has arrived with its whole JSON body.
     fn is_whole(request: &[u8]) -> bool {
         let body = str::from_utf8(request).ok().and_then(|text| text.split_once("\r\n\r\n"));
         body.is_some_and(|(_, body)| serde_json::from_str::<IgnoredAny>(body).is_ok())

@@ -1,4 +1,4 @@
-//! Building and reading DynamoDB items.
+//! Builds, reads and writes DynamoDB items.
 
 use std::{collections::HashMap, fmt, str::FromStr, time::Duration};
 
@@ -21,7 +21,6 @@ use crate::{
 /// An item, as the SDK represents it.
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
-/// Builds an item from its attributes.
 pub(crate) fn item<const N: usize>(attributes: [(&str, AttributeValue); N]) -> Item {
     attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -43,7 +42,7 @@ pub(crate) fn boolean(value: bool) -> AttributeValue {
     AttributeValue::Bool(value)
 }
 
-/// An item that was read. Its errors name the kind of item and the attribute.
+/// Reads the attributes of an item. Errors name the kind of item and the attribute.
 pub(crate) struct Record<'a> {
     kind: &'static str,
     item: &'a Item,
@@ -87,7 +86,7 @@ impl<'a> Record<'a> {
         self.text(name)?.parse().map_err(|error| self.broken(name, error))
     }
 
-    /// The same, for an attribute that may be missing.
+    /// As above, for an attribute that may be missing.
     pub(crate) fn optional_parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>> {
         if self.item.contains_key(name) { self.parsed(name).map(Some) } else { Ok(None) }
     }
@@ -97,7 +96,7 @@ impl<'a> Record<'a> {
         parse(self.text(name)?).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
-    /// The same, for an attribute that may be missing.
+    /// As above, for an attribute that may be missing.
     pub(crate) fn optional_checked<T>(
         &self,
         name: &str,
@@ -126,13 +125,13 @@ impl<'a> Record<'a> {
         texts.collect::<Option<_>>().map(Some).ok_or_else(|| self.broken(name, "not a map of texts"))
     }
 
-    /// The error does not include the value, which may be a secret.
+    /// An error about the attribute `name`. It leaves out the value, which may be a secret.
     pub(crate) fn broken(&self, name: &str, problem: impl fmt::Display) -> Error {
         Error::Internal(format!("the stored {}'s {name}: {problem}", self.kind))
     }
 }
 
-/// Sets and removes attributes. Their names may be words that DynamoDB reserves.
+/// Sets and removes attributes, whose names may be words that DynamoDB reserves.
 pub(crate) fn change(
     update: UpdateItemFluentBuilder,
     set: Vec<(&'static str, AttributeValue)>,
@@ -141,8 +140,8 @@ pub(crate) fn change(
     change_more(update, set, Vec::new(), &[], remove)
 }
 
-/// The same. It also sets the attributes of `set_once` unless they exist, and of each pair of `copy` the first to what the
-/// second one was before the update.
+/// As [`change`], and also sets the attributes of `set_once` unless they exist. For each pair of `copy`, it sets the
+/// first attribute to the value of the second before the update.
 pub(crate) fn change_more(
     mut update: UpdateItemFluentBuilder,
     set: Vec<(&'static str, AttributeValue)>,
@@ -180,7 +179,7 @@ pub(crate) async fn batch_get(
         request = request.request_items(*table, keys.map_err(Error::internal(doing))?);
     }
     let answer = request.send().await.map_err(failure(doing))?;
-    // Two items this small are only left unprocessed if the table is throttled.
+    // DynamoDB leaves two items this small unprocessed only if the table is throttled.
     if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
         return Err(Error::Busy);
     }
@@ -188,7 +187,7 @@ pub(crate) async fn batch_get(
     Ok(wanted.map(|(table, _)| items.get_mut(table).and_then(Vec::pop)))
 }
 
-/// The most items that one call reads.
+/// The maximum number of items that one call reads.
 const BATCH: usize = 100;
 
 /// Reads the items of a table that have these keys, strongly consistently, in any order.
@@ -203,7 +202,7 @@ pub(crate) async fn batch_get_all(
         let keys = KeysAndAttributes::builder().set_keys(Some(keys.to_vec())).consistent_read(true).build();
         let request = dynamodb.batch_get_item().request_items(table, keys.map_err(Error::internal(doing))?);
         let answer = request.send().await.map_err(failure(doing))?;
-        // So many small items are only left unprocessed if the table is throttled.
+        // DynamoDB leaves small items unprocessed only if the table is throttled.
         if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
             return Err(Error::Busy);
         }
@@ -212,14 +211,14 @@ pub(crate) async fn batch_get_all(
     Ok(items)
 }
 
-/// The most items that one call writes.
+/// The maximum number of items that one call writes.
 const WRITES: usize = 25;
-/// How many such calls are under way at once.
+/// The number of such calls in progress at once.
 const CONCURRENCY: usize = 16;
-/// How often a batch is sent again for what was left out, which happens where a partition is throttled.
+/// The number of rounds in which a batch sends the writes that a throttled partition left out.
 const ROUNDS: u32 = 4;
 
-/// The write of an item, whatever was there.
+/// The write of an item, which replaces any item with the same key.
 pub(crate) fn put_request(item: Item) -> WriteRequest {
     #[expect(clippy::expect_used, reason = "the item is given")]
     let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
@@ -233,7 +232,7 @@ pub(crate) fn delete_request(key: Item) -> WriteRequest {
     WriteRequest::builder().delete_request(delete).build()
 }
 
-/// Makes writes that can be repeated, in any number and order. No two of them may be of the same item.
+/// Makes any number of writes that can be repeated, in any order. Each must be of a different item.
 pub(crate) async fn batch_write(
     dynamodb: &Client,
     table: &str,
@@ -258,13 +257,12 @@ pub(crate) async fn batch_write(
     stream::iter(written.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await
 }
 
-/// Gives a throttled partition time: on average 50 ms at first, and twice as long each time.
+/// Waits for a throttled partition: 50 ms on average in the first round, twice as long in each further one.
 pub(crate) async fn pause(round: u32) {
     tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }
 
-/// Reads all pages of `query`. The SDK's paginator sends each item through two channels, which adds 26,000 instructions
-/// to a call.
+/// Reads all pages of `query`, without the SDK's paginator, whose two channels add 26,000 instructions to a call.
 pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) -> Result<Vec<Item>> {
     let (mut items, mut next) = (Vec::new(), None);
     loop {

@@ -1,6 +1,5 @@
-//! The HTTP client of the AWS clients: `hyper` with HTTP/1.1, which is what the AWS APIs used here answer in. The SDK's own
-//! client brings HTTP/2, proxies and more with it, which would be an eighth of a function's
-//! binary.
+//! The HTTP client of the AWS clients: `hyper` with HTTP/1.1, the protocol of the AWS APIs used here. The SDK's own
+//! client adds HTTP/2, proxies and more, which would be an eighth of a function's binary.
 
 use std::{error::Error, io, sync::OnceLock};
 
@@ -23,7 +22,7 @@ use hyper_util::{
 use rustls::{ClientConfig, RootCertStore};
 
 /// One pool of connections, for all clients that share it. The machine's root certificates are read before the first
-/// request and not earlier: a cold start need not pay for them.
+/// request, so that a cold start does not pay for them.
 #[derive(Debug)]
 pub(super) struct Https {
     has_tls: bool,
@@ -42,7 +41,7 @@ impl Https {
 }
 
 impl HttpClient for Https {
-    /// The settings are those of the first call: all clients here have the same, see `clients`.
+    /// Uses the settings of the first call: all clients here have the same, see `clients`.
     fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         let connector = self.connector.get_or_init(|| {
             let pool = Pool::new(settings, self.has_tls).map_err(|error| error.to_string())?;
@@ -55,7 +54,7 @@ impl HttpClient for Https {
     }
 }
 
-/// Connects nowhere.
+/// Fails every call with the reason why the certificates could not be read.
 #[derive(Debug)]
 struct NoCertificates(String);
 
@@ -106,7 +105,7 @@ impl HttpConnector for Pool {
     }
 }
 
-/// What the SDK has to know of a connection: how to end it.
+/// Tells the SDK how to end a connection.
 fn metadata(connection: &CaptureConnection) -> Option<ConnectionMetadata> {
     let is_there = connection.connection_metadata().is_some();
     let connection = connection.clone();
@@ -118,7 +117,7 @@ fn metadata(connection: &CaptureConnection) -> Option<ConnectionMetadata> {
     is_there.then(|| ConnectionMetadata::builder().proxied(false).poison_fn(poison).build())
 }
 
-/// What the SDK tries again: whatever the network does.
+/// Classifies an error for the SDK, which retries network errors and timeouts.
 fn connector_error(error: ClientError) -> ConnectorError {
     let from_hyper = source::<hyper::Error>(&error);
     if from_hyper.is_some_and(hyper::Error::is_timeout) {

@@ -1,4 +1,4 @@
-//! DynamoDB transactions.
+//! DynamoDB transactions, retried on contention.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::{
     random,
 };
 
-/// An item that a transaction writes besides its own, on condition that it is new: so what the transaction does is done
-/// once. It may hold a secret, so it cannot be printed.
+/// An item that a transaction also writes, on condition that it is new, so that the transaction takes effect only once.
+/// It may hold a secret, so it has no `Debug`.
 pub struct Marker(pub(crate) PutBuilder);
 
-/// Writes that happen together or not at all. Each can name the error to return if its condition fails.
+/// Writes that all succeed or all fail. Each can name the error to return if its condition fails.
 pub(crate) struct Transaction {
     doing: &'static str,
     writes: Vec<TransactWriteItem>,
@@ -30,7 +30,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Starts an empty transaction; `doing` says what it is for ("creating an account").
+    /// Starts an empty transaction. `doing` names its purpose ("creating an account").
     pub(crate) fn new(doing: &'static str) -> Self {
         Self { doing, writes: Vec::new(), refusals: Vec::new() }
     }
@@ -41,21 +41,19 @@ impl Transaction {
         self.put(put.condition_expression("attribute_not_exists(#key)").expression_attribute_names("#key", key))
     }
 
-    /// Writes an item.
     pub(crate) fn put(self, put: PutBuilder) -> Self {
         #[expect(clippy::expect_used, reason = "table and item are always given")]
         let put = put.build().expect("a complete Put");
         self.write(TransactWriteItem::builder().put(put).build())
     }
 
-    /// Changes an item.
     pub(crate) fn update(self, update: UpdateBuilder) -> Self {
         #[expect(clippy::expect_used, reason = "table, key and expression are always given")]
         let update = update.build().expect("a complete Update");
         self.write(TransactWriteItem::builder().update(update).build())
     }
 
-    /// Changes an item, as `update` would by itself.
+    /// Changes an item as the single write `update` would.
     pub(crate) fn update_item(self, update: &UpdateItemFluentBuilder) -> Self {
         let update = update.as_input();
         self.update(
@@ -75,7 +73,6 @@ impl Transaction {
         self.delete(delete.condition_expression("attribute_exists(#key)").expression_attribute_names("#key", key))
     }
 
-    /// Deletes an item.
     pub(crate) fn delete(self, delete: DeleteBuilder) -> Self {
         #[expect(clippy::expect_used, reason = "table and key are always given")]
         let delete = delete.build().expect("a complete Delete");
@@ -89,7 +86,8 @@ impl Transaction {
         self.write(TransactWriteItem::builder().condition_check(check).build())
     }
 
-    /// Does all of it once, by this marker. [`Error::Busy`] if the marker is not new: then it may have been done.
+    /// Makes the transaction take effect only once, by writing this marker. A marker that exists already gives
+    /// [`Error::Busy`]: an earlier try may have succeeded.
     pub(crate) fn once(self, marker: Option<&Marker>) -> Self {
         match marker {
             Some(Marker(put)) => self.put(put.clone()).or(Error::Busy),
@@ -111,10 +109,10 @@ impl Transaction {
         self
     }
 
-    /// Writes all or nothing.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// A condition failed: the error of the first such write; or the call failed.
+    /// A condition failed: the error of the first such write; or the call fails.
     pub(crate) async fn commit(self, dynamodb: &Client) -> Result<()> {
         let Self { doing, writes, mut refusals } = self;
         let refused = commit(dynamodb, &writes, doing).await?;
@@ -123,27 +121,25 @@ impl Transaction {
         Err(refusal.unwrap_or_else(|| Error::Internal(format!("{doing}: the writes {refused:?} were refused"))))
     }
 
-    /// Writes all or nothing. Returns the index of the first write whose condition failed.
+    /// Commits the transaction. Returns the index of the first write whose condition failed.
     pub(crate) async fn first_refused(self, dynamodb: &Client) -> Result<Option<usize>> {
         Ok(commit(dynamodb, &self.writes, self.doing).await?.first().copied())
     }
 
-    /// Writes all or nothing. Returns `false` if any condition failed.
+    /// Commits the transaction. Returns `false` if any condition failed.
     pub(crate) async fn try_commit(self, dynamodb: &Client) -> Result<bool> {
         Ok(commit(dynamodb, &self.writes, self.doing).await?.is_empty())
     }
 }
 
-/// How often a transaction is attempted when others touch the same items. With the delays below, 24 clients that write
-/// one counter all get through.
+/// The number of tries under contention. With the delays below, 24 clients that write one counter all succeed.
 const ATTEMPTS: u32 = 10;
 
-/// Retries until there is no contention. Returns the indexes of the writes whose conditions failed, none if all was
-/// written.
+/// Retries while there is contention. Returns the indexes of the writes whose conditions failed, if any.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
     for attempt in 0..ATTEMPTS {
         // The SDK creates one idempotency token per call and keeps it over its own retries, so that a lost response
-        // does not turn a success into a conflict with itself.
+        // does not make a committed transaction conflict with itself.
         let sent = dynamodb.transact_write_items().set_transact_items(Some(writes.to_vec())).send().await;
         let Err(error) = sent else { return Ok(Vec::new()) };
         let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
@@ -161,7 +157,7 @@ async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static
     Err(Error::Busy)
 }
 
-/// Why DynamoDB cancelled a transaction.
+/// The reason why DynamoDB canceled a transaction.
 #[derive(Debug, PartialEq, Eq)]
 enum Cancelled {
     /// The conditions of the writes with these indexes failed.
@@ -173,7 +169,7 @@ enum Cancelled {
 }
 
 /// Reads the codes of the cancellation reasons, one for each write. As long as any write met contention, the list of
-/// failed conditions may be incomplete, so the transaction is retried before a conflict is reported.
+/// failed conditions may be incomplete, so contention takes precedence.
 fn read_reasons<'a>(codes: impl Iterator<Item = &'a str> + Clone) -> Cancelled {
     let contended = |code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded");
     let refused = |(index, code)| (code == "ConditionalCheckFailed").then_some(index);

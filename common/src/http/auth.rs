@@ -1,4 +1,4 @@
-//! Authentication: by API key, by session cookie, or none.
+//! Authentication by API key or session cookie.
 
 use super::{call::Call, info::Credential};
 use crate::{
@@ -16,24 +16,24 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Who may call a route. `W` tells who calls.
+/// Decides whether a caller may call a route. `W` is the type of the stores that identify callers.
 pub trait Access<W>: Send + 'static {
-    /// What the handler learns about the caller.
+    /// The caller, as the handler gets it.
     type Caller: Send;
 
     /// The accepted credentials, for the description of the API.
     const CREDENTIALS: &'static [Credential];
 
-    /// Identifies the caller, and refuses one who may not call.
+    /// Identifies the caller, and refuses callers without access.
     fn identify(callers: &W, call: &Call<()>) -> impl Future<Output = Result<Self::Caller>> + Send;
 
-    /// The tenant whose data the call concerns, for the log.
+    /// The organization whose data the call concerns, for the log.
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
 }
 
-/// The stores that tell who calls: [`Callers`], or [`NoCallers`].
+/// The stores that identify callers: [`Callers`], [`People`] or [`NoCallers`].
 pub trait CallerStores: Sized + Send + Sync + 'static {
-    /// Builds them with the settings in `env`.
+    /// Builds the stores with the settings in `env`.
     fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError>;
 }
 
@@ -46,7 +46,7 @@ impl CallerStores for NoCallers {
     }
 }
 
-/// The stores that tell who is signed in.
+/// The stores that identify signed-in users.
 pub struct People {
     sessions: Sessions,
     users: Users,
@@ -73,7 +73,7 @@ impl People {
         }
     }
 
-    /// Who has the session in the cookie of a call, whose day it notes.
+    /// The user with the session in the cookie of a call. Records the session's use on this day.
     async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
         let Some(session) = self.session(call).await? else { return Ok(None) };
         let user = self.users.find(session.user).await?.filter(|user| session.is_of(user));
@@ -83,12 +83,12 @@ impl People {
     }
 }
 
-/// A call does not fail because the day of it could not be noted.
+/// Logs a failure to record the use of a credential, which does not fail the call.
 fn note(noted: Result<()>) {
     metrics::upkeep("identifying the caller", noted);
 }
 
-/// The stores that tell who calls.
+/// The stores that identify users by key or session.
 pub struct Callers {
     keys: KeyOwners,
     people: People,
@@ -107,7 +107,7 @@ impl CallerStores for Callers {
 }
 
 impl Callers {
-    /// Whose key it is, unless it is malformed or has ended.
+    /// The caller with this key, unless the key is malformed or has ended.
     async fn of_key(&self, key: &str) -> Result<Option<Caller>> {
         let (Some(key), now) = (ApiKey::parse(key), Timestamp::now()) else { return Ok(None) };
         let Some((holder, user)) = self.keys.find(&key, now).await? else { return Ok(None) };
@@ -116,7 +116,7 @@ impl Callers {
     }
 }
 
-/// Open to everybody.
+/// Open to all callers, without a credential.
 pub struct Public;
 
 impl<W: Sync> Access<W> for Public {
@@ -132,8 +132,8 @@ impl<W: Sync> Access<W> for Public {
     }
 }
 
-/// A user whose email is verified, with a key or a session. A missing, malformed, unknown or ended credential all give the
-/// same answer, and so does one whose user is gone.
+/// A user whose email is verified, with a key or a session. Missing, malformed, unknown and ended credentials, and
+/// those of deleted users, all get the same answer.
 pub struct Verified;
 
 impl Access<Callers> for Verified {
@@ -150,7 +150,7 @@ impl Access<Callers> for Verified {
     }
 }
 
-/// Whoever acts for a tenant, whatever their role: a [`Verified`] user of it.
+/// A [`Verified`] user of any role, who acts for their organization.
 pub struct Tenant;
 
 impl Access<Callers> for Tenant {
@@ -166,7 +166,7 @@ impl Access<Callers> for Tenant {
     }
 }
 
-/// A user, and the credential they called with.
+/// A user, and the credential of the call.
 pub struct Caller {
     /// The user.
     pub user: User,
@@ -174,7 +174,7 @@ pub struct Caller {
     pub by: By,
 }
 
-/// The credential a user called with.
+/// The credential of a call.
 pub enum By {
     /// A session cookie.
     Session(Stored),
@@ -183,7 +183,7 @@ pub enum By {
 }
 
 impl Caller {
-    /// Whether it is a session, so that a person has signed in, and not a key.
+    /// Whether the caller has signed in with a session, instead of a key.
     #[must_use]
     pub fn is_session(&self) -> bool {
         matches!(self.by, By::Session(_))
@@ -198,7 +198,7 @@ impl Access<Callers> for AnyCaller {
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session, Credential::None];
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<Option<Caller>> {
-        // A key takes precedence over a cookie: browsers add cookies by themselves, but a key is sent on purpose.
+        // A key takes precedence over a cookie: browsers add cookies automatically, but a key is sent on purpose.
         match call.header("x-api-key") {
             Some(key) => callers.of_key(key).await,
             None => {
@@ -237,8 +237,8 @@ pub struct SignedIn {
     pub session: Stored,
 }
 
-/// A signed-in user. Keys are not accepted: a leaked key must not be able to issue others that outlive it, nor to sign its
-/// owner out.
+/// A signed-in user. Keys are not accepted: a leaked key must not be able to issue other keys that outlive it, or to
+/// sign its owner out.
 pub struct Session;
 
 impl Access<Callers> for Session {
@@ -257,8 +257,8 @@ impl Access<Callers> for Session {
     }
 }
 
-/// Whoever looks at a page that is for people who are signed in. A browser without a session is led to the sign-in, and
-/// back. Keys are not looked at.
+/// A visitor of a page for signed-in users. A browser without a session is redirected to the sign-in page, and back.
+/// Keys are ignored.
 pub struct Person;
 
 impl<W: AsRef<People> + Sync> Access<W> for Person {
@@ -291,7 +291,7 @@ impl<W: AsRef<People> + Sync> Access<W> for VerifiedPerson {
     }
 }
 
-/// Whoever looks at a page: a signed-in user, or anybody. Keys are not for people, and are not looked at.
+/// A visitor of a page, signed in or not. Keys are ignored.
 pub struct Visitor;
 
 impl Access<Callers> for Visitor {

@@ -1,4 +1,4 @@
-//! What a handler gets.
+//! The request as a handler gets it.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::{
     error::{Error, Refusal, Result},
 };
 
-/// A request on its way to a handler, with its caller.
+/// A request with its caller.
 pub struct Call<C> {
     /// The caller, as identified by the route's [`Access`](super::Access).
     pub caller: C,
-    /// The public address of the API.
+    /// The public address of the API, for links and cookies.
     pub base: BaseUrl,
-    /// Where the call comes from, as API Gateway saw it: `X-Forwarded-For` can be forged.
+    /// The client's address, as API Gateway saw it: `X-Forwarded-For` can be forged.
     pub client: ClientAddress,
     pub(super) request: Request,
     origins: Arc<Origins>,
@@ -42,7 +42,7 @@ impl Call<()> {
         Call { caller, base, client, origins, request }
     }
 
-    /// What the caller gave: the query or the body, and the variable of the path.
+    /// The fields that the caller sent: the query or the body, and the variable of the path.
     pub(super) fn fields(&self, wire: Wire, variable: Option<(&str, String)>) -> Result<Object> {
         let mut fields = match self.request.method {
             Method::GET => parameters(self.request.query.as_bytes()),
@@ -55,10 +55,11 @@ impl Call<()> {
     }
 
     /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
-    /// forgery) or sign the browser in to somebody else's account (login CSRF). Browsers send the origin with every
-    /// `POST`. A call without one does not come from a browser, unless it has a cookie; the enveloped routes that anybody
-    /// may call, such as sign-ups, do not act by a cookie, so there it does not matter. The other enveloped routes sign
-    /// nobody in, so there none of this matters unless the call acts by the session: a page that sends a key has it.
+    /// forgery) or sign the browser in to another user's account (login CSRF). Browsers send the origin with every
+    /// `POST`; a call without it does not come from a browser, unless it has a cookie. Public enveloped routes, such as
+    /// sign-ups, do not act on a cookie, so they accept cookies without an origin. The other enveloped routes do not
+    /// sign users in, so they check the origin only if the call uses the session: a page that sends a key needs no
+    /// cookie to act.
     pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
         let is_public = wire == Wire::Envelope && credentials == [Credential::None];
         let by_session = || self.header("x-api-key").is_none() && self.session().is_some();
@@ -82,13 +83,13 @@ impl<C> Call<C> {
         token_in_cookies(&self.base, self.request.cookies.iter().map(String::as_str))
     }
 
-    /// What the call comes from.
+    /// The client's address and its `User-Agent`.
     #[must_use]
     pub fn device(&self) -> Device {
         Device::new(self.client, self.header(header::USER_AGENT.as_str()))
     }
 
-    /// Whether a browser asks for a page. A program does not ask for HTML: curl, `fetch` and client libraries send `*/*`,
+    /// Whether a browser requests a page. Programs do not request HTML: curl, `fetch` and client libraries send `*/*`,
     /// `application/json` or nothing.
     #[must_use]
     pub fn takes_html(&self) -> bool {
@@ -101,7 +102,7 @@ impl<C> Call<C> {
         self.request.header(name)
     }
 
-    /// `url`, parsed, if its origin is ours or trusted.
+    /// Parses `url`. `None` unless its origin is this API's or a trusted one.
     #[must_use]
     pub fn trusted_url(&self, url: &str) -> Option<Url> {
         self.origins.trusted_url(&self.base, url)

@@ -1,4 +1,4 @@
-//! The session cookie.
+//! The session cookie: its name, its attributes, and its token.
 
 use crate::{
     accounts::{sessions::SESSION_SECONDS, token::Token},
@@ -22,7 +22,7 @@ fn set_cookie(base: &BaseUrl, value: &str, max_age: i64) -> String {
     format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", cookie_name(base))
 }
 
-/// What a client that is no browser sends as its `Cookie` header to be signed in.
+/// The `Cookie` header with which a client other than a browser uses the session of `token`.
 #[must_use]
 pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
     format!("{}={}", cookie_name(base), token.reveal())
@@ -31,7 +31,8 @@ pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
 /// Finds the session token among the cookies of a request, given the values of its `cookie` headers.
 pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));
-    // The white space of RFC 6265 and no other: what browsers do not skip is part of a name that they do not protect.
+    // Only the white space of RFC 6265 is trimmed: browsers take other white space as part of a name, which they then
+    // do not protect as `__Host-`.
     let mut values =
         pairs.filter_map(|pair| pair.trim_matches([' ', '\t']).strip_prefix(cookie_name(base))?.strip_prefix('='));
     values.find_map(Token::parse)
@@ -65,7 +66,7 @@ mod tests {
         );
     }
 
-    /// A browser would have let another host of the domain set them: it sees no `__Host-` at their start.
+    /// Another host of the domain could have set these cookies: their names do not start with `__Host-` for a browser.
     #[test]
     fn a_name_after_other_white_space_is_another_name() {
         let (base, token) = (base("https://api.example.com"), Token::generate());
@@ -111,7 +112,7 @@ mod tests {
             token_in_cookies(&base("https://api.example.com"), [cookie.as_str()]).map(|found| found.hash())
         };
         assert_eq!(find("__Host-session_token"), Some(token.hash()));
-        // Another host in the domain can set these.
+        // Another host in the domain can set these cookies.
         assert_eq!((find("session_token"), find("__Secure-session_token")), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Deleting one's account, and with the last one the organization: the same on the page and by the API.
+//! Deletes an account, and with the last account the organization, for both the page and the API.
 
 use crate::{
     accounts::{
@@ -16,7 +16,7 @@ use crate::{
     webhooks::{endpoints::Endpoints, log::Retention},
 };
 
-/// What deleting an account takes.
+/// The stores for deleting an account.
 pub struct Deletions {
     departures: Departures,
     endpoints: Endpoints,
@@ -25,7 +25,7 @@ pub struct Deletions {
 }
 
 impl Deletions {
-    /// The stores over the tables that `env` names. All that hash in a process share the memory of `hasher`.
+    /// The stores over the tables that `env` names. All users of a process's `hasher` share its memory.
     pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
         Ok(Self {
             departures: Departures::from_env(env, aws)?,
@@ -35,12 +35,12 @@ impl Deletions {
         })
     }
 
-    /// Deletes the account of `user`, who confirms it with their password, and with the last account the organization. What
-    /// of that is not deleted here has ended all the same, and `accounts-purge` deletes it.
+    /// Deletes the account of `user`, who confirms it with their password, and with the last account the organization.
+    /// Data of the organization that this call does not delete is unreachable anyway, and `accounts-purge` deletes it.
     ///
     /// # Errors
-    /// The password is wrong, or was tried too often; others would be left without an owner: [`Conflict::LastOwner`]; the
-    /// account is gone: [`Error::Unauthorized`]; or a call fails.
+    /// The password is wrong, or was tried too often; other members would be left without an owner:
+    /// [`Conflict::LastOwner`]; the account was deleted: [`Error::Unauthorized`]; or a call fails.
     pub async fn delete(&self, user: &User, password: Guess, now: Timestamp) -> Result<()> {
         self.sign_ins.confirm(user, password, now).await?;
         let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {
@@ -48,7 +48,7 @@ impl Deletions {
             removed => removed.map(drop),
         };
         removed.map_err(|error| match error {
-            // They were removed meanwhile, or the same call was made twice.
+            // The user was removed in the meantime, or the same call was made twice.
             Error::NotFound(_) => Error::Unauthorized,
             error => error,
         })

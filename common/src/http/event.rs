@@ -1,8 +1,8 @@
 //! The events and responses of API Gateway's HTTP API, payload version 2.0
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html>).
 //!
-//! `lambda_http` has a conversion of its own, but it panics on a `Host`, query or body that it cannot read (1.3), and
-//! builds a URL that nothing here needs.
+//! `lambda_http` has a conversion of its own, but it panics on an unreadable `Host`, query or body (1.3), and builds a
+//! URL that is not needed here.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::{
@@ -17,13 +17,13 @@ use url::Url;
 use super::status::HttpError;
 use crate::base_url::BaseUrl;
 
-/// The largest body accepted, in bytes; a longer one is refused before anything is parsed.
+/// The maximum body size in bytes. A larger body is refused before anything is parsed.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 pub(super) type Response = http::Response<String>;
 
-/// An event as Lambda delivers it. An unreadable one does not fail the invocation: the sender of the request gets a
-/// response that says so.
+/// An event as Lambda delivers it. An unreadable event does not fail the invocation: the sender of the request gets a
+/// response with the error.
 pub struct Event(Result<ApiGatewayV2httpRequest, serde_json::Error>);
 
 impl<'de> Deserialize<'de> for Event {
@@ -33,14 +33,13 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// A request: the parts of it that the routes use.
+/// The parts of a request that the routes use.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// Each as in a `cookie` header: one or more pairs, separated by semicolons. First those that the event has apart from
-    /// its headers.
+    /// Each is one or more pairs separated by semicolons, as in a `cookie` header. Cookies from headers come last.
     pub(super) cookies: Vec<String>,
     pub(super) body: Vec<u8>,
     pub(super) source_ip: Option<String>,
@@ -77,7 +76,7 @@ impl Event {
 }
 
 impl Request {
-    /// Checks the size before anything is parsed and anybody is looked up.
+    /// Checks the size, before the body is parsed and the caller is looked up.
     pub(super) fn check_size(&self) -> Result<(), HttpError> {
         if self.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
     }
@@ -87,12 +86,12 @@ impl Request {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Whether it comes from a browser that is to show the response.
+    /// Whether the request comes from a browser that will show the response.
     pub(super) fn takes_html(&self) -> bool {
         self.header("accept").is_some_and(|accept| accept.contains("text/html"))
     }
 
-    /// Where a browser can open what was asked for: the path, with the query unless that is a form's.
+    /// The address at which a browser can open the requested page: the path, with the query of a `GET`.
     pub(super) fn target(&self) -> String {
         match self.query.as_str() {
             query if self.method == Method::GET && !query.is_empty() => format!("{}?{query}", self.path),
@@ -100,16 +99,16 @@ impl Request {
         }
     }
 
-    /// The configured base URL, or else the domain that the request came to. API Gateway only puts a domain there that
-    /// is mapped to this API, whatever the `Host` header says.
+    /// The configured base URL, or else the domain of the request. API Gateway sets it to a domain that is mapped to
+    /// this API, regardless of the `Host` header.
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {
         configured.cloned().unwrap_or_else(|| BaseUrl::of_domain(self.domain.as_deref().unwrap_or("localhost")))
     }
 }
 
-/// The cookies of a request. API Gateway takes them out of the headers; other sources of such events leave them there, too
-/// or only. All are the same browser's, and of two sessions the first counts, so `listed` stands before what only other
-/// sources have. A header that is not UTF-8 does not lose the rest of it: a cookie of ours is ASCII.
+/// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events also or
+/// only leave them in the headers. All come from the same browser. The first of two sessions counts, so `listed` comes
+/// first. Invalid UTF-8 in a header does not lose the rest of it: the session cookie is ASCII.
 fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
     let in_headers = headers.get_all(header::COOKIE).iter();
     let in_headers = in_headers.map(|cookies| String::from_utf8_lossy(cookies.as_bytes()).into_owned());

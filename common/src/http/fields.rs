@@ -1,5 +1,5 @@
-//! Reading the fields of an input. All fields are read before anything is refused, so that the caller learns of all
-//! issues at once. Run without values, the same code describes the fields.
+//! Reads the fields of an input. All fields are read before the input is refused, so that the caller gets all issues at
+//! once. Run without values, the same code describes the fields.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -18,10 +18,10 @@ use crate::{
     patch::Patch,
 };
 
-/// The header with the key of a call that may be repeated.
+/// The header with the idempotency key of a call.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Whether a field is required.
+/// Values of `is_required`.
 const REQUIRED: bool = true;
 const OPTIONAL: bool = false;
 
@@ -29,13 +29,13 @@ const OPTIONAL: bool = false;
 pub struct Fields {
     values: Object,
     issues: Vec<Issue>,
-    /// The key that the call has, and the hash of all values.
+    /// The call's idempotency key, and the hash of all values.
     key: Option<(HeaderValue, Hash)>,
     #[cfg(feature = "openapi")]
     description: Option<FieldDescriptions>,
 }
 
-/// A field with an issue. The issue itself is recorded in the [`Fields`].
+/// A field with an issue, which is recorded in the [`Fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
@@ -55,7 +55,7 @@ impl Fields {
         }
     }
 
-    /// The fields that `read` asks for.
+    /// Describes the fields that `read` reads.
     #[cfg(feature = "openapi")]
     pub(super) fn describe<I>(
         generator: &mut schemars::SchemaGenerator,
@@ -63,22 +63,22 @@ impl Fields {
     ) -> FieldDescriptions {
         let description = Some(FieldDescriptions::new(std::mem::take(generator)));
         let mut fields = Self { values: Object::new(), issues: Vec::new(), key: None, description };
-        // There are no values, so required fields are rejected, but every field that was asked for is recorded.
+        // There are no values, so required fields are rejected, but every field that `read` reads is recorded.
         let (Ok(_) | Err(Rejected)) = read(&mut fields);
         let mut description = fields.description.unwrap_or_default();
         *generator = std::mem::take(&mut description.generator);
         description
     }
 
-    /// Adds the key of the call, before anything is read: it is for a call with exactly these values.
+    /// Sets the idempotency key of the call, which covers the current values. Call this before reading any field.
     pub(super) fn set_key(&mut self, header: Option<&HeaderValue>) {
         self.key = header.map(|header| (header.clone(), hash(&self.values)));
     }
 
-    /// Reads the header `idempotency-key`, if there is one. All fields that were sent count, in any order.
+    /// Reads the header `idempotency-key`, if present. The key covers all fields that were sent, in any order.
     ///
     /// # Errors
-    /// It is not valid.
+    /// The header is not valid.
     pub fn idempotency_key(&mut self) -> Result<Option<IdempotencyKey>, Rejected> {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -172,8 +172,8 @@ impl Fields {
         if self.issues.len() == before { Ok(Patch::Set(list)) } else { Err(Rejected) }
     }
 
-    /// Reads an object that may be absent (keep the current value) or `null` (clear it): its members, and their texts if they
-    /// are texts.
+    /// Reads an object that may be absent (keep the current value) or `null` (clear it). `parse` gets the members, and
+    /// the value of those that are texts.
     ///
     /// # Errors
     /// It is neither `null` nor an object, or `parse` rejects it.
@@ -247,8 +247,7 @@ impl Fields {
         if self.issues.len() == before { Ok(all) } else { Err(Rejected) }
     }
 
-    /// Takes what somebody typed into the fields of a form, or what a link for people has, whatever it is: a mistake gets
-    /// them a page that says so.
+    /// Takes the texts of a form, or of a link for people, without checking them: the page itself reports mistakes.
     pub fn typed(&mut self, names: &[&'static str]) -> Typed {
         for name in names {
             self.note::<String>(name, OPTIONAL);
@@ -310,11 +309,10 @@ impl Fields {
         Err(self.reject(name, Problem { code, message }))
     }
 
-    /// Refuses fields that clients of others know and nothing here serves: to ignore them would answer something else than
-    /// was asked for.
+    /// Refuses fields of other services' APIs that this one does not support: ignoring them would give a wrong answer.
     ///
     /// # Errors
-    /// One of them is there.
+    /// One of the fields is present.
     pub fn refuse(&mut self, names: &[&str]) -> Result<(), Rejected> {
         let before = self.issues.len();
         for name in names.iter().filter(|name| self.values.contains_key(**name)).collect::<Vec<_>>() {
@@ -323,7 +321,7 @@ impl Fields {
         if self.issues.len() == before { Ok(()) } else { Err(Rejected) }
     }
 
-    /// Records a problem that a field has, perhaps only together with others.
+    /// Records a problem of a field, perhaps in combination with other fields.
     pub fn reject(&mut self, name: &str, Problem { code, message }: Problem) -> Rejected {
         self.issues.push(Issue { code, path: vec![name.to_owned()], message });
         Rejected
@@ -348,7 +346,7 @@ impl Fields {
         self.reject(name, Problem { code: IssueCode::InvalidType, message: message.to_owned() })
     }
 
-    /// Records a field for the description, when one is being made.
+    /// Records a field for the description, if one is being built.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     fn note<T: JsonSchema>(&mut self, _name: &'static str, _is_required: bool) {
         #[cfg(feature = "openapi")]
@@ -358,12 +356,12 @@ impl Fields {
     }
 }
 
-/// What somebody typed into a form. It may have passwords, so it cannot be printed.
+/// The texts of a form. They may include passwords, so this has no `Debug`.
 #[derive(Clone)]
 pub struct Typed(Object);
 
 impl Typed {
-    /// What is in a field; nothing, if there is no such field.
+    /// The text in a field; empty if there is no such field.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         match self.0.get(name) {
@@ -378,7 +376,7 @@ impl Typed {
         self.0.contains_key(name)
     }
 
-    /// Takes what is in the field `other` where `name` is empty.
+    /// Copies the text of the field `other` into `name` if `name` is empty.
     #[must_use]
     pub fn or(mut self, name: &str, other: &str) -> Self {
         if self.get(name).is_empty() {
@@ -388,23 +386,23 @@ impl Typed {
         self
     }
 
-    /// Without the fields that were left empty.
+    /// Removes empty fields.
     #[must_use]
     pub fn without_empty(mut self) -> Self {
         self.0.retain(|_, value| !matches!(value, Json::Text(text) if text.is_empty()));
         self
     }
 
-    /// Reads an input from it.
+    /// Reads an input from the texts.
     ///
     /// # Errors
-    /// Every issue that it has: [`Error::Invalid`].
+    /// The input has issues: [`Error::Invalid`] with all of them.
     pub fn read<I>(&self, read: impl FnOnce(&mut Fields) -> Result<I, Rejected>) -> Result<I> {
         Fields::read(self.0.clone(), read)
     }
 }
 
-/// The same for the same values, in whatever order they were sent.
+/// The hash of all values, independent of their order.
 fn hash(values: &Object) -> Hash {
     let sorted: BTreeMap<_, _> = values.iter().collect();
     #[expect(clippy::expect_used, reason = "texts, numbers and booleans are JSON")]
@@ -446,7 +444,7 @@ mod tests {
         );
     }
 
-    /// Calls are remembered by it for a day, also across a change of version.
+    /// Stored calls are found by this hash for a day, also across a change of version.
     #[test]
     fn the_hash_of_values_stays_as_it_is() {
         let all = json!({

@@ -37,12 +37,12 @@ pub struct Function {
     pub(super) wire: Wire,
     origins: Arc<Origins>,
     pub(super) routes: Arc<[BoundRoute]>,
-    /// The name that stands above its pages.
+    /// The name at the top of its pages; `None` for functions without pages.
     service: Option<ServiceName>,
 }
 
 impl Function {
-    /// Builds a function from its routes, with the settings in `env`. `app` is what their handlers need.
+    /// Builds a function from its routes, with the settings in `env`. `app` holds the dependencies of the handlers.
     pub fn new<A: Send + Sync + 'static, W: CallerStores>(
         wire: Wire,
         env: &Env,
@@ -52,13 +52,13 @@ impl Function {
     ) -> Result<Self, ConfigError> {
         let (app, callers) = (Arc::new(app), Arc::new(W::from_env(env, aws)?));
         let mut routes: Vec<_> = routes.into_iter().map(|route| route.bind(&app, &callers, wire)).collect();
-        // As with API Gateway, a path without a variable comes before another that has one and takes it, too.
+        // As in API Gateway, a path without a variable takes precedence over a matching path with one.
         routes.sort_by_key(|route| route.info.path.contains('{'));
         let service = (wire == Wire::Page).then(|| ServiceName::from_env(env)).transpose()?;
         Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), service })
     }
 
-    /// The descriptions of the routes.
+    /// The descriptions of the routes, for the checks against the template.
     pub fn routes(&self) -> impl Iterator<Item = &RouteInfo> {
         self.routes.iter().map(|route| &route.info)
     }
@@ -75,7 +75,7 @@ impl Function {
         // Responses contain tokens and keys.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if self.wire == Wire::Page && self.origins.is_https() {
-            // For a year, the browser opens nothing of this host over plain http.
+            // For a year, the browser uses only https for this host.
             response
                 .headers_mut()
                 .insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
@@ -88,7 +88,7 @@ impl Function {
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = error.as_ref().map_or("OK", HttpError::code);
-        // The raw path is not logged: a mangled link may have its token there.
+        // The raw path is not logged: a mangled link may contain its token.
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
         let tenant = tenant.as_deref().unwrap_or_default();
         if let Some(HttpError::Domain(Error::Internal(cause))) = error {
@@ -110,7 +110,7 @@ impl Function {
         };
         let back = (self.wire == Wire::Page && request.takes_html()).then(|| request.target());
         let call = Call::new(request, Arc::clone(&self.origins));
-        // A panic fails one request, not the process and the requests waiting for it.
+        // A panic fails one request instead of the process with all waiting requests.
         let handled = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
         let mut handled = handled.unwrap_or_else(panicked);
@@ -125,7 +125,7 @@ impl Function {
         self.at_path(request).find(|route| route.info.method == request.method)
     }
 
-    /// The response to a request that no route takes.
+    /// The response to a request without a matching route.
     fn unrouted(&self, request: &Request) -> Result<Reply, HttpError> {
         if request.method == Method::OPTIONS && self.wire == Wire::Plain {
             Ok(Reply::Preflight)
@@ -136,8 +136,8 @@ impl Function {
         }
     }
 
-    /// The routes at a request's path. API Gateway calls a function with a single route for that route only, whatever the
-    /// stage puts in front of its path.
+    /// The routes at a request's path. A function with a single route matches every path: API Gateway calls it for that
+    /// route only, and the stage may put a prefix before the path.
     fn at_path(&self, request: &Request) -> impl Iterator<Item = &BoundRoute> {
         let single = self.routes.len() == 1;
         self.routes.iter().filter(move |route| single || variable(route.info.path, &request.path).is_some())
@@ -156,7 +156,7 @@ impl Function {
     }
 }
 
-/// What a browser gets for an error. Whoever has to sign in first is led there, and comes `back` afterwards.
+/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`.
 fn answer_of(error: HttpError, back: &str) -> Reply {
     match error {
         HttpError::Domain(Error::Unauthorized) => {
@@ -167,7 +167,7 @@ fn answer_of(error: HttpError, back: &str) -> Reply {
     }
 }
 
-/// The whole `main` of an HTTP function: start the log, build the function, serve.
+/// Runs an HTTP function: starts the log, builds the function, and serves it.
 ///
 /// # Errors
 /// A setting is missing or does not parse; or the Lambda runtime fails.

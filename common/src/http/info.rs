@@ -1,26 +1,26 @@
-//! The values that describe a route. The description of the API and the checks against the template read them.
+//! The values that describe a route, for the OpenAPI description and the checks against the template.
 
 use lambda_http::http::Method;
 
-/// What is known about a route without calling it.
+/// The properties of a route.
 #[derive(Debug)]
 pub struct RouteInfo {
-    /// `GET`, with the input in the query, or `POST`, with the input in the body. Everything that changes state is a `POST`.
+    /// `GET`, with the input in the query, or `POST`, with the input in the body. Routes that change state are `POST`s.
     pub method: Method,
-    /// The full path.
+    /// The full path, such as `/v1/auth/status`, perhaps with a variable at its end.
     pub path: &'static str,
-    /// The credentials it accepts.
+    /// The credentials that it accepts.
     pub credentials: &'static [Credential],
-    /// What it does, in one sentence.
+    /// The purpose of the route in one sentence, for the OpenAPI description.
     pub summary: &'static str,
-    /// The errors it can return, beyond those of every route of its kind.
+    /// The errors that it can return, in addition to those of every route of its kind.
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
     pub redirects: bool,
 }
 
-/// The name and the value of the variable at the end of a route's path, such as `{id}`, in the path of a request; `Some(None)`
-/// if the route has none, and `None` if this is not a path of the route.
+/// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request.
+/// `Some(None)` if the route has no variable; `None` if the path does not match the route.
 pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<(&'static str, &'a str)>> {
     let Some((before, name)) = route.split_once('{') else { return (path == route).then_some(None) };
     let value = path.strip_prefix(before).filter(|value| !value.is_empty() && !value.contains('/'))?;
@@ -43,7 +43,7 @@ pub enum Credential {
 pub enum Fault {
     /// 401: the email or the password is wrong.
     WrongPassword,
-    /// 400: the password of the user who is signed in is wrong.
+    /// 400: the password of the signed-in user is wrong.
     InvalidPassword,
     /// 400: the token of a link is malformed, unknown, used or expired.
     InvalidToken,
@@ -53,9 +53,9 @@ pub enum Fault {
     EmailNotVerified,
     /// 403: only owners may do this.
     OwnersOnly,
-    /// 403: the request names an organization that the caller is not a member of.
+    /// 403: the caller is not a member of the organization in the request.
     NotAMember,
-    /// 404: what the request names does not exist.
+    /// 404: the requested object does not exist.
     NotFound,
     /// 409, with this reason.
     Conflict(&'static str),

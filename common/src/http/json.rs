@@ -1,8 +1,8 @@
-//! Reading JSON from strangers, as far as the fields of an input need it.
+//! Reads untrusted JSON, as far as the fields of an input need it.
 //!
-//! Not into `serde_json::Value`: with the feature `raw_value`, an object in it whose only key is serde_json's own marker
-//! for raw values is parsed as JSON inside a string, and such strings can be nested until the stack overflows. What no
-//! field can take is skipped here, which takes no stack.
+//! Does not use `serde_json::Value`: with the feature `raw_value`, an object whose only key is serde_json's own marker
+//! for raw values is parsed as JSON inside a string, and such strings can be nested until the stack overflows. Values
+//! that no field accepts are skipped here, which takes no stack.
 
 use std::{collections::HashMap, fmt};
 
@@ -11,30 +11,31 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// A JSON value. It is serialised only to be hashed.
+/// A JSON value. It is serialized only for hashing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Json {
     Null,
     Bool(bool),
     Text(String),
-    /// A whole number, also as `2.0` or `2e0`; one that is too large for this type is the largest or the smallest of it.
+    /// A whole number, also as `2.0` or `2e0`. Numbers that are out of range become this type's maximum or minimum.
     Number(i64),
-    /// An array. Objects in it are looked into, and arrays are not. Of very many elements only so many are kept that it shows.
+    /// An array. Its objects are read, nested arrays are [`Json::Other`]. At most [`MAX_ELEMENTS`] + 1 elements are
+    /// kept, which shows that there are too many.
     List(Vec<Json>),
-    /// An object: its members, as often as they are there, sorted by name. Arrays and objects in it are not looked into, and of
-    /// very many members only so many are kept that it shows.
+    /// An object: its members with duplicates, sorted by name. Arrays and objects in it are [`Json::Other`]. At most
+    /// [`MAX_ELEMENTS`] + 1 members are kept, which shows that there are too many.
     Members(Vec<(String, Json)>),
-    /// Another number, or an array or an object that is not looked into.
+    /// A fraction, or an array or object that is nested too deep to be read.
     Other,
 }
 
-/// The most elements or members that a field may have: each can have an issue in the answer.
+/// The maximum number of elements or members of a field: each can have an issue in the answer.
 pub(super) const MAX_ELEMENTS: usize = 100;
 
 /// The members of an object.
 pub(super) type Object = HashMap<String, Json>;
 
-/// What should be an object.
+/// A JSON document that should be an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Document {
     Null,
@@ -56,7 +57,7 @@ struct JsonVisitor {
     inside: Inside,
 }
 
-/// What a value is in already. So arrays and objects take no stack, however deep they are nested.
+/// The container of a value. It bounds the recursion, so that nesting of any depth takes no stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Nothing,
@@ -99,7 +100,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         Ok(Json::Number(i64::try_from(value).unwrap_or(i64::MAX)))
     }
 
-    /// The conversion makes a number that is too large the largest, too.
+    /// The conversion saturates numbers that are out of range.
     fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
         Ok(if value.fract() == 0.0 { Json::Number(value as i64) } else { Json::Other })
     }
@@ -287,8 +288,8 @@ mod tests {
         assert_eq!(object(r#"{"a":-1e300}"#)["a"], Json::Number(i64::MIN));
     }
 
-    /// Parsed into a `Value`, this overflows the stack of a thread: the marker makes serde_json parse a string's text as
-    /// JSON again, each time with a new limit of nesting.
+    /// Parsed into a `Value`, this overflows the stack of a thread: the marker makes serde_json parse the string's text
+    /// as JSON again, each time with a new nesting limit.
     #[test]
     fn a_bomb_of_nested_strings_is_only_a_string() {
         let mut bomb = "0".to_owned();

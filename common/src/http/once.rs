@@ -1,9 +1,9 @@
-//! Calls that are done once, however often they are made: a client that did not get the answer calls again with the
-//! same `idempotency-key`, and gets the answer of the first call.
+//! Idempotent calls: a client that did not get the answer repeats the call with the same `idempotency-key`, and gets
+//! the answer of the first call.
 //!
-//! The answer is stored in the same transaction as what the call does, so a crash leaves both or neither, and of several
-//! calls at once one does it. Only successes are remembered: a call that was refused did nothing. A call without a key
-//! costs no more than it would without this module.
+//! The answer is stored in the same transaction as the writes of the call, so a crash leaves both or neither, and of
+//! several concurrent calls one takes effect. Only successes are remembered, because a refused call changes nothing. A
+//! call without a key costs no more than it would without this module.
 
 use std::fmt;
 
@@ -26,25 +26,25 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The key that a client gave to a call, and what it called with.
+/// The idempotency key of a call, with the hash of the call's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     key: Hash,
     fields: Hash,
 }
 
-/// A SHA-256.
+/// A SHA-256 hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
-/// The calls that are remembered. They are in the table of endpoints, because an answer may have an endpoint's secret.
+/// The remembered calls. They are in the table of endpoints, because an answer may contain an endpoint's secret.
 #[derive(Clone)]
 pub struct Calls {
     dynamodb: Client,
     table: String,
 }
 
-/// A call, which is done once if it has a key.
+/// A call, which takes effect only once if it has a key.
 pub struct Once<'a> {
     calls: &'a Calls,
     tenant: &'a TenantId,
@@ -53,21 +53,21 @@ pub struct Once<'a> {
     now: Timestamp,
 }
 
-/// What a call answers. It may have a secret, so it cannot be printed.
+/// The answer to a call. It may contain a secret, so it has no `Debug`.
 pub enum Answer<T> {
-    /// The call has been done now.
+    /// The call was made for the first time.
     New(T),
-    /// It had been done before; this was the answer.
+    /// The call was repeated; this is the stored answer.
     Known(Box<RawValue>),
 }
 
-/// What the sort keys of remembered calls begin with. They sort before every endpoint's id.
+/// The prefix of the sort keys of remembered calls. It sorts before every endpoint's id.
 const ONCE: &str = "#once#";
 /// How long a call is remembered, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
 
 impl IdempotencyKey {
-    /// The key in a header, of a call with fields that have this hash.
+    /// Parses the key in a header. `fields` is the hash of the call's fields.
     ///
     /// # Errors
     /// Every rule that the header breaks.
@@ -100,7 +100,7 @@ impl Calls {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
 
-    /// A call of `route` by `tenant`.
+    /// A call of `route` by the organization `tenant`.
     #[must_use]
     pub fn once<'a>(
         &'a self,
@@ -114,10 +114,10 @@ impl Calls {
 }
 
 impl Once<'_> {
-    /// What remembers the call with its answer, for the transaction that does it. `None` if it has no key.
+    /// The item that stores the answer, for the transaction of the call. `None` if the call has no key.
     ///
     /// # Errors
-    /// The answer is no JSON.
+    /// The answer cannot be serialized.
     pub fn marker(&self, answer: &impl Serialize) -> Result<Option<Marker>> {
         let Some(key) = self.key else { return Ok(None) };
         let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
@@ -128,16 +128,16 @@ impl Once<'_> {
         let put = Put::builder()
             .table_name(&self.calls.table)
             .set_item(Some(item))
-            // TTL may delete an item days after its time.
+            // TTL may delete an item days late.
             .condition_expression("attribute_not_exists(webhook_endpoint_id) OR delete_at <= :now")
             .expression_attribute_values(":now", number(self.now.as_second()));
         Ok(Some(Marker(put)))
     }
 
-    /// The answer of `act`, which does the call, unless it has been done before.
+    /// Returns the stored answer if the call was made before, or else runs `act` and returns its answer.
     ///
     /// # Errors
-    /// The call was done with other fields; it fails; or a read fails.
+    /// The key was used with other fields; `act` fails; or a read fails.
     pub async fn answer<T>(&self, act: impl Future<Output = Result<T>>) -> Result<Answer<T>> {
         if let Some(answer) = self.known().await? {
             return Ok(Answer::Known(answer));
@@ -146,7 +146,7 @@ impl Once<'_> {
             Ok(answer) => return Ok(Answer::New(answer)),
             Err(error) => error,
         };
-        // Perhaps the same call was made at the same time and came first, or only the transaction's own answer was lost.
+        // The same call may have been made concurrently and come first, or only the transaction's own answer was lost.
         match self.known().await {
             Ok(known) => known.map(Answer::Known).ok_or(error),
             Err(unknown) => {

@@ -19,7 +19,7 @@ use super::{
 mod examples;
 mod refusals;
 
-/// The description of the API that `functions` serve. `webhooks` are the requests that we send to receivers.
+/// The description of the API that `functions` serve. `webhooks` are the requests that the service sends to receivers.
 pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str, webhooks: Value) -> Value {
     let mut generators = Generators::new();
     let mut refusals = Map::new();
@@ -81,12 +81,12 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
     document
 }
 
-const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {...}}` and answer in the same envelope; \
-    routes under `/api/auth` speak plain JSON. Where no field is required, the body may be empty, and `null` means no fields. \
-    Every answer has an `x-request-id`. API Gateway itself answers a path that no function is mapped to with 404, and a route \
-    that is called too often with 429, both as `{\"message\": \"...\"}`.";
+const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {...}}` and answer in the same \
+    envelope; routes under `/api/auth` speak plain JSON. If no field is required, the body may be empty or `null`. \
+    Every answer has an `x-request-id`. API Gateway itself answers unknown paths with 404, and too many calls of a \
+    route with 429, both as `{\"message\": \"...\"}`.";
 
-/// Describes a route. The responses that it shares with others go to `refusals`, by name.
+/// Describes a route. Responses that routes share go to `refusals`, by name.
 fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusals: &mut Map<String, Value>) -> Value {
     let info = &route.info;
     let mut shapes = (route.describe)(generators);
@@ -130,14 +130,14 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
 fn idempotency_key() -> Value {
     json!({
         "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
-        "description": "A call that is repeated with the same key within 24 hours answers as the first did, and does \
-                        nothing.",
+        "description": "Makes the call repeatable: a call with the same key within 24 hours gets the answer of the \
+                        first, and changes nothing.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
     })
 }
 
-/// `webhooksCreate`, `getVerifyEmail`, `getResetPasswordPage`: the words of the path, with the method where paths alone are
-/// not unique. A page can have the name of a route under `/api/auth`.
+/// `webhooksCreate`, `getVerifyEmail`, `getResetPasswordPage`: the words of the path, with the method where paths alone
+/// are not unique. The suffix `Page` separates pages from routes of the same name under `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");
     let words = path.split(['/', '-']).map(|word| word.trim_matches(['{', '}']));
@@ -186,10 +186,10 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
         None => page("A page."),
     };
     responses.insert("200".to_owned(), done);
-    let done = info.redirects.then_some("Done: the browser goes on at the `Location`.");
-    // A page for people who are signed in leads everybody else to the sign-in.
+    let done = info.redirects.then_some("Done. The browser continues at the `Location`.");
+    // A page for signed-in users redirects other visitors to the sign-in page.
     let sign_in = (wire == Wire::Page && info.credentials == [Credential::Session])
-        .then_some("Without a session, a browser is led to the sign-in, and back.");
+        .then_some("Without a session, the browser is redirected to the sign-in page, and back.");
     let redirects: Vec<_> = done.into_iter().chain(sign_in).collect();
     if !redirects.is_empty() {
         responses.insert("303".to_owned(), json!({ "description": redirects.join(" ") }));
@@ -197,7 +197,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     let everywhere = errors(info, &[], wire);
     for (status, errors) in errors(info, info.faults, wire) {
         let (name, refusal) = if wire == Wire::Page && !everywhere.contains_key(&status) {
-            ("PageRefusal".to_owned(), page("A page that says why."))
+            ("PageRefusal".to_owned(), page("A page with the error."))
         } else {
             refusals::refusal(wire, status, &errors)
         };

@@ -1,4 +1,4 @@
-//! Whose pages may call the API with cookies.
+//! The origins whose pages may call the API with cookies.
 
 use url::Url;
 
@@ -7,14 +7,14 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// The address of the API, and the other trusted origins.
+/// The address of the API, and the other trusted origins, such as that of a separate frontend.
 pub struct Origins {
     pub(super) base: Option<BaseUrl>,
     trusted: Vec<BaseUrl>,
 }
 
 impl Origins {
-    /// Trusts the origins in `BASE_URL` and `TRUSTED_ORIGINS`.
+    /// Reads the trusted origins from `BASE_URL` and `TRUSTED_ORIGINS`.
     ///
     /// # Errors
     /// One of them does not parse.
@@ -22,7 +22,7 @@ impl Origins {
         Ok(Self { base: BaseUrl::from_env(env)?, trusted: env.list("TRUSTED_ORIGINS")? })
     }
 
-    /// Whether the API is reached over TLS only. A domain that API Gateway maps to it is.
+    /// Whether the API is reached over TLS only. Domains that API Gateway maps to it are.
     pub(super) fn is_https(&self) -> bool {
         self.base.as_ref().is_none_or(BaseUrl::is_https)
     }
@@ -32,7 +32,7 @@ impl Origins {
         base.is_origin_of(url) || self.trusted.iter().any(|origin| origin.is_origin_of(url))
     }
 
-    /// `url`, parsed, if its origin is trusted.
+    /// Parses `url`. `None` unless its origin is trusted.
     pub(super) fn trusted_url(&self, base: &BaseUrl, url: &str) -> Option<Url> {
         Url::parse(url).ok().filter(|url| self.trust(base, url.as_str()))
     }

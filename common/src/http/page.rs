@@ -1,4 +1,4 @@
-//! HTML pages for people, in one layout. They need no script, and load nothing from elsewhere.
+//! HTML pages for people, in one layout. They need no script, and load nothing from other hosts.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -23,7 +23,7 @@ use crate::{
 mod form;
 mod json;
 
-/// A page. Its status is 200, unless it says that something was refused.
+/// A page. Its status is 200, unless it reports an error.
 pub struct Page {
     title: Cow<'static, str>,
     content: Markup,
@@ -33,11 +33,11 @@ pub struct Page {
     console: Option<Console>,
 }
 
-/// The console of an organization: its name stands above each of its pages, and links to all of them.
+/// The console of an organization. Each of its pages shows the organization's name and links to the other pages.
 pub struct Console {
     /// The name of the organization.
     pub organization: Name,
-    /// The link, of those of the console, under which the page is.
+    /// The console link that the page belongs to.
     pub here: &'static str,
 }
 
@@ -51,8 +51,8 @@ const CONSOLE: [(&str, &str); 6] = [
     ("/console/account", "Account"),
 ];
 
-/// No content sniffing, no window that another site keeps a hold of, and no referrer for other sites, since the address
-/// contains a token. Our own site does get it: a browser that withholds the referrer sends `Origin: null` with a form.
+/// Prevents content sniffing, access from windows of other sites, and referrers to other sites, since the URL contains
+/// a token. Pages of this site do get the referrer: a browser that withholds it sends `Origin: null` with a form.
 const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -60,10 +60,10 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
 
-/// Readable on a phone, in light and dark mode. Texts have a contrast of at least 4.5 to 1.
+/// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.
 const STYLE: &str = include_str!("page/style.css");
 
-/// What the policy allows: our style, by its hash, and forms.
+/// The content security policy: it allows only the page's own style, by its hash, and forms.
 static ALLOWED: LazyLock<String> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -85,14 +85,13 @@ impl Page {
         Self { is_done: true, ..self }
     }
 
-    /// Gives the page the status of `error`, if there is one, and marks it as refused. The content has to say what the
-    /// error means.
+    /// Marks the page as refused, with the status of `error`, if there is one. The content has to explain it.
     #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
         Self { refused: error.map(HttpError::Domain), ..self }
     }
 
-    /// Lets the answer to its form redirect to `origin`, besides our own: browsers check that, too.
+    /// Allows the answer to its form to redirect to `origin`, too: browsers apply the policy to redirects.
     #[must_use]
     pub fn redirects_to(self, origin: Option<String>) -> Self {
         Self { redirects_to: origin, ..self }
@@ -104,29 +103,31 @@ impl Page {
         Self { console: Some(console), ..self }
     }
 
-    /// The page of an error for which no handler has made one.
+    /// The page of an error without a page of its own.
     pub(super) fn of(error: HttpError) -> Self {
         let (title, text) = match &error {
             _ if error.status().is_server_error() => {
-                ("Something went wrong on our side", "Please try again in a moment.".to_owned())
+                ("Something went wrong on our side", "Try again in a moment.".to_owned())
             }
             HttpError::Domain(Error::NotFound(_)) => ("Not found", sentence(&error.message())),
             HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
-                let text =
-                    "Open the link in the mail that we have sent you. You can ask for another one in your account.";
+                let text = "Open the link in the email we sent you. You can request another link on your account page.";
                 ("Confirm your email address first", text.to_owned())
             }
-            _ => ("This did not work", sentence(&error.message())),
+            _ => ("Request refused", sentence(&error.message())),
         };
         let account = matches!(error, HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)));
         let content = html! {
             p { (text) }
-            @if account { p { a href="/console/account" { "Your account" } } } @else { p { a href="/console" { "To the console" } } }
+            p {
+                @if account { a href="/console/account" { "Go to your account" } }
+                @else { a href="/console" { "Go to the console" } }
+            }
         };
         Self { refused: Some(error), ..Self::new(title, content) }
     }
 
-    /// The response, and what it refuses. `service` is the name of the service.
+    /// The response, and the error that the page reports. `service` is the name of the service.
     pub(super) fn response(self, service: &str) -> (Response, Option<HttpError>) {
         let mut response = Response::new(self.html(service).into_string());
         *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);
@@ -157,7 +158,7 @@ impl Page {
                     style { (PreEscaped(STYLE)) }
                 }
                 body {
-                    a .skip href="#main" { "Skip to the content" }
+                    a .skip href="#main" { "Skip to content" }
                     (self.top(service))
                     main #main .wide[self.console.is_some()] {
                         h1 {
@@ -192,18 +193,18 @@ impl Page {
     }
 }
 
-/// What an error says, as a sentence.
+/// An error message as a sentence.
 fn sentence(message: &str) -> String {
     format!("{}.", message.trim_end_matches('.'))
 }
 
-/// Why something was refused, to be shown above what was there before.
+/// An error message to show above the content of a page.
 #[must_use]
 pub fn alert(error: &Error) -> Markup {
     html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }
 }
 
-/// Somebody else's words: what is not seen, or changes how its surroundings are seen, is shown as its code point.
+/// Untrusted text with its invisible and direction-changing characters shown as code points.
 #[must_use]
 pub fn visible(words: &str) -> Cow<'_, str> {
     let is_hidden = |character: char| match character {
@@ -222,13 +223,13 @@ pub fn visible(words: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect())
 }
 
-/// Names and values.
+/// A list of names and values.
 #[must_use]
 pub fn facts(facts: &[(&str, &str)]) -> Markup {
     html! { dl { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
 }
 
-/// A warning to read before going on.
+/// A warning to read before continuing.
 #[must_use]
 pub fn warning(content: Markup) -> Markup {
     html! { div .warning role="note" { (content) } }

@@ -1,4 +1,4 @@
-//! Reading which part of a list a query asks for, by the parameters that Better Auth's clients send.
+//! Reads the requested part of a list from a query, in the parameters that Better Auth's clients send.
 
 use schemars::JsonSchema;
 
@@ -9,7 +9,7 @@ use crate::{
     paging::{Order, Paging},
 };
 
-/// The most entries that one answer lists, which is also how many it lists unless a query says otherwise.
+/// The maximum number of entries in one answer, and the default.
 pub const MOST_LISTED: u16 = 100;
 
 impl Paging {
@@ -24,7 +24,7 @@ impl Paging {
     }
 }
 
-/// Reads how many entries to list at most.
+/// Reads the maximum number of entries to list.
 ///
 /// # Errors
 /// It is not a number in its range.
@@ -44,7 +44,7 @@ impl Order {
     /// Reads `sortBy` and `sortDirection`.
     ///
     /// # Errors
-    /// The list cannot be sorted like this.
+    /// The field or the direction is unknown.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let by = fields.optional_text("sortBy", |text| match text {
             "createdAt" => Ok(SortBy::CreatedAt),

@@ -1,4 +1,4 @@
-//! What handlers return.
+//! The results of handlers, and their conversion to responses.
 
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ pub enum Reply {
     },
     /// 303, with these `Set-Cookie` values.
     Redirect {
-        /// Where the browser goes on with `GET`: a URL, or one relative to that of the page.
+        /// The URL that the browser opens next with `GET`, absolute or relative to the page.
         to: String,
         /// The `Set-Cookie` values.
         cookies: Vec<String>,
@@ -43,12 +43,12 @@ pub enum Reply {
     Preflight,
 }
 
-/// What a handler can return: anything that serialises to JSON, or a page.
+/// The results that a handler can return: values that serialize to JSON, and pages.
 pub trait Output: Send {
-    /// Converts it to a response.
+    /// Converts the result to a response.
     ///
     /// # Errors
-    /// It cannot be serialised.
+    /// The result cannot be serialized.
     fn reply(self, wire: Wire) -> Result<Reply>;
 
     /// The JSON Schema of the response; `None` for a page.
@@ -67,7 +67,7 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
     }
 }
 
-/// A call that may have been answered before.
+/// The answer to an idempotent call, new or stored.
 impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
     fn reply(self, wire: Wire) -> Result<Reply> {
         match self {
@@ -82,9 +82,9 @@ impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
     }
 }
 
-/// JSON, and cookies to set with it.
+/// A JSON result, and cookies to set with it.
 pub struct WithCookies<T> {
-    /// The value to serialise.
+    /// The value to serialize.
     pub body: T,
     /// The `Set-Cookie` values.
     pub cookies: Vec<String>,
@@ -112,7 +112,7 @@ impl Output for Page {
     }
 }
 
-/// For handlers that return a page or a redirect.
+/// The result of handlers that return a page or a redirect.
 impl Output for Reply {
     fn reply(self, _: Wire) -> Result<Reply> {
         Ok(self)
@@ -143,7 +143,7 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
     .map_err(Error::internal("writing the answer"))
 }
 
-/// A plain confirmation, for routes with nothing else to return.
+/// A confirmation, for routes without other results.
 #[derive(Serialize, JsonSchema)]
 pub struct Done {
     success: bool,
@@ -159,7 +159,7 @@ impl Done {
 }
 
 impl Reply {
-    /// The response, and what it refuses: a page can say that something did not work. Pages are those of `service`.
+    /// The response, and the error that a page reports, if any. `service` is the name above pages.
     pub(super) fn response(self, service: Option<&ServiceName>) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),

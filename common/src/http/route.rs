@@ -1,5 +1,5 @@
-//! A route is one value: its method and path, who may call it, its input, its handler, and the errors it can return.
-//! The router, the log line, the description and the checks against the template all come from it.
+//! A route is one value: its method and path, its access, its input, its handler, and the errors that it can return.
+//! The router, the log line, the description and the checks against the template all use it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use super::{
 };
 use crate::error::Result;
 
-/// A route over the app `A`. `W` tells who calls: `NoCallers` where only [`Public`](super::Public) routes are.
+/// A route over the app `A`. `W` is the type of the stores that identify callers: `NoCallers` if all routes are
+/// [`Public`](super::Public).
 pub struct Route<A, W = Callers> {
     info: RouteInfo,
     answer: Answer<A, W>,
@@ -34,7 +35,7 @@ type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 /// A call that has been handled.
 pub(super) struct Handled {
     pub(super) reply: Result<Reply, HttpError>,
-    /// The tenant whose data the call concerned.
+    /// The organization whose data the call concerned.
     pub(super) tenant: Option<String>,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct BoundRoute {
 }
 
 impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
-    /// A `POST`, with its input in the body. Of the access, only the type matters.
+    /// A `POST`, with its input in the body. Only the type of the access argument is used.
     pub fn post<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
         path: &'static str,
         _: C,
@@ -118,14 +119,14 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Adds the errors that it can return.
+    /// Adds the errors that the route can return, in addition to those of every route of its kind.
     #[must_use]
     pub fn faults(mut self, faults: &'static [Fault]) -> Self {
         self.info.faults = faults;
         self
     }
 
-    /// Notes that a success may be a redirect.
+    /// Marks the route as one whose success may be a redirect.
     #[must_use]
     pub fn redirects(mut self) -> Self {
         self.info.redirects = true;

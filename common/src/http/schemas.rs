@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Texts. What is in `input` is only said of what the service takes, and what is in `output` only of what it answers.
+/// Schemas of texts. `input` applies only to values that the service accepts, `output` only to values that it returns.
 macro_rules! schemas {
     ($($type:ident { $($json:tt)* } $(+ input { $($input:tt)* })? $(+ output { $($output:tt)* })?)*) => {$(
         impl JsonSchema for $type {
@@ -49,7 +49,7 @@ macro_rules! schemas {
     )*};
 }
 
-/// Closed sets. They have a name in the description, so that generators make one type of each.
+/// Schemas of closed sets. They have a name in the description, so that generators make one type of each.
 macro_rules! enumerations {
     ($($type:ident $description:literal [$($value:literal),*])*) => {$(
         impl JsonSchema for $type {
@@ -110,7 +110,7 @@ impl JsonSchema for Headers {
     }
 }
 
-/// What matches a reserved name in upper or lower case. Patterns of JSON Schema have no flags.
+/// The pattern that matches a reserved name in upper or lower case. JSON Schema patterns have no flags.
 fn reserved_names() -> String {
     let any_case = |name: &&str| -> String {
         let letter =
@@ -124,8 +124,8 @@ fn reserved_names() -> String {
 
 enumerations! {
     EventName "The name of an event." ["job.completed", "job.failed", "webhook.test"]
-    InvitationStatus "How an invitation stands. One that has expired stays `pending`." ["pending", "accepted", "canceled"]
-    Role "What a member may do." ["owner", "member"]
+    InvitationStatus "The state of an invitation. An expired invitation stays `pending`." ["pending", "accepted", "canceled"]
+    Role "The rights of a member." ["owner", "member"]
 }
 
 schemas! {
@@ -167,7 +167,7 @@ schemas! {
         "minLength": 1,
         "maxLength": 256,
         "pattern": r"^\s*\S",
-        // After the prefix at most one symbol of base64; without it, ASCII characters that are none.
+        // After the prefix at most one base64 symbol; without it, only ASCII characters other than base64 symbols.
         "not": { "pattern": r"^(whsec_[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
         "writeOnly": true,
         "examples": ["correct-horse-battery-staple"],

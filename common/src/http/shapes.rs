@@ -1,5 +1,4 @@
-//! The JSON Schemas of a route's input and output, for the description of the API. Like `openapi`, this module is built only
-//! for the local runner and the tests.
+//! The JSON Schemas of a route's input and output. Like `openapi`, this is built only for the local runner and tests.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +12,7 @@ pub(super) struct Shapes {
     pub(super) output: Option<Schema>,
 }
 
-/// The generators of the schemas. The service takes some values in more forms than it answers them.
+/// The generators of the schemas. The service accepts some values in more forms than it returns.
 pub(super) struct Generators {
     pub(super) inputs: SchemaGenerator,
     pub(super) outputs: SchemaGenerator,
@@ -29,7 +28,7 @@ impl Generators {
         Self { inputs: inputs.into_generator(), outputs: outputs.into_generator() }
     }
 
-    /// The schemas that have a name. Of those, inputs only have enumerations, which are the same both ways.
+    /// The named schemas. Among those of inputs are only enumerations, which are the same in outputs.
     pub(super) fn named(mut self) -> Map<String, Value> {
         let mut schemas = self.inputs.take_definitions(true);
         schemas.append(&mut self.outputs.take_definitions(true));
@@ -38,8 +37,8 @@ impl Generators {
     }
 }
 
-/// Makes one `enum` of names that are described one by one: to clients of openapi-generator, each of those alternatives fits
-/// any text.
+/// Joins names that are described one by one into one `enum`: in clients of openapi-generator, each of those
+/// alternatives would match any text.
 fn join_names(schema: &mut Value) {
     let variants = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
     let named: Option<Vec<_>> = variants.iter().map(|one| one["const"].as_str().map(|name| (name, one))).collect();
@@ -52,13 +51,13 @@ fn join_names(schema: &mut Value) {
     *schema = json!({ "description": description, "type": "string", "enum": names });
 }
 
-/// The fields that an input asks for.
+/// The fields of an input.
 #[derive(Default)]
 pub(super) struct FieldDescriptions {
     pub(super) generator: SchemaGenerator,
     /// Name, whether it is required, and schema.
     pub(super) fields: Vec<(&'static str, bool, Schema)>,
-    /// Whether it takes an idempotency key.
+    /// Whether the input includes an idempotency key.
     pub(super) takes_key: bool,
 }
 
@@ -87,7 +86,8 @@ impl FieldDescriptions {
         self.fields.iter().filter(|(_, is_required, _)| *is_required).map(|(name, ..)| *name).collect()
     }
 
-    /// Additional properties stay allowed: unknown fields are ignored. A JSON body may be `null` where nothing is required.
+    /// The schema of the input. Additional properties stay allowed, because unknown fields are ignored. A JSON body may
+    /// be `null` if no field is required.
     pub(super) fn schema(&self, is_json: bool) -> Value {
         let properties: Map<String, Value> =
             self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();

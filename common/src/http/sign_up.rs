@@ -1,4 +1,4 @@
-//! Signing up: the fields that both ways take, and what their routes answer.
+//! Sign-up: the fields of both routes, and their answer.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use crate::{
     name::{Name, Slug},
 };
 
-/// Reads who founds an organization.
+/// Reads the founder of an organization.
 ///
 /// # Errors
 /// A field has an issue.
@@ -40,7 +40,7 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
     })
 }
 
-/// Reads who accepts an invitation.
+/// Reads the invitee who accepts an invitation.
 ///
 /// # Errors
 /// A field has an issue.
@@ -66,7 +66,7 @@ pub struct SignedUp {
 }
 
 impl SignedUp {
-    /// The account of `new`, and the cookie of their session.
+    /// The answer for the account of `new`, with their session cookie.
     #[must_use]
     pub fn of(new: NewUser, organization_slug: Slug, base: &BaseUrl) -> WithCookies<Self> {
         let NewUser { user, session_token, .. } = new;

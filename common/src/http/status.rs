@@ -1,11 +1,11 @@
-//! How errors map to HTTP.
+//! Maps errors to HTTP statuses, codes and messages.
 
 use lambda_http::http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::error::{Conflict, Error, Refusal};
 
-/// An error, of the domain or of HTTP itself.
+/// An error of the domain or of HTTP itself.
 #[derive(Debug)]
 pub enum HttpError {
     /// An error of the domain.
@@ -71,12 +71,12 @@ impl HttpError {
         }
     }
 
-    /// The `message`: what the caller may know.
+    /// The `message` for the caller.
     pub(super) fn message(&self) -> String {
         match self {
             Self::Unreadable => "Malformed request. Its host, query, headers or body are not valid HTTP.".to_owned(),
-            Self::Method => "This route does not take this method".to_owned(),
-            Self::TooLarge => "The body must not have more than 64 KiB".to_owned(),
+            Self::Method => "This route does not support this method".to_owned(),
+            Self::TooLarge => "The body must be at most 64 KiB".to_owned(),
             Self::Domain(error) => error_message(error),
         }
     }
@@ -91,7 +91,7 @@ impl HttpError {
     }
 }
 
-/// What the caller may know of an error.
+/// The message of an error for the caller, without internal causes.
 pub(super) fn error_message(error: &Error) -> String {
     match error {
         Error::Malformed => "Malformed request. The body must be JSON of the form {\"json\": {...}}.".to_owned(),
@@ -105,7 +105,7 @@ pub(super) fn error_message(error: &Error) -> String {
             format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
         }
         Error::Forbidden(Refusal::OwnerByKey) => {
-            "An API key cannot make anybody an owner: sign in to do that".to_owned()
+            "An API key cannot make a user an owner. Sign in to do that".to_owned()
         }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
@@ -116,21 +116,32 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::NotFound(message) => (*message).to_owned(),
         Error::Conflict(conflict) => conflict_message(conflict),
         Error::TooMany { retry_after_seconds } => {
-            format!("Too many attempts. Try again in {retry_after_seconds} s")
+            format!("Too many attempts. Try again in {}", wait(*retry_after_seconds))
         }
         Error::Busy => "The service is busy. Try again in a moment".to_owned(),
         Error::Internal(_) => "Internal server error".to_owned(),
     }
 }
 
-/// The code in the command-line flow, more specific than the status where one status has many causes.
+/// A time to wait for people: seconds up to two minutes, then whole minutes, then whole hours, rounded up.
+fn wait(seconds: i64) -> String {
+    let seconds = u64::try_from(seconds).unwrap_or_default();
+    let (number, unit) = match seconds {
+        0..=120 => (seconds, "second"),
+        121..=7_200 => (seconds.div_ceil(60), "minute"),
+        _ => (seconds.div_ceil(3_600), "hour"),
+    };
+    if number == 1 { format!("1 {unit}") } else { format!("{number} {unit}s") }
+}
+
+/// The code in the command-line flow. It is more specific than the status if one status has many causes.
 pub(super) fn flow_code(error: &HttpError) -> String {
     match error {
         HttpError::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
         HttpError::Domain(Error::InvalidPassword) => "INVALID_PASSWORD".to_owned(),
         HttpError::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
         HttpError::Domain(Error::ConfirmationRequired { .. }) => "CONFIRMATION_REQUIRED".to_owned(),
-        // As Better Auth names it.
+        // Better Auth's name.
         HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => {
             "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION".to_owned()
         }
@@ -141,7 +152,7 @@ pub(super) fn flow_code(error: &HttpError) -> String {
     }
 }
 
-/// The message in the command-line flow. Its clients print nothing else, so it includes the first issue.
+/// The message in the command-line flow. Its clients print only this, so it includes the first issue.
 pub(super) fn flow_message(error: &HttpError) -> String {
     match error {
         HttpError::Domain(Error::Malformed) => "The body must be a JSON object".to_owned(),
@@ -157,23 +168,23 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
         Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
         Conflict::LastOwner => {
-            let first = "An organization must have an owner: make somebody else an owner first";
+            let first = "An organization must have an owner: make another member an owner first";
             format!("{first}, or delete your account if you are the only member")
         }
-        Conflict::EndpointLimit(limit) => format!("A tenant may have at most {limit} webhook endpoints"),
+        Conflict::EndpointLimit(limit) => format!("An organization may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
-        Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be sent again".to_owned(),
+        Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be resent".to_owned(),
         Conflict::EndpointInactive => {
-            "The endpoint is inactive: what comes for it is held, and nobody can take it".to_owned()
+            "The endpoint is inactive, so its deliveries are held. Enable it to receive them".to_owned()
         }
-        Conflict::NotAPullEndpoint => "Deliveries are posted to this endpoint, and cannot be taken".to_owned(),
+        Conflict::NotAPullEndpoint => "This endpoint is not a pull endpoint: its deliveries are posted".to_owned(),
         Conflict::PullEndpoint => "A pull endpoint has no url".to_owned(),
         Conflict::HeadersNeeded => {
-            let whom = "Another url would get the headers of this endpoint, which are secrets";
-            format!("{whom}: give `headers` with it, the same, others or null")
+            "A new url would get the secret headers of this endpoint: set `headers`, too (the same, others or null)"
+                .to_owned()
         }
         Conflict::RecoveryLimit(limit) => {
-            format!("A tenant may have at most {limit} unfinished recoveries: wait for some of them to finish")
+            format!("An organization may have at most {limit} unfinished recoveries. Wait for some of them to finish")
         }
         Conflict::IdempotencyKeyReused => "This idempotency key was used for a call with other fields".to_owned(),
     }

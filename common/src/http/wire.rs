@@ -21,13 +21,13 @@ pub enum Wire {
     Envelope,
     /// Plain JSON: the routes under `/api/auth`.
     Plain,
-    /// Forms and pages, for people. Whoever does not take HTML gets a refusal in plain JSON.
+    /// Forms and pages, for people. Clients that do not accept HTML get errors in plain JSON.
     Page,
 }
 
 impl Wire {
-    /// The fields in a body. That of a page is a form, any other is JSON. An empty body has no fields, nor has a JSON `null`,
-    /// which many clients send for no input.
+    /// The fields in a body, which is a form for pages and JSON otherwise. An empty body has no fields, and neither has
+    /// a JSON `null`, which many clients send for no input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());
@@ -59,7 +59,7 @@ impl Wire {
     }
 }
 
-/// The parameters of a query or form; of duplicates, the first.
+/// The parameters of a query or form. The first of several with the same name counts.
 pub(super) fn parameters(encoded: &[u8]) -> Object {
     let mut parameters = Object::new();
     for (name, value) in form_urlencoded::parse(encoded) {

@@ -27,8 +27,8 @@ pub fn init(env: &Env) {
     panic::set_hook(Box::new(|panic| tracing::error!(%panic, "panic")));
 }
 
-/// A subscriber that writes the log to `writer`. A `level` below `INFO` only applies to our own code: what the
-/// libraries log there includes whole requests, secrets and all.
+/// A subscriber that writes the log to `writer`. A `level` below `INFO` applies only to the functions' own code: the
+/// libraries' log lines below `INFO` contain whole requests, including secrets.
 pub fn subscriber<W>(level: LevelFilter, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -37,14 +37,14 @@ where
     tracing_subscriber::registry().with(level).with(filter_fn(is_harmless)).with(lines)
 }
 
-/// Spans are never written, so none are recorded: the libraries open several in each AWS call.
+/// Filters out library logs below `INFO`, and spans, which are never written: each AWS call opens several.
 fn is_harmless(metadata: &Metadata<'_>) -> bool {
     let ours = ["common", "auth_", "webhooks_"].iter().any(|name| metadata.target().starts_with(name));
     metadata.is_event() && (ours || *metadata.level() <= Level::INFO)
 }
 
-/// Writes an event as one JSON object, serialised in one go: doing it piece by piece, like the subscriber's own format,
-/// takes twice as long.
+/// Writes an event as one JSON object, serialized in one go: the subscriber's own format, which writes it piece by
+/// piece, takes twice as long.
 struct Lines;
 
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
         if metadata.target() == metrics::TARGET {
-            // CloudWatch recognises a metric only in a line that is nothing but its JSON.
+            // CloudWatch recognizes a metric only in a line that contains only its JSON.
             let mut message = Message(String::new());
             event.record(&mut message);
             return writeln!(writer, "{}", message.0);

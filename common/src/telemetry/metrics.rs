@@ -1,5 +1,4 @@
-//! CloudWatch metrics in embedded metric format: log lines that CloudWatch turns into metrics, so that counting needs
-//! no API call.
+//! CloudWatch metrics in embedded metric format: CloudWatch turns log lines into metrics, without an API call.
 //!
 //! <https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html>
 
@@ -7,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{error::Result, timestamp::Timestamp};
 
-/// The namespace of all our metrics.
+/// The CloudWatch namespace of all metrics.
 pub const NAMESPACE: &str = "Webhooks";
 /// The target of events that carry a metric. [`crate::telemetry::log`] writes their message verbatim.
 pub const TARGET: &str = "emf";
 
-/// How many values of one metric a document may have.
+/// The maximum number of values of one metric in a document.
 const MAX_VALUES: usize = 100;
 
 /// The values of one metric.
@@ -22,7 +21,7 @@ pub struct Metric {
     pub name: &'static str,
     /// Its unit, as CloudWatch names it: `Count`, `Milliseconds`.
     pub unit: &'static str,
-    /// Its values; a metric without any is left out.
+    /// Its values. A metric without values is omitted.
     pub values: Vec<f64>,
 }
 
@@ -31,7 +30,7 @@ pub fn count(name: &'static str) {
     emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
 }
 
-/// Reports a failure of what only comes `with` a call, which succeeds all the same.
+/// Logs and counts a failure of secondary work done `with` a call, which succeeds anyway.
 pub fn upkeep(with: &'static str, outcome: Result<()>) {
     if let Err(error) = outcome {
         tracing::error!(?error, with, "upkeep failed");
@@ -39,7 +38,7 @@ pub fn upkeep(with: &'static str, outcome: Result<()>) {
     }
 }
 
-/// Emits `metrics` as totals and, if there are `dimensions`, also by those.
+/// Emits `metrics` as totals and, if `dimensions` are given, also by dimension.
 pub fn emit(metrics: &[Metric], dimensions: &[(&'static str, &str)]) {
     let now = Timestamp::now().as_millisecond();
     for line in documents(metrics, dimensions, now) {

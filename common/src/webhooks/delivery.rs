@@ -1,7 +1,7 @@
 //! Deliveries: one event on its way to one destination.
 //!
-//! A [`Delivery`] is its state in the log, and `state` has every change of it. An [`Attempt`] is a POST to the receiver, an
-//! [`Outcome`] is how the attempt ended, and [`next_step`] decides what follows. Nothing here calls AWS or a receiver.
+//! A [`Delivery`] is its state in the log, and `state` contains every change of it. An [`Attempt`] is a POST to the
+//! receiver, an [`Outcome`] is its result, and [`next_step`] decides the next step. Nothing here calls AWS.
 
 mod attempt;
 mod due;
@@ -9,6 +9,7 @@ mod id;
 mod outcome;
 mod payload;
 mod pull;
+mod reason;
 mod report;
 mod state;
 mod status;
@@ -21,6 +22,7 @@ pub use self::{
     outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step, retry_schedule},
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
+    reason::{error_meaning, error_name},
     report::report_failed,
     state::{AttemptResult, Delivery},
     status::{Status, Trigger},

@@ -1,4 +1,4 @@
-//! Where a delivery may go, what it is signed with, and which headers its receiver gets besides.
+//! The allowed destinations of deliveries, their signatures, and the tenant's own headers.
 
 mod destination_policy;
 mod endpoint_url;
@@ -14,12 +14,12 @@ pub use self::{
     signing_secret::SigningSecret,
 };
 
-/// Where to post, what to sign with, and what to send along.
+/// The URL, the keys and the headers of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The receiver's URL.
     pub url: &'a EndpointUrl,
-    /// What the receiver verifies signatures with.
+    /// The keys that sign the attempt.
     pub keys: SigningKeys<'a>,
     /// The tenant's own headers. A job's own callback has none.
     pub headers: Option<&'a Headers>,

@@ -1,7 +1,7 @@
 //! Webhook endpoints, stored per tenant.
 //!
-//! [`Endpoints`] is their table. An endpoint's item also has the [`Health`] of its receiver, and a
-//! [`Notice`](notice::Notice) if its tenant has to be told something.
+//! [`Endpoints`] is their table. An endpoint's item also contains the [`Health`] of its receiver, and a
+//! [`Notice`](notice::Notice) while an email to its tenant is pending.
 
 mod forget;
 mod headers;

@@ -1,4 +1,4 @@
-//! Events: what producers send, and which of them an endpoint wants.
+//! Events: the messages of producers, and the filters of endpoints.
 
 mod filter;
 mod job_event;

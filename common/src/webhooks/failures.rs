@@ -1,12 +1,12 @@
-//! Jobs that failed, until the organization has been told: a mail for each workflow, at most once an hour.
+//! Failed jobs, kept until their organization has been told: one email for each workflow, at most once an hour.
 //!
-//! A workflow that fails has an item in the table of endpoints, among those of its tenant. The process that handles a
-//! `job.failed` writes it, without a read, and so makes a notice pending; the sweep finds it by a sparse index and sends the
-//! mail. [`Failing`] is what the sweep reads, and decides when.
+//! A failing workflow has an item in the table of endpoints, among those of its tenant. The process that handles a
+//! `job.failed` event writes the item without reading it, and so makes a notice pending. The sweep finds the notice in
+//! a sparse index and sends the email. [`Failing`] is the item that the sweep reads; it decides when to send.
 //!
-//! Each failure is in the item with its id, so the same event counts once, however often it comes. The ids stay for one
-//! mail longer, as those that were told. Of more than [`FULL`] failures between two mails, the others are only counted:
-//! by each process for itself, which writes its count once in a while ([`storm`]).
+//! The item stores the id of each failure, so repetitions of an event count once. After an email, the ids of the told
+//! failures are kept until the next email. Beyond [`FULL`] failures between two emails, failures are only counted: each
+//! process counts on its own, and writes its count once a minute ([`storm`]).
 
 mod failing;
 mod failure;

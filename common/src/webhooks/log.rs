@@ -1,19 +1,19 @@
-//! The delivery log: what became of every delivery, and what the pending ones wait for.
+//! The delivery log: the state of every delivery, and the time of every due attempt.
 //!
-//! One table holds it all, by the partition key `destination` and the sort key `delivery`:
+//! A single table, with the partition key `destination` and the sort key `delivery`, contains:
 //!
-//! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`. A
-//!   destination's deliveries sort by time. Those that are not delivered are also in a sparse index, by status, so that
-//!   they are found without reading the others. A delivery that succeeds or is
-//!   held at once is this one item, with its payload in it.
-//! - The payload and the earlier attempts of any other delivery: a partition `<destination>/<delivery>` of its own. An
+//! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`.
+//!   The deliveries of a destination sort by time. All except delivered ones are also in a sparse index by status, so
+//!   that a search need not read the delivered ones. A delivery that succeeds or is held immediately consists of this
+//!   item alone, with its payload.
+//! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`. An
 //!   update pays for the whole item, so the state is kept small.
 //! - [Parked events](parked) of version 0.1.0: `<tenant>/parked/<id>`.
-//! - What waits for a pull endpoint, in a sparse index of its own: [`pull`].
-//! - [Due rows](due): which attempt is due in which minute, and how far the sweep is.
+//! - The deliveries that wait for a pull endpoint, in a separate sparse index: [`pull`].
+//! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
-//! No two tenants have a key in common: each is made from the tenant's id, and its rest has a fixed form.
+//! Two tenants never share a key: each key is made from the tenant's id, and its rest has a fixed form.
 
 pub mod count;
 pub mod due;

@@ -1,10 +1,10 @@
-//! Makes delivery attempts: each is a signed POST to a receiver that is not trusted.
+//! Makes delivery attempts. Each is a signed POST to an untrusted receiver.
 //!
-//! The `Dialer` connects to permitted addresses only, a `Connection` limits how much is read from it, and the `Pool`
-//! keeps connections to be used again. One deadline covers the attempt, from the name look-up to the end of the response.
+//! The `Dialer` connects to permitted addresses only, a `Connection` limits the bytes that are read from it, and the
+//! `Pool` keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
-//! The pool is ours because that of `hyper-util`'s client bounds idle connections by host, and nothing over all hosts: many
-//! receivers could take all file descriptors of the process. Nor does it see what a receiver sends before its response.
+//! The project has its own pool, since that of `hyper-util`'s client bounds idle connections per host but not over all
+//! hosts: many receivers could take all file descriptors of the process. Nor does it see data that precedes a response.
 
 use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ mod connection;
 mod dialer;
 mod pool;
 
-/// Receivers know the service by this name, whichever function sends.
+/// Receivers know the service by this name. Every function that sends uses it.
 const USER_AGENT: &str = concat!("fanfare/", env!("CARGO_PKG_VERSION"));
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const EVENT_TIME: HeaderName = HeaderName::from_static("x-event-time");
@@ -45,7 +45,7 @@ const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const STANDARD_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Posts deliveries. Connections are kept and used again, also across invocations.
+/// Posts deliveries. Connections are kept for reuse, even across invocations.
 pub struct Client {
     dialer: Dialer,
     tls: TlsConnector,
@@ -53,48 +53,48 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// This process had no file descriptor left. That is our failure, and does not count as an attempt.
+/// The process had no file descriptor left. This failure is not the receiver's, and does not count as an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoDescriptor;
 
-/// What is posted.
+/// The content of an attempt and its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
-    /// Where to post, what to sign with, and what to send along.
+    /// The URL, keys and headers of the attempt.
     pub target: Target<'a>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
     /// The name of the event.
     pub event: EventName,
-    /// When the event entered its queue.
+    /// The time at which the event entered its queue.
     pub event_at: Timestamp,
-    /// The JSON, byte for byte.
+    /// The JSON to send, byte for byte.
     pub body: &'a Bytes,
 }
 
-/// What an attempt carries, wherever it goes.
+/// The content of an attempt, independent of its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// What to sign with.
+    /// The keys that sign the attempt.
     pub keys: SigningKeys<'a>,
-    /// What to send along.
+    /// The tenant's own headers, if any.
     pub headers: Option<&'a Headers>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
     /// The name of the event.
     pub event: EventName,
-    /// When the event entered its queue.
+    /// The time at which the event entered its queue.
     pub event_at: Timestamp,
-    /// The JSON, byte for byte.
+    /// The JSON to send, byte for byte.
     pub body: &'a Bytes,
 }
 
-/// How an attempt ended, and what the receiver answered.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// How it ended.
+    /// Whether the receiver accepted the delivery.
     pub outcome: Outcome,
-    /// The first 1,024 bytes of the response to a failed attempt, as text.
+    /// The first 1,024 bytes of the response to a failed attempt, in the form of text.
     pub response: Option<String>,
 }
 
@@ -104,15 +104,15 @@ impl From<Outcome> for Posted {
     }
 }
 
-/// Why there is no response.
+/// The reason why there is no response.
 enum NoResponse {
     Failed(Failure),
     NoDescriptor,
 }
 
 impl Client {
-    /// A client for the destinations that `policy` allows, with a `timeout` for each attempt. The limit on open connections
-    /// is made for this many concurrent `attempts`.
+    /// A client for the destinations that `policy` allows, with a `timeout` for each attempt. The limit on open
+    /// connections is chosen for `attempts` concurrent attempts.
     #[must_use]
     pub fn new(
         policy: DestinationPolicy,
@@ -125,16 +125,16 @@ impl Client {
         Self { dialer: Dialer::new(policy, network), tls, pool, timeout }
     }
 
-    /// How long an attempt may take.
+    /// The maximum duration of an attempt.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Makes one attempt. `now` is the time in the signature.
+    /// Makes an attempt. `now` is the time in the signature.
     ///
     /// # Errors
-    /// There was no file descriptor left.
+    /// The process had no file descriptor left.
     pub async fn post(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoDescriptor> {
         if !self.dialer.permits(post.target.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked).into());
@@ -143,7 +143,7 @@ impl Client {
             Ok(Ok(posted)) => Ok(posted),
             Ok(Err(NoResponse::Failed(failure))) => Ok(Outcome::Failed(failure).into()),
             Ok(Err(NoResponse::NoDescriptor)) => {
-                // Idle connections hold descriptors that others need, our own AWS calls among them.
+                // Idle connections hold descriptors that other calls need, among them calls to AWS.
                 self.pool.clear();
                 Err(NoDescriptor)
             }
@@ -157,7 +157,7 @@ impl Client {
         if let Some(mut connection) = self.pool.take(origin) {
             let request = request(post, now)?;
             match connection.send(request, async |response| read(response, headers, now).await).await {
-                // The receiver closed the idle connection before the request reached it: no failure, so open a new one.
+                // The receiver closed the idle connection before the request arrived. Open a new one.
                 Err(_) if connection.is_unanswered() => {}
                 Err(error) => return Err(error.into()),
                 Ok(posted) => {
@@ -237,10 +237,10 @@ fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper
 }
 
 impl Content<'_> {
-    /// The headers of an attempt that is made `now`, signed.
+    /// The signed headers of an attempt made at `now`.
     ///
     /// # Errors
-    /// A stored header is none.
+    /// A stored header is not a valid header.
     pub fn headers(self, now: Timestamp) -> Result<HeaderMap, hyper::http::Error> {
         let Self { keys, headers, id, event, event_at, body } = self;
         let id = id.to_string();
@@ -257,15 +257,15 @@ impl Content<'_> {
         for (name, value) in headers.into_iter().flat_map(Headers::reveal) {
             let (name, mut value) = (HeaderName::from_lowercase(name.as_bytes())?, HeaderValue::from_str(value)?);
             value.set_sensitive(true);
-            // Ours stay as they are, whatever has been stored.
+            // The service's own headers take precedence over stored headers.
             all.entry(name).or_insert(value);
         }
         Ok(all)
     }
 }
 
-/// A 2xx counts once its body is complete, or longer than we read. Of other responses, the beginning is kept, without what it
-/// repeats of the tenant's headers.
+/// Reads a response. A 2xx counts once its body is complete, or longer than the limit. For other responses, the
+/// beginning of the body is kept, with the values of the tenant's headers masked.
 async fn read(response: Response<Incoming>, headers: Option<&Headers>, now: Timestamp) -> Posted {
     let status = response.status();
     if !status.is_success() {
@@ -285,10 +285,10 @@ async fn read(response: Response<Incoming>, headers: Option<&Headers>, now: Time
     Outcome::Delivered(status.as_u16()).into()
 }
 
-/// How long the body of a failed response may take: the status matters more.
+/// The maximum time for the body of a failed response, since the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
-/// The first bytes of a body, as text, or what arrives of them in time.
+/// The first bytes of a body in the form of text, or as many as arrive in time.
 async fn beginning(mut body: Incoming) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -302,9 +302,9 @@ async fn beginning(mut body: Incoming) -> String {
             }
         }
     };
-    // The bytes that came in time are kept.
+    // The bytes that arrived in time are kept.
     tokio::time::timeout(BODY_OF_FAILURE, read).await.ok();
-    // A character that is cut in two is left out.
+    // A character that is cut in two is omitted.
     let whole = match std::str::from_utf8(&bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
         _ => bytes.len(),
@@ -329,7 +329,7 @@ fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
     successors(Some(error), |error| cause(*error)).any(<dyn Error>::is::<E>)
 }
 
-/// The next cause of an error. `source` of an `io::Error` skips the wrapped error, so that comes first.
+/// The next cause of an error. `source` of an `io::Error` skips the wrapped error, so this function returns that first.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     wrapped.map(|error| error as &(dyn Error + 'static)).or_else(|| error.source())
@@ -380,12 +380,12 @@ mod tests {
         client_with(Arc::new(here), roots)
     }
 
-    /// The same, but it trusts no certificate.
+    /// A client for which every name resolves to 127.0.0.1, and which trusts no certificate.
     fn client() -> Client {
         client_trusting(rustls::RootCertStore::empty())
     }
 
-    /// A client whose resolver gives these answers in turn, and a count of the look-ups.
+    /// A client whose resolver gives these answers in turn, and a count of the lookups.
     fn client_resolving(answers: Vec<Vec<&'static str>>) -> (Client, Arc<AtomicUsize>) {
         let (answers, asked) = (Mutex::new(answers.into_iter()), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&asked);
@@ -409,7 +409,7 @@ mod tests {
         try_to_post(client, url).await.expect("there are descriptors")
     }
 
-    /// What a server does on one connection: it answers each request with the next response, in pieces, then closes.
+    /// The behavior of a server on a connection: it answers each request with the next response in pieces, then closes.
     type Script = Vec<Vec<&'static [u8]>>;
 
     async fn play(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Script) {
@@ -429,7 +429,7 @@ mod tests {
         stream.shutdown().await.ok();
     }
 
-    /// The connections that a server has accepted, and those that are still open.
+    /// The number of connections that a server has accepted, and of those that are still open.
     #[derive(Default)]
     struct Connections {
         all: AtomicUsize,
@@ -453,7 +453,7 @@ mod tests {
         }
     }
 
-    /// A server at `address` that plays one script per connection, and repeats the last one.
+    /// A server at `address` that plays one script per connection, and repeats the last script.
     async fn server(address: &str, tls: Option<TlsAcceptor>, scripts: Vec<Script>) -> (u16, Arc<Connections>) {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let (port, connections) = (listener.local_addr().expect("an address").port(), Arc::<Connections>::default());
@@ -517,7 +517,7 @@ mod tests {
         let (client, asked) = client_resolving(vec![vec!["127.0.0.1"], vec!["127.0.0.2"], vec![]]);
         let url = format!("http://rebinding.example:{port}/");
         assert_eq!(post(&client, &url).await, Outcome::Delivered(200));
-        assert_eq!(asked.load(Ordering::Relaxed), 1, "nothing looks the name up between the check and the dial");
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "there is no lookup between the check and the connection");
         assert_eq!(post(&client, &url).await, Outcome::Failed(Failure::Blocked));
         assert_eq!(post(&client, &url).await, Outcome::Failed(Failure::Dns));
         assert_eq!((permitted.all(), refused.all()), (1, 0));
@@ -562,7 +562,7 @@ mod tests {
         }
         // Two concurrent attempts, with at most two sockets each.
         connections.open_at_most(4).await;
-        // The last one used is kept.
+        // The most recently used connection is kept.
         assert_eq!(post(&client, &url(19)).await, Outcome::Delivered(200));
         assert_eq!(connections.all(), 20);
     }

@@ -1,5 +1,5 @@
-//! The deliveries queues, which say when an attempt is due: one for receivers that answer soon, one for receivers that answer
-//! late or with errors, and one for receivers that hang, so that no delivery waits behind those of a slower receiver.
+//! The deliveries queues, whose messages name due attempts: one queue each for receivers that answer quickly, that
+//! answer late or with errors, and that hang. So no delivery waits behind slower receivers.
 
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use futures::{StreamExt, stream};
@@ -18,23 +18,23 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The most messages that SQS takes in one call.
+/// The number of messages that SQS accepts in one call.
 const BATCH: usize = 10;
-/// How many calls one caller may have under way.
+/// The number of calls that a caller may have in progress.
 const CONCURRENCY: usize = 16;
-/// The variable with the URL of the queue `deliveries`.
+/// The variable with the URL of the `deliveries` queue.
 const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 
-/// A message of these queues. It has no body, URL or secret: those are in the log.
+/// A message of these queues. It contains no body, URL or secret: those are in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
     /// An attempt is due.
     Attempt(DueAttempt),
-    /// Version 0.1.0 has left the first attempts of an event waiting. This version reads such a message and sends none.
+    /// Version 0.1.0 parked the first attempts of an event. This version reads such a message, but sends none.
     Parked(ParkedEvent),
 }
 
-/// A message as JSON, with the members of either variant.
+/// A message in the form of JSON, with the members of either variant.
 #[derive(Serialize, Deserialize)]
 struct Written<'a> {
     tenant_id: &'a str,
@@ -54,7 +54,7 @@ pub struct Queues {
     urls: [String; 3],
 }
 
-/// Sends to the queue `deliveries` only. Cloning is cheap.
+/// Sends to the `deliveries` queue only. Cloning is cheap.
 #[derive(Clone)]
 pub struct SharedQueue {
     sqs: Client,
@@ -65,10 +65,10 @@ impl Message {
     /// Parses a message of these queues.
     ///
     /// # Errors
-    /// It is no such message.
+    /// `text` is not a message of these queues.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let written: Written<'_> = serde_json::from_str(text).map_err(malformed)?;
-        let wrong = |field: &str| Malformed(format!("{field} is not what was sent"));
+        let wrong = |field: &str| Malformed(format!("{field} is malformed"));
         let tenant = written.tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?;
         match written {
             Written { delivery_id: Some(id), attempt: Some(attempt), parked: None, .. } => {
@@ -94,13 +94,13 @@ fn written(DueAttempt { tenant, id, attempt }: &DueAttempt) -> Result<String> {
 }
 
 impl Queues {
-    /// The queues that `env` names.
+    /// Reads the URLs of the queues from `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         let [shared, slow, hanging] = [SHARED_URL, "SLOW_DELIVERIES_QUEUE_URL", "HANGING_DELIVERIES_QUEUE_URL"];
         Ok(Self { sqs: aws.sqs(), urls: [env.required(shared)?, env.required(slow)?, env.required(hanging)?] })
     }
 
-    /// The queue with this ARN; `None` if it is none of them.
+    /// The queue with this ARN; `None` for another ARN.
     #[must_use]
     pub fn with_arn(&self, arn: &str) -> Option<Queue> {
         let name = arn.rsplit(':').next()?;
@@ -108,8 +108,8 @@ impl Queues {
         queues.find_map(|(url, queue)| (url.rsplit('/').next() == Some(name)).then_some(queue))
     }
 
-    /// Sends messages to `queue`, each to arrive at its time, or after SQS's longest delay if that is sooner. Returns whether
-    /// each was sent, in the same order.
+    /// Sends messages to `queue`, each to arrive at its time, or after SQS's longest delay if that is sooner. Returns a
+    /// result for each, in the same order.
     pub async fn send(&self, queue: Queue, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
         let [shared, slow, hanging] = &self.urls;
         let url = match queue {
@@ -122,15 +122,15 @@ impl Queues {
 }
 
 impl SharedQueue {
-    /// The queue that `env` names.
+    /// Reads the URL of the queue from `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { sqs: aws.sqs(), url: env.required(SHARED_URL)? })
     }
 
-    /// Says that the next attempt of a delivery is due now. Its due row has been written: if the message cannot be sent, the
-    /// sweep wakes the delivery.
+    /// Sends the message that the next attempt of a delivery is due now. Its due row has been written: if the message
+    /// cannot be sent, the sweep wakes the delivery.
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
-        // What somebody has to take needs no message.
+        // A pull delivery needs no message.
         let due = DueAttempt::soon(tenant, delivery, now);
         for error in send(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             tracing::warn!(?error, delivery = %delivery.id, "an attempt has to wait for the sweep");

@@ -1,8 +1,8 @@
-//! Deletes what deleted organizations leave behind, every minute: endpoints, invitations, keys and the delivery log.
+//! Deletes the remaining data of deleted organizations every minute: endpoints, invitations, keys and the delivery log.
 //!
-//! Each step can stop anywhere and be repeated, so there is no lease, and no progress is saved: an organization stays listed
-//! until nothing is left of it. It is passed over once more after two minutes, and after a pass that found an endpoint: a
-//! call or an attempt that was under way may have stored something since.
+//! Each step can be interrupted and repeated, so there is no lease and no saved progress. A call or an attempt in
+//! progress may still store data, so an organization stays listed until a pass at least two minutes after its deletion
+//! finds no endpoint and leaves no log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,14 +24,14 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// How long after its deletion an organization may still get something new. A call by one of its credentials takes 29
-/// seconds at most. An attempt takes 30, and may have begun before the first pass, which comes within a minute.
+/// The time after the deletion of an organization during which data may still be stored for it. A call by one of its
+/// credentials takes at most 29 seconds; an attempt takes 30, and may start before the first pass, within a minute.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
-/// How many organizations are worked on at once, so that one with a long log does not hold up the others.
+/// The number of organizations that are purged at once, so that one with a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;
-/// How many shards of the log of each are worked on at once.
+/// The number of log shards of each organization that are purged at once.
 const SHARDS: usize = 4;
-/// The time kept free at the end of an invocation for calls under way.
+/// The time reserved at the end of an invocation for calls in progress.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
 /// The function, ready to be called. Cloning is cheap.
@@ -50,11 +50,11 @@ struct App {
 /// The event of a schedule, as EventBridge sends it.
 #[derive(Debug, Deserialize)]
 pub struct Tick {
-    /// The time it was sent for, in RFC 3339.
+    /// The scheduled time, in RFC 3339.
     time: String,
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Purge, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
@@ -67,20 +67,20 @@ pub fn function(env: &Env) -> Result<Purge, ConfigError> {
 }
 
 impl Purge {
-    /// Passes over the deleted organizations, as far as there is time.
+    /// Purges the deleted organizations until the invocation's time is used up.
     ///
     /// # Errors
-    /// A call failed, or the event has no time. The next invocation goes on.
+    /// A call fails, or the event's time does not parse. The next invocation continues.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
-        // The event may be late, but not early; only a test sends one from the future.
+        // The event may be late, but not early. Only a test sends one from the future.
         let now = Timestamp::now().max(event.payload.time.parse()?);
         self.app.purge(now, end).await.map_err(report)
     }
 }
 
-/// Fails the invocation: EventBridge then repeats it, and an alarm counts it.
+/// Converts an error to fail the invocation: EventBridge then retries it, and an alarm counts it.
 fn report(error: Error) -> lambda_runtime::Error {
     match error {
         Error::Internal(cause) => cause.into(),
@@ -89,14 +89,14 @@ fn report(error: Error) -> lambda_runtime::Error {
 }
 
 impl App {
-    /// Passes over all deleted organizations. One that fails does not hold up the others.
+    /// Purges all deleted organizations. A failure of one does not stop the others.
     async fn purge(&self, now: Timestamp, end: Instant) -> Result<()> {
         let mut deleted = self.organizations.list().await?;
-        // In random order, so that none is always last if there are very many.
+        // The order is random, so that with very many organizations, none is always last.
         deleted.sort_by_cached_key(|_| random::bytes::<4>());
         let passes = deleted.iter().map(async |organization| {
             match self.pass_over(organization, now, end).await {
-                // A long log may throttle its partitions. What was deleted up to then stays deleted.
+                // A long log may throttle its partitions. The items deleted so far stay deleted.
                 Err(Error::Busy) => {
                     tracing::warn!(tenant = %organization.id, "a purge was throttled, and goes on later");
                     Ok(())
@@ -120,9 +120,9 @@ impl App {
         let had_endpoints = self.endpoints.delete_all(tenant, self.retention.end(now)).await?;
         self.organizations.delete_invitations_and_keys(tenant).await?;
         let is_empty = self.empty_log(tenant, end).await?;
-        // An attempt to deliver to an endpoint that this pass has deleted may be under way.
+        // An attempt to deliver to an endpoint deleted by this pass may be in progress.
         if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
-            // Until here, the table of endpoints says which shards the log may have.
+            // The table of endpoints lists the shards of the log, so it goes last.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
             tracing::info!(%tenant, "nothing is left of a deleted organization");
@@ -130,7 +130,7 @@ impl App {
         Ok(())
     }
 
-    /// Deletes the delivery log of `tenant`, as far as there is time. Returns whether that was all.
+    /// Deletes the delivery log of `tenant` until the time is used up. Returns whether the log is empty.
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
         self.log.forget_recoveries(tenant).await?;
         let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {

@@ -1,4 +1,4 @@
-//! The Lambda function that deletes what deleted organizations leave behind, on a schedule.
+//! The Lambda function that deletes the remaining data of deleted organizations, on a schedule.
 
 use common::config::Env;
 use lambda_runtime::{Error, LambdaEvent, service_fn};

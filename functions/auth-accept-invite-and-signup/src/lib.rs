@@ -1,4 +1,4 @@
-//! Signing up by accepting an invitation into an organization.
+//! Sign-up by accepting an invitation into an organization.
 
 use std::sync::Arc;
 

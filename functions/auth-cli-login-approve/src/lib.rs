@@ -1,4 +1,4 @@
-//! Approving a request to be signed in by the browser, as a user who is signed in.
+//! Approves a browser login, as a signed-in user.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<CliLogins> {
     Route::post("/v1/auth/cliLoginApprove", Session, Input::read, handle)
-        .summary("Approves a request to be signed in by the browser: whoever made it gets a session of the caller.")
+        .summary("Approves a browser login. The client that requested it gets a session of the caller.")
         .faults(&[Fault::NotFound])
 }
 
-/// Which request, and its secret.
+/// The request's id and secret.
 pub struct Input {
     id: CliLoginId,
     secret: Token,

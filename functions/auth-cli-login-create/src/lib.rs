@@ -1,4 +1,4 @@
-//! Asking to be signed in by the browser: the first call of a command-line client without a session.
+//! Requests a browser login: the first call of a command-line client without a session.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginCreate", Public, |_, _| Ok(()), handle)
-        .summary("Makes a request to be signed in by the browser. It gives nothing until a signed-in user approves it.")
+        .summary("Requests a browser login. The request has no effect until a signed-in user approves it.")
         .faults(&[Fault::TooMany])
 }
 

@@ -1,4 +1,4 @@
-//! Asking whether a request to be signed in by the browser is approved, and fetching its session.
+//! Polls a browser login, and fetches its session once it is approved.
 
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginPoll", Public, Input::read, handle)
-        .summary("Answers whether a request is approved. Once it is, the answer has a session, this once.")
+        .summary("Returns the state of a browser login. After the approval, the session is returned once.")
         .faults(&[Fault::TooMany])
 }
 
-/// Which request, and its secret.
+/// The request's id and secret.
 pub struct Input {
     id: CliLoginId,
     secret: Token,

@@ -34,7 +34,7 @@ pub(crate) fn delete() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// How long a key may work before it expires, in seconds: a minute to a year.
+/// The lifetime of a key that expires, in seconds: a minute to a year.
 const EXPIRES_IN: RangeInclusive<u32> = 60..=365 * 24 * 60 * 60;
 
 struct New {

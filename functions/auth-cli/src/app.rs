@@ -1,4 +1,4 @@
-//! What the handlers need.
+//! The dependencies of the handlers.
 
 use common::{
     accounts::{

@@ -1,9 +1,9 @@
-//! The answers of routes with nothing to return.
+//! Confirmations, for routes without other results.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A plain confirmation, for routes with nothing else to return.
+/// A confirmation, for routes without other results.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Success {
@@ -14,7 +14,7 @@ impl Success {
     pub(crate) const DONE: Self = Self { success: true };
 }
 
-/// The same, where clients know it by another name.
+/// The same confirmation, for routes whose clients expect the field `status`.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Status {

@@ -1,4 +1,4 @@
-//! The mail that verifies an email address.
+//! The email that verifies an address.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use common::{
 
 pub(crate) fn send_verification() -> Route<App> {
     Route::post("/api/auth/send-verification-email", Public, Address::read, send)
-        .summary("Sends another verification mail. The answer does not reveal who has an account.")
+        .summary("Sends another verification email. The answer does not reveal whether the address has an account.")
         .faults(&[Fault::TooMany])
 }
 

@@ -1,4 +1,4 @@
-//! The command-line authentication flow: what a client calls after sign-up, from verifying the email to issuing keys.
+//! The command-line authentication flow: the calls of a client after sign-up, from verifying the email to issuing keys.
 //! Plain JSON and a session cookie, with one handler per route.
 
 use crate::app::App;

@@ -1,4 +1,4 @@
-//! Changing a password, and resetting a forgotten one.
+//! Changes passwords, and resets forgotten ones.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub(crate) fn change() -> Route<App> {
 
 pub(crate) fn request_reset() -> Route<App> {
     Route::post("/api/auth/request-password-reset", Public, Address::read, request)
-        .summary("Sends a mail to reset a password with. The answer does not reveal who has an account.")
+        .summary("Sends an email to reset a password. The answer does not reveal whether the address has an account.")
         .faults(&[Fault::TooMany])
 }
 
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
-        .summary("Sets another password with the token of that mail, once. All sessions and keys of the user end.")
+        .summary("Sets a new password with the token of a reset email, once. All sessions and keys of the user end.")
         .faults(&[Fault::InvalidToken])
 }
 
@@ -47,13 +47,13 @@ impl Passwords {
     }
 }
 
-/// Any text is accepted, as an address that nobody has.
+/// Any text is accepted: a text that is not an address has no account.
 struct Address {
     text: String,
 }
 
 impl Address {
-    /// Better Auth's clients also send a `redirectTo`, which is ignored: the page behind the link is ours.
+    /// Better Auth's clients also send a `redirectTo`. It is ignored, because the link opens a page of this service.
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self { text: fields.text("email", |text| Ok(text.to_owned()))? })
     }
@@ -72,7 +72,7 @@ impl Reset {
     }
 }
 
-/// Whether there is such an account, the answer does not say.
+/// The answer, which does not reveal whether the account exists.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Requested {
@@ -96,7 +96,7 @@ async fn replace(app: Arc<App>, call: Call<SignedIn>, input: Passwords) -> Resul
 
 async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Requested> {
     app.resets.request(&input.text, call.client, &call.base, Timestamp::now()).await?;
-    Ok(Requested { status: true, message: "If this address has an account, a mail with a link is on its way" })
+    Ok(Requested { status: true, message: "If this address has an account, we sent it an email with a link" })
 }
 
 async fn choose(app: Arc<App>, _: Call<()>, input: Reset) -> Result<Status> {

@@ -1,4 +1,4 @@
-//! Signing in, signing out, and the current session.
+//! Sign-in, sign-out, and the user's sessions.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) fn get() -> Route<App> {
         .summary("Returns the caller and their session, or null. With a key, `expiresAt` is null.")
 }
 
-/// Only the session counts here: an API key cannot be signed out.
+/// The caller's API key is ignored: a key cannot be signed out.
 pub(crate) fn sign_out() -> Route<App> {
     Route::post("/api/auth/sign-out", Public, |_, _| Ok(()), end)
         .summary("Ends the session of the cookie, everywhere and at once.")
@@ -56,7 +56,7 @@ pub(crate) fn revoke() -> Route<App> {
 
 pub(crate) fn revoke_others() -> Route<App> {
     Route::post("/api/auth/revoke-other-sessions", http::Session, |_, _| Ok(()), end_others)
-        .summary("Ends all of the caller's sessions but the one that they call with, everywhere and at once.")
+        .summary("Ends all of the caller's sessions except the current one, everywhere and at once.")
 }
 
 struct Which {
@@ -114,7 +114,7 @@ pub(crate) struct UserView {
     email_verified: bool,
 }
 
-/// A session in the list. What ends it is its id: the secret itself is not stored.
+/// A session in the list. Its id ends it, because the secret itself is not stored.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ListedSession")]

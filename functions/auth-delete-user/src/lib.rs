@@ -1,4 +1,4 @@
-//! Deleting one's account, and with the last one the organization.
+//! Deletes the caller's account, and with the last account the organization.
 
 use std::sync::Arc;
 
@@ -26,19 +26,19 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<Deletions> {
     Route::post("/api/auth/delete-user", Session, Input::read, handle)
         .summary(
-            "Deletes the caller's account; sessions and keys end at once. The last member takes the organization along, \
-             with all that it has.",
+            "Deletes the caller's account; sessions and keys end at once. With the last member, the organization is \
+             deleted with all its data.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict("last_owner")])
 }
 
-/// The password, once more.
+/// The caller's password, which confirms the deletion.
 pub struct Input {
     password: Guess,
 }
 
 impl Input {
-    /// Better Auth's clients may also send a `callbackURL` or a `token`, which are ignored: the password is what confirms.
+    /// Better Auth's clients may also send a `callbackURL` or a `token`, which are ignored: the password confirms.
     fn read(_: &Deletions, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self { password: fields.text("password", |text| Ok(Guess::new(text)))? })
     }

@@ -22,10 +22,10 @@ use crate::{
     rights::{Named, check_manages, check_may_give},
 };
 
-/// For owners with a verified email only: otherwise anybody could make us send mail to anybody.
+/// For owners with a verified email only: otherwise anyone could make the service send email to any address.
 pub(crate) fn invite() -> Route<App> {
     Route::post("/api/auth/organization/invite-member", KeyOrSession, New::read, send)
-        .summary("Invites an address that has no account yet. Owners only, and only a session invites another owner.")
+        .summary("Invites an address without an account. Owners only; inviting another owner requires a session.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
@@ -35,7 +35,7 @@ pub(crate) fn invite() -> Route<App> {
         ])
 }
 
-/// For owners only, since whoever knows an invitation's id can accept it.
+/// For owners only, since the id of an invitation is enough to accept it.
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-invitations", KeyOrSession, Listing::read, invitations)
         .summary("Lists invitations, newest first. A new one may take a moment to appear. Owners only.")
@@ -122,8 +122,8 @@ async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Vie
     Ok(app.invitations.cancel(&owner.organization, input.invitation).await?.into())
 }
 
-/// What a caller may see of these. The id of an invitation is all that accepting it takes, so a key does not see those that
-/// make somebody an owner.
+/// The invitations that a caller may see. The id of an invitation is enough to accept it, so a caller with a key does
+/// not see invitations of owners.
 pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<View> {
     let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;
     invited.into_iter().filter(may_see).map(View::from).collect()

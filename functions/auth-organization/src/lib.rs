@@ -1,4 +1,4 @@
-//! The caller's organization, in the command-line authentication flow: its members, and invitations into it. Plain JSON,
+//! The caller's organization in the command-line authentication flow: its members, and invitations into it. Plain JSON,
 //! with a module for each noun and one handler per route.
 
 use common::{

@@ -28,7 +28,7 @@ use crate::{
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-members", KeyOrSession, Listing::read, members)
-        .summary("Lists the members, in the order in which they joined. A new one may take a moment to appear.")
+        .summary("Lists the members in the order in which they joined. A new member may take a moment to appear.")
         .faults(&[Fault::NotFound])
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn active_role() -> Route<App> {
 
 pub(crate) fn update_role() -> Route<App> {
     Route::post("/api/auth/organization/update-member-role", KeyOrSession, NewRole::read, change_role)
-        .summary("Changes a member's role. Owners only; an organization keeps an owner.")
+        .summary("Changes a member's role. Owners only; at least one owner must remain.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
 }
 
@@ -129,7 +129,7 @@ impl Own {
     }
 }
 
-/// A member. A user has one membership, so it has the user's id.
+/// A member. A user has only one membership, so its id is the user's id.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Member")]

@@ -1,4 +1,4 @@
-//! The caller's organization.
+//! The routes of the caller's organization itself.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) fn full() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// Nothing has to be stored: a user has one organization, and no session is without it.
+/// Stores nothing: a user has exactly one organization, which is active in all their sessions.
 pub(crate) fn set_active() -> Route<App> {
     Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
         .summary("Returns the caller's organization, which is always the active one. Another one is refused.")
@@ -62,7 +62,7 @@ struct View {
     created_at: Timestamp,
 }
 
-/// An organization with those who belong to it.
+/// An organization with its members and invitations.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "FullOrganization")]

@@ -1,4 +1,4 @@
-//! Which organization a caller may ask about, and who may manage its members.
+//! Checks that a caller may use the organization in a request, and may manage its members.
 
 use common::{
     accounts::{
@@ -13,7 +13,7 @@ use common::{
 
 use crate::app::App;
 
-/// The organization that a request names, by id or slug. It can only be the caller's.
+/// The organization in a request, by id or slug. Only the caller's own is accepted.
 pub(crate) struct Named {
     id: Option<TenantId>,
     slug: Option<Slug>,
@@ -26,7 +26,7 @@ impl Named {
         Ok(Self { id: id?, slug: slug? })
     }
 
-    /// Checks that it is that of `user`, if a request names one. Only a slug has to be looked up.
+    /// Checks that the organization is that of `user`, if the request names one. Only a slug needs a read.
     pub(crate) async fn check(&self, app: &App, user: &User) -> Result<()> {
         check(user, self.id.as_ref())?;
         if self.slug.is_some() && !self.is(&app.organizations.get(&user.organization).await?) {
@@ -43,7 +43,7 @@ impl Named {
 
 pub(crate) const NOT_FOUND: Error = Error::NotFound("Organization not found");
 
-/// Checks that `organization` is that of `user`, if a request names one.
+/// Checks that `organization` is that of `user`, if the request names one.
 pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> {
     if organization.is_none_or(|organization| *organization == user.organization) {
         return Ok(());
@@ -51,14 +51,14 @@ pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> 
     Err(NOT_FOUND)
 }
 
-/// Checks that `user` may manage who belongs to `organization`: as an owner of it, with a verified email.
+/// Checks that `user` may manage the members of `organization`: they are an owner with a verified email.
 pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
     check(user, organization)?;
     user.check_manages()
 }
 
-/// Checks that `caller` may make somebody an owner, if that is the `role`. With a leaked key of an owner, a thief could make
-/// themselves one.
+/// Checks that `caller` may give the role `role`. Only a session may make a user an owner: otherwise a thief with an
+/// owner's leaked key could become an owner.
 pub(crate) fn check_may_give(caller: &Caller, role: Role) -> Result<()> {
     if role == Role::Owner && !caller.is_session() {
         return Err(Error::Forbidden(Refusal::OwnerByKey));

@@ -1,4 +1,4 @@
-//! Asking for a mail with which a forgotten password is reset. The link in it leads to a page of `console`.
+//! Requests an email that resets a forgotten password. Its link opens a page of `console`.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/requestPasswordReset", Public, Input::read, handle)
-        .summary("Sends a mail to reset a password with. The answer does not reveal who has an account.")
+        .summary("Sends an email to reset a password. The answer does not reveal whether the address has an account.")
         .faults(&[Fault::TooMany])
 }
 
-/// Whose password is forgotten. Any text is accepted, as an address that nobody has.
+/// The address of the account. Any text is accepted: a text that is not an address has no account.
 pub struct Input {
     address: String,
 }

@@ -1,4 +1,4 @@
-//! Signing up: creates a user and an organization that they own, in one call.
+//! Sign-up: creates a user and an organization that they own, in one call.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who is signed in, and to which tenant.
+//! Returns the signed-in user and their organization.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<()> {
     Route::post("/v1/auth/status", Session, |_, _| Ok(()), handle)
-        .summary("Returns who is signed in, and their tenant.")
+        .summary("Returns the signed-in user and their organization.")
 }
 
 /// The user and their tenant.
@@ -41,7 +41,7 @@ async fn handle(_: Arc<()>, call: Call<SignedIn>, (): ()) -> Result<Output> {
         user_id: user.id,
         email: user.email,
         email_verified: user.email_verified,
-        // A user without one does not exist, but clients ask.
+        // Every user has an organization, but clients expect the field.
         has_tenant: true,
         tenant_id: user.organization,
     })

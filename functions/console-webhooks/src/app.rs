@@ -1,4 +1,4 @@
-//! What the handlers need.
+//! The dependencies of the handlers.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use common::{
 };
 use tokio::time::{Instant, sleep};
 
-/// The dependencies of the pages.
+/// The stores and clients of the pages.
 pub(crate) struct App {
     pub(crate) calls: Calls,
     pub(crate) destinations: DestinationPolicy,
     pub(crate) endpoints: Endpoints,
     pub(crate) hold_for: HoldFor,
-    /// How many endpoints a tenant may have.
+    /// The most endpoints that a tenant may have.
     pub(crate) limit: u32,
     pub(crate) log: Log,
     organizations: Organizations,
@@ -34,9 +34,9 @@ pub(crate) struct App {
     pub(crate) rotation_overlap: Duration,
 }
 
-/// How long a page waits for an attempt: after that, it says that the attempt is still under way.
+/// How long a page waits for an attempt. After that, it shows the attempt as in progress.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long it waits between two looks.
+/// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(150);
 
 impl App {
@@ -55,17 +55,17 @@ impl App {
         })
     }
 
-    /// What stands above a page.
+    /// The header of a page.
     pub(crate) async fn console(&self, tenant: &TenantId, here: &'static str) -> Result<Console> {
         let organization = self.organizations.get(tenant).await?.name;
         Ok(Console { organization, here })
     }
 
-    /// Waits for the next attempt of a delivery that has had `attempts`, for a moment.
+    /// Waits up to [`PATIENCE`] for the next attempt of a delivery that has had `attempts`.
     pub(crate) async fn wait_for_attempt(&self, tenant: &TenantId, id: &DeliveryId, attempts: u32) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            // The payload is not read: it may be large, and this is a question that is asked often.
+            // Reads no payload: it may be large, and this read is repeated.
             let made = self.log.known(tenant, &[*id]).await?.get(id).map_or(0, |delivery| delivery.attempts);
             if made > attempts || Instant::now() + PAUSE > end {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! The deliveries of a day by the hour: bars for the eye, and the same numbers as text.
+//! The deliveries of the last 24 hours by hour: as a bar chart, and as a table.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use crate::times;
 
-/// How many hours it shows: a day, and the hour that has begun.
+/// The number of hours: a day, and the hour that has begun.
 const HOURS: u32 = 25;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The size of the drawing. Each hour has a bar and a gap.
@@ -18,36 +18,36 @@ const HEIGHT: u32 = 40;
 const STEP: u32 = 8;
 const BAR: u32 = 6;
 
-/// Since when it counts.
+/// The beginning of the chart.
 pub(crate) fn since(now: Timestamp) -> Timestamp {
     now.before(HOUR * (HOURS - 1))
 }
 
-/// The bars, with their sums as text. `newest` says how many were counted where there are more.
+/// The bars, with their totals as text. If not all deliveries were counted, the text says so.
 pub(crate) fn day(counted: &Statistics, now: Timestamp) -> Markup {
     let total = counted.total;
     html! {
         (bars(&counted.hours, now))
         p .soft {
-            @if total == Counts::default() { "None in the last 24 hours" } @else {
+            @if total == Counts::default() { "No deliveries in the last 24 hours" } @else {
                 (summary(total))
-                @if counted.is_complete { " in 24 hours" } @else { ", of the newest" }
+                @if counted.is_complete { " in 24 hours" } @else { " among the newest" }
             }
         }
     }
 }
 
-/// The numbers of each hour that has any.
+/// A table of the hours that have deliveries.
 pub(crate) fn by_hour(counted: &Statistics) -> Markup {
     html! {
         details {
-            summary { "By the hour (UTC)" }
+            summary { "By hour (UTC)" }
             table {
                 thead { tr { th { "Hour" } th { "Delivered" } th { "Failed" } th { "Held" } th { "Pending" } th { "Ended" } } }
                 tbody {
                     @for (hour, counts) in counted.hours.iter().rev() {
                         tr {
-                            td { (times::date_and_time(*hour).get(..16).unwrap_or_default()) }
+                            td { (hour.readable().get(..16).unwrap_or_default()) }
                             td { (counts.delivered) }
                             td { (counts.failed) }
                             td { (counts.held) }
@@ -61,7 +61,7 @@ pub(crate) fn by_hour(counted: &Statistics) -> Markup {
     }
 }
 
-/// `12 delivered, 3 failed`: the numbers that are not zero.
+/// `12 delivered, 3 failed`. Numbers that are zero are left out.
 pub(crate) fn summary(counts: Counts) -> String {
     let Counts { pending, delivered, failed, held, ended } = counts;
     let numbers =
@@ -79,8 +79,8 @@ fn bars(hours: &BTreeMap<Timestamp, Counts>, now: Timestamp) -> Markup {
         (column * STEP, hour, hours.get(&hour).copied().unwrap_or_default())
     });
     html! {
-        // Each element is closed: in SVG, unlike in HTML, what follows an open one would be inside it.
-        svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img" aria-label="Deliveries by the hour" {
+        // Each element is closed: in SVG, unlike in HTML, an open element would contain the following ones.
+        svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img" aria-label="Deliveries by hour" {
             @for (x, hour, counts) in columns {
                 g {
                     title { (times::hour(hour)) ": " (if all(&counts) == 0 { "none".to_owned() } else { summary(counts) }) }
@@ -94,8 +94,8 @@ fn bars(hours: &BTreeMap<Timestamp, Counts>, now: Timestamp) -> Markup {
     }
 }
 
-/// The parts of a bar from the bottom up, each with its class, its upper edge and its height. What there is can be seen,
-/// however little of the whole it is.
+/// The parts of a bar from the bottom up, each with its class, upper edge and height. Each part has a visible minimum
+/// height.
 fn stack(counts: Counts, highest: u32) -> Vec<(&'static str, u32, u32)> {
     let parts = [
         ("failed", counts.failed),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_are_said_without_those_that_are_zero() {
+    fn a_summary_leaves_out_numbers_that_are_zero() {
         assert_eq!(summary(Counts { delivered: 3, held: 1, ..Counts::default() }), "3 delivered, 1 held");
     }
 }

@@ -1,4 +1,4 @@
-//! The deliveries of an organization. The filters are the address, so that a page can be sent to a colleague.
+//! The page of an organization's deliveries. The filters are in the address, so that the page can be shared as a link.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use common::{
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Status},
+        delivery::{Delivery, Status, error_name},
         endpoints::EndpointView,
         event::EventName,
         log::search::{Cursor, Filter, Page as Found},
@@ -24,10 +24,10 @@ use url::form_urlencoded;
 
 use crate::{app::App, states, times};
 
-/// The filters, as the address names them, and where the page begins.
+/// The query parameters: the filters, and the position in the list.
 const FILTERS: [&str; 6] = ["endpoint", "status", "event", "job_id", "since", "until"];
 const CURSOR: &str = "cursor";
-/// How many deliveries a page has.
+/// The number of deliveries on a page.
 const LIMIT: usize = 25;
 
 pub(crate) fn show() -> Route<App, People> {
@@ -39,7 +39,7 @@ pub(crate) fn show() -> Route<App, People> {
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
-/// What to show.
+/// The requested deliveries.
 #[derive(Default)]
 struct Wanted {
     endpoint: Option<EndpointId>,
@@ -69,7 +69,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     Ok(Page::new("Deliveries", content).refused(error).within(console))
 }
 
-/// An empty field is no filter: a form sends all its fields.
+/// Reads the query. An empty field is no filter, since a form submits all its fields.
 fn wanted(link: &Typed) -> Result<Wanted> {
     link.clone().without_empty().read(|fields| {
         let endpoint = fields.optional_text("endpoint", EndpointId::parse);
@@ -84,7 +84,7 @@ fn wanted(link: &Typed) -> Result<Wanted> {
     })
 }
 
-/// A moment as a form or a link has it: without a zone, it is in UTC.
+/// Parses a time of a form or a link. Without a zone, it is in UTC.
 pub(crate) fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
     let zoned = match text.len() {
         16 => format!("{text}:00Z"),
@@ -100,7 +100,7 @@ fn filters(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> M
     all.extend(ids.iter().map(|(id, url)| (id.as_str(), url.as_str())));
     let chosen = link.get("endpoint");
     if !all.iter().any(|(id, _)| *id == chosen) {
-        all.push((chosen, "A deleted endpoint"));
+        all.push((chosen, "Deleted endpoint"));
     }
     let input = |text: &str| moment(text).map_or_else(|_| text.to_owned(), times::local);
     let (since, until) = (input(link.get("since")), input(link.get("until")));
@@ -124,22 +124,30 @@ fn filters(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> M
             (Field::select("status", "Status", &statuses, link.get("status")).html("", error))
             (Field::select("event", "Event", &events, link.get("event")).html("", error))
             (Field::text("job_id", "Job", "off", link.get("job_id")).filter().html("", error))
-            (Field::moment("since", "From, UTC", &since).filter().html("", error))
-            (Field::moment("until", "Until, UTC", &until).filter().html("", error))
-            button { "Show" }
-            @if FILTERS.iter().any(|name| !link.get(name).is_empty()) { a href="/console/deliveries" { "Clear" } }
+            (Field::moment("since", "From (UTC)", &since).filter().html("", error))
+            (Field::moment("until", "Until (UTC)", &until).filter().html("", error))
+            button { "Apply filters" }
+            @if is_filtered(link) { a href="/console/deliveries" { "Clear filters" } }
         }
     }
 }
 
+fn is_filtered(link: &Typed) -> bool {
+    FILTERS.iter().any(|name| !link.get(name).is_empty())
+}
+
 fn list(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Timestamp) -> Markup {
+    let nothing = match (&found.next, is_filtered(link)) {
+        (Some(_), _) => "No deliveries found so far.",
+        (None, true) => "No deliveries match these filters.",
+        (None, false) => "No deliveries yet.",
+    };
     html! {
-        (table(&found.deliveries, endpoints, now))
+        (table(&found.deliveries, endpoints, nothing, now))
         nav .row aria-label="Pages" {
-            @if !link.get(CURSOR).is_empty() { a href=(address(link, None)) { "Newest" } }
+            @if !link.get(CURSOR).is_empty() { a href=(address(link, None)) { "Newest deliveries" } }
             @if let Some(next) = &found.next {
-                @if found.deliveries.is_empty() { span { "None was found so far." } }
-                a href=(address(link, Some(next))) { "Older" }
+                a href=(address(link, Some(next))) { "Older deliveries" }
             }
         }
     }
@@ -154,12 +162,12 @@ fn address(link: &Typed, cursor: Option<&Cursor>) -> String {
     query.finish()
 }
 
-/// Deliveries as rows. Those of a page about one endpoint need no `endpoints`.
-pub(crate) fn table(deliveries: &[Delivery], endpoints: &[EndpointView], now: Timestamp) -> Markup {
+/// A table of deliveries, or the text `nothing`. Without `endpoints`, it has no column for the endpoint.
+pub(crate) fn table(deliveries: &[Delivery], endpoints: &[EndpointView], nothing: &str, now: Timestamp) -> Markup {
     let names: BTreeMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, short(endpoint.name()))).collect();
     let is_all = !endpoints.is_empty();
     html! {
-        @if deliveries.is_empty() { p { "There are no such deliveries." } } @else {
+        @if deliveries.is_empty() { p { (nothing) } } @else {
             table .cards {
                 thead {
                     tr {
@@ -175,7 +183,7 @@ pub(crate) fn table(deliveries: &[Delivery], endpoints: &[EndpointView], now: Ti
                     @for delivery in deliveries {
                         tr {
                             td {
-                                a href={ "/console/deliveries/" (delivery.id) } { (times::date_and_time(delivery.created_at)) }
+                                a href={ "/console/deliveries/" (delivery.id) } { (delivery.created_at.readable()) }
                             }
                             td data-label="Status" { (states::of_delivery(delivery.status)) }
                             td data-label="Event" { (delivery.event.as_str()) }
@@ -192,10 +200,10 @@ pub(crate) fn table(deliveries: &[Delivery], endpoints: &[EndpointView], now: Ti
 
 fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> Markup {
     match delivery.webhook_endpoint_id {
-        None => html! { "the job's callback" },
+        None => html! { "Job callback" },
         Some(id) => match names.get(&id) {
             Some(name) => html! { a href={ "/console/endpoints/" (id) } { bdi { (name) } } },
-            None => html! { "a deleted endpoint" },
+            None => html! { "Deleted endpoint" },
         },
     }
 }
@@ -204,13 +212,13 @@ fn attempts(delivery: &Delivery, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
         @if let Some(last) = &delivery.last_attempt {
-            @if last.outcome != "delivered" { ", " (last.outcome) }
+            @if last.outcome != "delivered" { ", " (error_name(&last.outcome, last.status_code)) }
         }
         @if let Some(next) = delivery.next_attempt_at { br; "next " (times::when(next, now)) }
     }
 }
 
-/// The beginning of a URL without its scheme, for lists.
+/// The beginning of a URL without its scheme, to fit into a list.
 pub(crate) fn short(url: &str) -> String {
     const MOST: usize = 60;
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);

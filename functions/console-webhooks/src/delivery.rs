@@ -1,4 +1,4 @@
-//! A delivery: what was sent, what came back, and when the next attempt is.
+//! The page of a delivery: its status, attempts, payload and headers.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery, DeliveryId, Status, Trigger},
-        endpoints::EndpointView,
+        delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_meaning},
+        endpoints::{EndpointView, Kind},
     },
 };
 use maud::{Markup, html};
@@ -21,21 +21,22 @@ use maud::{Markup, html};
 use crate::{app::App, states, times};
 
 const PATH: &str = "/console/deliveries/{id}";
-const NOT_FOUND: Error = Error::NotFound("There is no such delivery, or it is no longer kept");
-/// How much of a payload is shown. A response of Lambda has at most 6 MB, and line breaks and escapes multiply a payload.
+const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
+/// The most bytes of a payload that are shown. A response of Lambda has at most 6 MB, and line breaks and escapes
+/// multiply a payload.
 const SHOWN_BYTES: usize = 64 * 1024;
-/// The same, with line breaks and indentation.
+/// The same limit after adding line breaks and indentation.
 const PRETTY_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id"])), open)
-        .summary("A delivery with its payload and its attempts. It changes nothing.")
+        .summary("A delivery with its payload and its attempts. Opening it changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id"])), resend)
-        .summary("Sends the delivery again, as `deliveries/resend` does, and shows what came of it.")
+        .summary("Resends the delivery, as `deliveries/resend` does, and shows the result.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("payload_not_kept")])
         .redirects()
 }
@@ -76,12 +77,12 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, error: Option<Error
     let (console, (delivery, payload), endpoint) =
         tokio::try_join!(console, app.log.visible(tenant, id, now), endpoint)?;
     let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
-    // A delivery that failed without an attempt has a last attempt all the same, with the reason.
+    // A delivery that failed without an attempt still has a last attempt, with the reason.
     attempts.extend(delivery.last_attempt.clone());
     let payload = payload.map(|payload| String::from_utf8_lossy(&payload.body).into_owned());
     let content = html! {
         @if let Some(error) = &error { (alert(error)) }
-        (standing(&delivery, payload.is_some(), now))
+        (standing(&delivery, endpoint.as_ref(), payload.is_some(), now))
         (about(&delivery, endpoint.as_ref(), now))
         section {
             h2 { "Attempts" }
@@ -96,48 +97,50 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, error: Option<Error
             (headers(&delivery, endpoint.as_ref()))
         }
     };
-    let title = format!("{} of {}", delivery.event.as_str(), times::date_and_time(delivery.created_at));
+    let title = format!("{}, {}", delivery.event.as_str(), delivery.created_at.readable());
     Ok(Page::new(title, content).refused(error).within(console))
 }
 
-/// How it stands, and the button that sends it again.
-fn standing(delivery: &Delivery, can_resend: bool, now: Timestamp) -> Markup {
+/// The status, and the button that resends the delivery.
+fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, can_resend: bool, now: Timestamp) -> Markup {
+    let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
     html! {
         div .row {
             p {
                 (states::of_delivery(delivery.status))
                 " "
                 @match (delivery.status, delivery.next_attempt_at) {
-                    (Status::Pending, Some(next)) if next <= now => "An attempt is under way, or begins in a moment.",
-                    (Status::Pending, Some(next)) => { "The next attempt is at " (times::when(next, now)) "." },
-                    (Status::Held, _) => "The endpoint was inactive when it came. It is not sent by itself.",
-                    (Status::Failed, _) => "No attempt follows.",
-                    (Status::Ended, _) => "The endpoint was deleted, or inactive for too long.",
+                    (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
+                    (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
+                    (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
+                    (Status::Held, _) => "The endpoint was inactive. It won't be sent automatically.",
+                    (Status::Failed, _) => "It won't be retried automatically.",
+                    (Status::Ended, _) => "Canceled: the endpoint was deleted, or was inactive for too long.",
                     _ => "",
                 }
             }
-            @if delivery.status == Status::Pending { a href="?" { "Look again" } }
+            @if delivery.status == Status::Pending { a href="?" { "Refresh" } }
         }
         @if can_resend {
             (Form {
-                button: "Send it again",
+                button: "Resend",
                 is_secondary: delivery.status == Status::Delivered,
                 hidden: &[("action", "resend")],
                 ..Form::default()
             })
-        } @else { p { "Its payload is not kept, so that it cannot be sent again." } }
+        } @else { p { "It cannot be resent: its payload is no longer stored." } }
     }
 }
 
 fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
     html! {
         dl {
-            dt { "Goes to" }
+            dt { "Destination" }
             dd {
                 @match (endpoint, delivery.webhook_endpoint_id) {
                     (Some(endpoint), _) => a href={ "/console/endpoints/" (endpoint.id) } { bdi { (visible(endpoint.name())) } },
-                    (None, Some(_)) => "an endpoint that has been deleted",
-                    (None, None) => "the job's own callback",
+                    (None, Some(_)) => "Deleted endpoint",
+                    (None, None) => "Job callback",
                 }
             }
             dt { "Job" }
@@ -146,33 +149,36 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
             dd { (delivery.event.as_str()) }
             dt { "Created" }
             dd { (times::when(delivery.created_at, now)) }
-            dt { "Id" }
+            dt { "ID" }
             dd .mono { (delivery.id) }
-            dt { "Webhook id" }
+            dt { "Webhook ID" }
             dd .mono { (delivery.webhook_id) }
         }
     }
 }
 
-/// The attempts, the latest first, and when the next is.
+/// The next attempt and the earlier ones, latest first.
 fn time_line(delivery: &Delivery, attempts: &[Attempt], now: Timestamp) -> Markup {
     html! {
-        @if attempts.is_empty() { p { "There has been none yet." } }
+        @if attempts.is_empty() { p { "No attempts yet." } }
         ol .attempts {
             @if let (Status::Pending, Some(next)) = (delivery.status, delivery.next_attempt_at) {
                 li { span .state.wait { span aria-hidden="true" { "◆" } " Next" } " " (times::when(next, now)) }
             }
             @for attempt in attempts.iter().rev() {
                 li {
-                    (states::of_attempt(&attempt.outcome)) " " (times::when(attempt.at, now))
+                    (states::of_attempt(attempt)) " " (times::when(attempt.at, now))
                     p .soft {
-                        @if let Some(status) = attempt.status_code { "Status " (status) ", " }
-                        (attempt.duration_ms) " ms, " (trigger(attempt.trigger))
-                        @if attempt.outcome != "delivered" { ": " (states::reason(&attempt.outcome)) }
+                        @match attempt.status_code {
+                            Some(status) if attempt.outcome == "delivered" => { "HTTP " (status) ", " },
+                            _ => "",
+                        }
+                        (attempt.duration_ms) " ms, " (trigger(attempt.trigger)) "."
+                        @if attempt.outcome != "delivered" { " " (error_meaning(&attempt.outcome)) }
                     }
                     @if let Some(response) = &attempt.response {
-                        p .soft { "It answered:" }
-                        (scrolling("Answer", response))
+                        p .soft { "Response:" }
+                        (scrolling("Response", response))
                     }
                 }
             }
@@ -182,32 +188,32 @@ fn time_line(delivery: &Delivery, attempts: &[Attempt], now: Timestamp) -> Marku
 
 fn trigger(trigger: Trigger) -> &'static str {
     match trigger {
-        Trigger::Event => "the first attempt",
-        Trigger::Schedule => "by the schedule",
-        Trigger::Resend => "sent again",
-        Trigger::Recovery => "sent again by a recovery",
-        Trigger::Test => "a test",
+        Trigger::Event => "first attempt",
+        Trigger::Schedule => "scheduled retry",
+        Trigger::Resend => "manual resend",
+        Trigger::Recovery => "resent by a recovery",
+        Trigger::Test => "test event",
     }
 }
 
 fn body(payload: Option<&str>) -> Markup {
-    let Some(payload) = payload else { return html! { p { "It is not kept." } } };
+    let Some(payload) = payload else { return html! { p { "The payload is no longer stored." } } };
     let shown = payload.get(..payload.floor_char_boundary(SHOWN_BYTES)).unwrap_or(payload);
     let (text, is_whole) = pretty(shown, PRETTY_BYTES);
     html! {
         (scrolling("Payload", &text))
         @if shown.len() < payload.len() || !is_whole {
-            p { "This is the beginning of " (payload.len()) " bytes. The API has all of them." }
+            p { "Shortened: the payload has " (payload.len()) " bytes. The API returns all of them." }
         }
     }
 }
 
-/// Text that scrolls where it is long. Without a mouse, that takes a focus, and what has the focus needs a name.
+/// Text in a scrollable box. The box can be focused, to scroll it by keyboard, so it needs an accessible name.
 fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }
 }
 
-/// What is sent with each attempt. Signatures and the values of the tenant's own headers are not kept.
+/// The headers of each attempt. Signatures and the values of the tenant's own headers are not stored.
 fn headers(delivery: &Delivery, endpoint: Option<&EndpointView>) -> Markup {
     let names = endpoint.into_iter().flat_map(|endpoint| &endpoint.header_names);
     html! {

@@ -1,4 +1,4 @@
-//! An endpoint: how it does, what can be done with it, and its newest deliveries.
+//! The page of an endpoint: its state, its latest deliveries, and the forms that change it.
 
 mod act;
 mod forms;
@@ -19,13 +19,13 @@ const PATH: &str = "/console/endpoints/{id}";
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id", "did"])), open)
-        .summary("An endpoint: its state, its last day, and the forms that change it. It changes nothing.")
+        .summary("An endpoint: its state, its last 24 hours, and the forms that change it. Opening it changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
-        .summary("The forms of that page. Each does what the API does: tests, changes, rotates, recovers or deletes.")
+        .summary("The forms of the endpoint page: test, change, rotate, recover, delete, as the API does.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,

@@ -1,5 +1,5 @@
-//! The console's pages about webhooks, one module each: the endpoints of an organization, and its deliveries. Nothing is done
-//! on a page that the API cannot do, and both do it by the same functions of `common`.
+//! The pages for endpoints and deliveries, one module each. Each action of a page is also a route of the API, and both
+//! call the same functions of `common`.
 
 use common::{
     aws::clients::Aws,

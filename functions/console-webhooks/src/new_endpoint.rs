@@ -1,4 +1,4 @@
-//! Adding an endpoint.
+//! The page that adds an endpoint.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ use crate::{
 };
 
 const PATH: &str = "/console/endpoints/new";
-const HEADERS: &str = "One on a line, such as “authorization: Bearer …”. Your server gets them with each delivery. They are \
-                       not shown again";
+const HEADERS: &str =
+    "One per line, such as “authorization: Bearer …”. They are sent with each delivery, and not shown again";
 
-const AGAIN: &str = "Type them again: they are secrets, so they are not shown here. One on a line, such as “authorization: \
-                     Bearer …”";
+const AGAIN: &str = "Enter them again: headers are secret, so they are not shown here. One per line, such as \
+                     “authorization: Bearer …”";
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["kind"])), open)
-        .summary("The form for a new endpoint. It changes nothing.")
+        .summary("The form for a new endpoint. Opening it changes nothing.")
         .faults(&[Fault::EmailNotVerified])
 }
 
@@ -46,17 +46,17 @@ pub(crate) fn submit() -> Route<App, People> {
         .faults(&[Fault::EmailNotVerified, Fault::Conflict("endpoint_limit")])
 }
 
-/// The fields of the form. `once` is the same if the form is sent twice.
+/// The fields of the form. `once` identifies the form, so that submitting it twice creates one endpoint.
 const FIELDS: [&str; 7] = ["once", "kind", "url", "description", "completed", "failed", "headers"];
 
-/// What a second copy of the form is answered with, too.
+/// The stored answer, which a resubmitted form gets as well.
 #[derive(Deserialize, JsonSchema, Serialize)]
 struct Created {
     id: String,
     secret: String,
 }
 
-/// Which form it is. Anything but `pull` is for an endpoint with a URL.
+/// The kind of the endpoint. Any value except `pull` means an endpoint with a URL.
 fn kind(form: &Typed) -> Kind {
     Kind::parse(form.get("kind")).unwrap_or(Kind::Push)
 }
@@ -94,7 +94,7 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
         events,
         created_at: Timestamp::now(),
     };
-    // A form that is sent twice as it is, by a double click or a reload, makes one endpoint.
+    // Submitting the same form twice, with a double click or a reload, creates one endpoint.
     let content = Hash::of(FIELDS.map(|name| form.get(name)).join("\0").as_bytes());
     let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
@@ -122,17 +122,22 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
             input type="hidden" name="once" value=(once);
             @if shown.url.is_none() {
                 input type="hidden" name="kind" value="pull";
-                p { "A pull endpoint has no URL: a program of yours takes its deliveries, such as fanfare listen on a laptop." }
+                p {
+                    "A pull endpoint has no URL. Your program receives its deliveries from the API, such as fanfare listen \
+                     on a laptop."
+                }
             }
             (shown.fields("new", error.as_ref()))
-            button { "Add the endpoint" }
+            button { "Add endpoint" }
         }
         @if shown.url.is_some() {
-            p { a href="?kind=pull" { "Add a pull endpoint instead" } ": no server of yours needs to be reached." }
+            p {
+                a href="?kind=pull" { "Add a pull endpoint instead" } " if your server cannot be reached from the internet."
+            }
         }
-        p { a href="/console" { "Back to the endpoints" } }
+        p { a href="/console" { "Back to endpoints" } }
     };
-    Ok(Page::new("Add an endpoint", content).refused(error).within(console))
+    Ok(Page::new("Add endpoint", content).refused(error).within(console))
 }
 
 async fn page(app: &App, tenant: &TenantId, created: &Created) -> Result<Page> {
@@ -141,9 +146,9 @@ async fn page(app: &App, tenant: &TenantId, created: &Created) -> Result<Page> {
     let content = html! {
         (verify::secret(&created.secret))
         div .row {
-            (Form { to: &link, button: "Send a test", hidden: &[("action", "test")], ..Form::default() })
-            a href=(link) { "To the endpoint" }
+            (Form { to: &link, button: "Send test event", hidden: &[("action", "test")], ..Form::default() })
+            a href=(link) { "View endpoint" }
         }
     };
-    Ok(Page::new("The endpoint has been added", content).done().within(console))
+    Ok(Page::new("Endpoint added", content).done().within(console))
 }

@@ -1,6 +1,6 @@
-//! Is all well? The endpoints, those first that need somebody.
+//! The first page of the console: the endpoints, those with problems first.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use common::{
     error::Result,
@@ -11,9 +11,9 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Status,
+        delivery::{Status, error_meaning, error_name},
         endpoints::{EndpointView, Kind},
-        log::glance::{Backlog, Glance},
+        log::glance::{Backlog, Glance, LastFailure},
     },
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -21,33 +21,27 @@ use maud::{Markup, html};
 
 use common::accounts::users::User;
 
-use crate::{
-    app::App,
-    chart,
-    deliveries::short,
-    states::{self, State},
-    times,
-};
+use crate::{app::App, chart, deliveries::short, states::State, times};
 
-/// How many endpoints are shown on a page. Of each, the log is read.
+/// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
-/// How many of the newest deliveries are read for a page, to all its endpoints together.
+/// The number of newest deliveries that are read for a page, for all its endpoints together.
 const READ: usize = 300;
 
-/// An endpoint, and what the log says of it.
+/// An endpoint with its numbers from the log.
 struct Row {
     endpoint: EndpointView,
     glance: Glance,
-    /// What it missed, where that is not nothing.
+    /// The missed deliveries.
     failed: Backlog,
     held: Backlog,
-    /// What waits for an attempt.
+    /// The deliveries that wait for an attempt.
     pending: Backlog,
 }
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&["page", "did"])), open)
-        .summary("The endpoints, those first that need somebody, with their last day.")
+        .summary("The endpoints with their last 24 hours, those with problems first.")
         .faults(&[Fault::EmailNotVerified])
 }
 
@@ -64,17 +58,17 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let rows = stream::iter(shown).map(|endpoint| row(&app, tenant, endpoint, share, now));
     let rows: Vec<Row> = rows.buffered(SHOWN).try_collect().await?;
     let content = html! {
-        @if link.get("did") == "deleted" { div .notice.good role="status" { p { "The endpoint has been deleted." } } }
+        @if link.get("did") == "deleted" { div .notice.good role="status" { p { "Endpoint deleted." } } }
         @if all == 0 { (empty()) } @else {
             div .row {
                 p {
-                    (counted(all, "endpoint")) ". "
+                    (counted(all, "endpoint", "endpoints")) ", "
                     @match is_troubled {
-                        0 => "None is failing or disabled.",
-                        number => strong { (counted(number, "endpoint")) " failing or disabled." },
+                        0 => "none failing or disabled.",
+                        number => strong { (number) " failing or disabled." },
                     }
                 }
-                a .button href="/console/endpoints/new" { "Add an endpoint" }
+                a .button href="/console/endpoints/new" { "Add endpoint" }
             }
             @for row in &rows { (banner(row)) }
             (table(&rows, now))
@@ -84,7 +78,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     Ok(Page::new("Endpoints", content).within(console))
 }
 
-/// Endpoints that need somebody come first; those that nobody wants to be active come last.
+/// The order on the page: failing, disabled by the service, active, then disabled by a user.
 fn urgency(endpoint: &EndpointView) -> u8 {
     match endpoint {
         EndpointView { active: true, failing_since: Some(_), .. } => 0,
@@ -94,11 +88,11 @@ fn urgency(endpoint: &EndpointView) -> u8 {
     }
 }
 
-/// What the log says of an endpoint: of its newest deliveries, up to `most`.
+/// Reads the log of an endpoint: its newest deliveries, up to `most`.
 async fn row(app: &App, tenant: &TenantId, endpoint: EndpointView, most: usize, now: Timestamp) -> Result<Row> {
     let shards = endpoint.shards();
     let glance = app.log.glance(tenant, &shards, chart::since(now), most, now);
-    // The log of an endpoint that is well need not be searched: what failed is among the newest, or was long ago.
+    // A healthy endpoint needs no search: its failed deliveries are among the newest, or are old.
     let backlog = async |status, is_wanted: bool| match is_wanted {
         true => app.log.backlog(tenant, &shards, status, now).await,
         false => Ok(Backlog::default()),
@@ -108,14 +102,14 @@ async fn row(app: &App, tenant: &TenantId, endpoint: EndpointView, most: usize, 
     let needs = urgency(&endpoint) < 2;
     let (failed, held, pending) = tokio::try_join!(
         backlog(Status::Failed, needs || total.failed > 0),
-        // What a pull endpoint holds is not missed: it waits to be taken.
+        // A pull endpoint has not missed its held deliveries: they wait to be received.
         backlog(Status::Held, !endpoint.active || total.held > 0 && endpoint.kind == Kind::Push),
         backlog(Status::Pending, needs || total.pending > 0),
     )?;
     Ok(Row { endpoint, glance, failed, held, pending })
 }
 
-/// What waits for a person, with the button that does it.
+/// The problem of an endpoint, with the button that recovers its missed deliveries.
 fn banner(row: &Row) -> Markup {
     let Row { endpoint, glance, failed, held, .. } = row;
     let (id, name) = (endpoint.id, visible(endpoint.name()));
@@ -124,7 +118,6 @@ fn banner(row: &Row) -> Markup {
         return html! {};
     }
     let oldest = [failed.oldest, held.oldest].into_iter().flatten().min();
-    let reason = glance.last_failure.as_ref().map(|(_, reason)| reason.as_str());
     html! {
         div .notice.bad {
             p {
@@ -132,34 +125,56 @@ fn banner(row: &Row) -> Markup {
                 @if is_off { "disabled" } @else if failed.count + held.count == 0 { "failing" }
                 @if is_off && failed.count + held.count > 0 { ", " }
                 (missed(failed, held))
-                @if let Some(oldest) = oldest { " since " (times::date_and_time(oldest)) }
-                @if let Some(reason) = reason { ", last " (reason) ": " (states::reason(reason)) }
+                @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
                 "."
+                @if let Some(LastFailure { reason, status_code, .. }) = &glance.last_failure {
+                    " Last error: " (error_name(reason, *status_code)) ". " (error_meaning(reason))
+                }
             }
             div .row {
                 @if let Some(oldest) = oldest {
                     (Form {
                         to: &format!("/console/endpoints/{id}"),
-                        button: if endpoint.active { "Send them again" } else { "Make it active, and send them again" },
+                        button: &resend_button(endpoint.active, failed, held),
                         hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
                         ..Form::default()
                     })
                 }
-                a href={ "/console/endpoints/" (id) } { "Look at it" }
+                a href={ "/console/endpoints/" (id) } { "View endpoint" }
             }
         }
     }
 }
 
-/// `12 failed, 3 held`.
+/// `12 failed and 3 held deliveries`. Empty if there are none.
 pub(crate) fn missed(failed: &Backlog, held: &Backlog) -> String {
     let number = |backlog: &Backlog, word: &str| match (backlog.count, backlog.is_complete) {
         (0, _) => None,
         (count, true) => Some(format!("{count} {word}")),
         (count, false) => Some(format!("more than {count} {word}")),
     };
-    let parts = [number(failed, "failed"), number(held, "held")];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let parts: Vec<_> = [number(failed, "failed"), number(held, "held")].into_iter().flatten().collect();
+    let last = if held.count > 0 { held } else { failed };
+    match last.count {
+        0 => String::new(),
+        1 => format!("{} delivery", parts.join(" and ")),
+        _ => format!("{} deliveries", parts.join(" and ")),
+    }
+}
+
+/// The label of the button that recovers the missed deliveries: `Enable and resend 32 deliveries`.
+pub(crate) fn resend_button(is_active: bool, failed: &Backlog, held: &Backlog) -> String {
+    let kind = match (failed.count, held.count) {
+        (_, 0) => "failed ",
+        (0, _) => "held ",
+        _ => "",
+    };
+    let deliveries = match (failed.count + held.count, failed.is_complete && held.is_complete) {
+        (_, false) => format!("all {kind}deliveries"),
+        (1, true) => format!("1 {kind}delivery"),
+        (number, true) => format!("{number} {kind}deliveries"),
+    };
+    if is_active { format!("Resend {deliveries}") } else { format!("Enable and resend {deliveries}") }
 }
 
 fn table(rows: &[Row], now: Timestamp) -> Markup {
@@ -171,7 +186,7 @@ fn table(rows: &[Row], now: Timestamp) -> Markup {
                     th scope="col" { "State" }
                     th scope="col" { "Events" }
                     th scope="col" { "Last 24 hours" }
-                    th scope="col" { "Last failure" }
+                    th scope="col" { "Last error" }
                     th scope="col" { "Oldest pending" }
                 }
             }
@@ -197,34 +212,36 @@ fn line(row: &Row, now: Timestamp) -> Markup {
             }
             td .whole data-label="Events" { (events(endpoint)) }
             td data-label="Last 24 hours" { (chart::day(&glance.counted, now)) }
-            td data-label="Last failure" {
-                @if let Some((at, reason)) = &glance.last_failure { (reason) br; (times::when(*at, now)) } @else { "none" }
+            td data-label="Last error" {
+                @if let Some(LastFailure { at, reason, status_code }) = &glance.last_failure {
+                    (error_name(reason, *status_code)) br; (times::when(*at, now))
+                } @else { "None" }
             }
             td data-label="Oldest pending" {
-                @if let Some(oldest) = pending.oldest { (times::when(oldest, now)) } @else { "none" }
+                @if let Some(oldest) = pending.oldest { (times::when(oldest, now)) } @else { "None" }
             }
         }
     }
 }
 
-/// Whether the secret before the latest rotation still signs.
+/// Whether the previous secret still signs deliveries.
 pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
     endpoint.previous_secret_expires_at.is_some_and(|end| now < end)
 }
 
-/// The events that an endpoint wants.
+/// The events that an endpoint receives.
 pub(crate) fn events(endpoint: &EndpointView) -> String {
     match &endpoint.events {
         Some(filter) => filter.names().collect::<Vec<_>>().join(", "),
-        None => "all".to_owned(),
+        None => "All".to_owned(),
     }
 }
 
 fn empty() -> Markup {
     html! {
-        p { "There is no endpoint yet. Add the address of a server of yours: when a job ends, it gets a signed request." }
-        p { a .button href="/console/endpoints/new" { "Add an endpoint" } }
-        p { "Or by the API, with a key of " a href="/console/keys" { "API keys" } ":" }
+        p { "No endpoints yet. Add the URL of your server. It gets a signed request whenever a job ends." }
+        p { a .button href="/console/endpoints/new" { "Add endpoint" } }
+        p { "Or use the API with a key from " a href="/console/keys" { "API keys" } ":" }
         pre { "curl \"$API/v1/webhooks/create\" -H \"x-api-key: $KEY\" \\\n  -d '{\"json\": {\"url\": \"https://example.com/hook\"}}'" }
     }
 }
@@ -242,6 +259,7 @@ fn other_pages(page: usize, pages: usize) -> Markup {
 }
 
 /// `1 endpoint`, `2 endpoints`.
-fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+pub(crate) fn counted(number: impl fmt::Display, one: &str, many: &str) -> String {
+    let number = number.to_string();
+    format!("{number} {}", if number == "1" { one } else { many })
 }

@@ -1,4 +1,4 @@
-//! What can be chosen of an endpoint, as the fields of a form, and what they mean.
+//! The settings of an endpoint: the form fields, and how they are read.
 
 use common::error::Error;
 use common::{
@@ -16,10 +16,10 @@ use common::{
 };
 use maud::{Markup, html};
 
-/// The events that can be chosen, with the names of their boxes.
+/// The events to choose from, with the names of their checkboxes.
 const EVENTS: [(&str, EventName); 2] = [("completed", EventName::Completed), ("failed", EventName::Failed)];
 
-/// What somebody chose.
+/// The submitted settings.
 pub(crate) struct Settings {
     /// `None` for a pull endpoint.
     pub(crate) url: Option<EndpointUrl>,
@@ -52,17 +52,17 @@ impl Settings {
     }
 }
 
-/// An endpoint that wants all events has no filter, so that it gets those that will be added.
+/// The event filter. It is `None` if all events are chosen, so that the endpoint also gets events that are added later.
 fn events(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
     let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
     match chosen.len() {
-        0 => Err(fields.reject("events", Problem::format("Choose one event at least"))),
+        0 => Err(fields.reject("events", Problem::format("Choose at least one event"))),
         all if all == EVENTS.len() => Ok(None),
         _ => Ok(Some(chosen.into_iter().collect())),
     }
 }
 
-/// Headers, each on a line of its own: `name: value`.
+/// Parses headers, one per line: `name: value`.
 fn headers(text: &str) -> Result<Headers, Vec<Problem>> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let pairs: Vec<_> = lines
@@ -77,7 +77,7 @@ fn headers(text: &str) -> Result<Headers, Vec<Problem>> {
     Headers::parse(&pairs).map_err(|problems| {
         let named = problems.into_iter().map(|wrong| Problem {
             message: match wrong.member {
-                Some(name) => format!("{name}: {}", wrong.problem.message),
+                Some(name) => about(&name, &wrong.problem.message),
                 None => wrong.problem.message,
             },
             ..wrong.problem
@@ -86,33 +86,40 @@ fn headers(text: &str) -> Result<Headers, Vec<Problem>> {
     })
 }
 
-/// The fields, with what is there already.
+/// A problem as a sentence about a header: `"host" is reserved`.
+fn about(name: &str, problem: &str) -> String {
+    let mut rest = problem.chars();
+    let first: String = rest.next().into_iter().flat_map(char::to_lowercase).collect();
+    format!("\"{name}\" {first}{}", rest.as_str())
+}
+
+/// The fields with their current values.
 pub(crate) struct Shown<'a> {
     /// `None` for a pull endpoint.
     pub(crate) url: Option<&'a str>,
     pub(crate) description: &'a str,
     /// Whether each of the events is wanted.
     pub(crate) events: [bool; 2],
-    /// What the headers are for, and what happens to those that there are.
+    /// The hint for the headers.
     pub(crate) headers_hint: &'static str,
 }
 
 impl Shown<'_> {
-    /// The events as somebody ticked them.
+    /// Whether each event was checked in the form.
     pub(crate) fn ticked(form: &Typed) -> [bool; 2] {
         EVENTS.map(|(name, _)| form.get(name) == TICKED)
     }
 
-    /// The events that a filter lets through.
+    /// Whether the filter lets each event through.
     pub(crate) fn wanted(filter: Option<&EventFilter>) -> [bool; 2] {
         EVENTS.map(|(_, event)| filter.is_none_or(|filter| filter.wants(event)))
     }
 
-    /// The fields of the form with this id, and what is wrong with them.
+    /// The fields of the form with this id, and their errors.
     pub(crate) fn fields(&self, form: &str, error: Option<&Error>) -> Markup {
         html! {
             @if let Some(url) = self.url {
-                (Field::url("url", "URL", url).hint("Where deliveries are posted to").html(form, error))
+                (Field::url("url", "URL", url).hint("Deliveries are posted to this URL").html(form, error))
             }
             (Field::text("description", "Description", "off", self.description).optional().html(form, error))
             fieldset {

@@ -1,34 +1,34 @@
-//! States, each as a word and a shape: nobody has to tell colours apart.
+//! States, each as a word and a shape, so that they can be told apart without color.
 
 use common::{
     timestamp::Timestamp,
     webhooks::{
-        delivery::Status,
+        delivery::{Attempt, Status, error_name},
         endpoints::{DisabledReason, EndpointView},
         log::glance::Glance,
     },
 };
 use maud::{Markup, html};
 
-/// How an endpoint does.
+/// The state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The service made it inactive.
+    /// The service disabled it.
     Disabled(DisabledReason),
-    /// Deliveries to it have failed for good since then.
+    /// Deliveries have failed after all their attempts since this time.
     Failing(Timestamp),
-    /// Its tenant made it inactive.
+    /// A user disabled it.
     Inactive,
-    /// Attempts fail, and others follow.
+    /// Attempts fail and are retried.
     Retrying,
-    /// It takes what it gets.
+    /// Its deliveries succeed.
     Healthy,
-    /// It has got nothing lately.
+    /// It has no recent deliveries.
     Idle,
 }
 
 impl State {
-    /// How an endpoint does, as its record and its newest deliveries tell.
+    /// The state, from the endpoint's item and its newest deliveries.
     pub(crate) fn of(endpoint: &EndpointView, glance: &Glance) -> Self {
         match (endpoint.disabled, endpoint.failing_since) {
             (Some((_, reason)), _) if !endpoint.active => Self::Disabled(reason),
@@ -47,28 +47,28 @@ impl State {
             Self::Inactive => badge("", "○", "Inactive"),
             Self::Retrying => badge("wait", "◆", "Retrying"),
             Self::Healthy => badge("good", "●", "Healthy"),
-            Self::Idle => badge("", "◇", "No deliveries lately"),
+            Self::Idle => badge("", "◇", "No recent deliveries"),
         }
     }
 
-    /// What the state means, where that is not plain.
+    /// An explanation of the state, where it needs one.
     pub(crate) fn meaning(self) -> Option<&'static str> {
         match self {
             Self::Disabled(DisabledReason::Gone) => {
-                Some("We made it inactive: its receiver answered 410 Gone, which asks for no more deliveries.")
+                Some("We disabled this endpoint: its receiver answered 410 Gone, which asks for no more deliveries.")
             }
             Self::Disabled(DisabledReason::Failing) => {
-                Some("We made it inactive: deliveries to it had failed for too long.")
+                Some("We disabled this endpoint because its deliveries failed for too long.")
             }
-            Self::Failing(_) => Some("Deliveries to it failed after all their attempts. New events are still sent."),
-            Self::Inactive => Some("Nothing is sent to it until somebody makes it active."),
-            Self::Retrying => Some("Attempts fail, and will be repeated."),
+            Self::Failing(_) => Some("Some deliveries failed after all their attempts. New events are still sent."),
+            Self::Inactive => Some("Nothing is sent until you enable the endpoint."),
+            Self::Retrying => Some("Some attempts failed and will be retried."),
             Self::Healthy | Self::Idle => None,
         }
     }
 }
 
-/// How a delivery stands.
+/// The badge of a delivery's status.
 pub(crate) fn of_delivery(status: Status) -> Markup {
     match status {
         Status::Pending => badge("wait", "◆", "Pending"),
@@ -79,28 +79,11 @@ pub(crate) fn of_delivery(status: Status) -> Markup {
     }
 }
 
-/// How an attempt ended: `delivered`, or a reason.
-pub(crate) fn of_attempt(outcome: &str) -> Markup {
-    if outcome == "delivered" { badge("good", "●", "Delivered") } else { badge("bad", "▲", outcome) }
-}
-
-/// What the reasons of failures mean (see the table in docs/operating.md).
-pub(crate) fn reason(outcome: &str) -> &'static str {
-    match outcome {
-        "status_4xx" => "the receiver refused it with a 4xx status",
-        "status_5xx" => "the receiver answered with a 5xx status",
-        "status_other" => "the receiver answered with a status that is no success",
-        "redirect" => "the receiver redirected, which is not followed",
-        "gone" => "the receiver answered 410 Gone",
-        "timeout" => "no complete answer came in time",
-        "blocked" => "its address is not allowed here",
-        "dns" => "the host name has no address",
-        "connect" => "no address accepted a connection",
-        "tls" => "TLS failed: most often the certificate is not trusted",
-        "protocol" => "the connection broke, or the answer was not HTTP",
-        "unanswered" => "the receiver did not answer for days, so that this was not even tried",
-        "untaken" => "nobody took it in time",
-        _ => "the attempt failed",
+/// The badge of an attempt: delivered, or its error.
+pub(crate) fn of_attempt(attempt: &Attempt) -> Markup {
+    match &*attempt.outcome {
+        "delivered" => badge("good", "●", "Delivered"),
+        reason => badge("bad", "▲", &error_name(reason, attempt.status_code)),
     }
 }
 

@@ -1,20 +1,24 @@
-//! Times, for people: in UTC, and how long ago.
+//! Times for people: relative to now, and in UTC.
 
 use std::time::Duration;
 
 use common::timestamp::Timestamp;
 use maud::{Markup, html};
 
-/// A moment, and how far it is from `now`.
+/// `9 min ago (2026-01-31 12:00:05 UTC)`.
 pub(crate) fn when(at: Timestamp, now: Timestamp) -> Markup {
-    html! { time datetime=(at) { (date_and_time(at)) } " " span .soft { "(" (distance(at, now)) ")" } }
+    html! { time datetime=(at) { (distance(at, now)) } " " span .soft { "(" (at.readable()) ")" } }
 }
 
-/// `2026-01-31 12:00:05 UTC`.
-pub(crate) fn date_and_time(at: Timestamp) -> String {
-    let text = at.to_string();
-    let (date, time) = text.split_once('T').unwrap_or((&text, ""));
-    format!("{date} {} UTC", time.split('.').next().unwrap_or_default())
+/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until".
+pub(crate) fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
+    let time = if at > now { at.since(now) } else { now.since(at) };
+    html! { time datetime=(at) { (length(time)) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
+}
+
+/// `2026-01-31 12:00:05 UTC`, for programs that read the page as well.
+pub(crate) fn date(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (at.readable()) } }
 }
 
 /// `12:00`.
@@ -22,17 +26,17 @@ pub(crate) fn hour(at: Timestamp) -> String {
     at.to_string().get(11..16).unwrap_or_default().to_owned()
 }
 
-/// What an input of the kind `datetime-local` has for a moment, in UTC: `2026-01-31T12:00`.
+/// The value of a `datetime-local` input, in UTC: `2026-01-31T12:00`.
 pub(crate) fn local(at: Timestamp) -> String {
     at.to_string().get(..16).unwrap_or_default().to_owned()
 }
 
-/// How far `at` is from `now`, in words.
+/// `9 min ago` or `in 9 min`.
 fn distance(at: Timestamp, now: Timestamp) -> String {
     if at > now { format!("in {}", length(at.since(now))) } else { format!("{} ago", length(now.since(at))) }
 }
 
-/// A length of time, in its largest unit.
+/// A length of time in its largest unit: `9 min`. Seconds are used up to two minutes.
 pub(crate) fn length(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -50,7 +54,7 @@ mod tests {
     #[test]
     fn times_are_said_in_utc_and_in_words() {
         let at = Timestamp::from_second(1_769_860_805).expect("a time");
-        assert_eq!(date_and_time(at), "2026-01-31 12:00:05 UTC");
+        assert_eq!(at.readable(), "2026-01-31 12:00:05 UTC");
         assert_eq!((hour(at), local(at)), ("12:00".to_owned(), "2026-01-31T12:00".to_owned()));
         for (seconds, ago) in
             [(0, "0 s ago"), (119, "119 s ago"), (120, "2 min ago"), (7_200, "2 h ago"), (172_800, "2 days ago")]

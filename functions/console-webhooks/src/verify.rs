@@ -1,8 +1,8 @@
-//! The lines with which a receiver verifies what it gets, by language. `docs/receiving.md` has the same, and more.
+//! Code that verifies a delivery, by language. `docs/receiving.md` has the same examples and more.
 
 use maud::{Markup, html};
 
-/// The languages, with their lines. The secret comes from the environment of the receiver.
+/// Each language with its code. The receiver reads the secret from its environment.
 const LINES: [(&str, &str); 3] = [
     (
         "Node.js",
@@ -21,14 +21,14 @@ const LINES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A secret that is shown this once, and how to use it.
+/// A secret that is shown only once, with the code that uses it.
 pub(crate) fn secret(secret: &str) -> Markup {
     html! {
         div .warning {
-            p { strong { "Copy the signing secret now: it is not shown again." } }
+            p { strong { "Copy the signing secret now. It is not shown again." } }
             pre #secret { (secret) }
         }
-        p { "Your server verifies each request with it, over the bytes of the body as they came:" }
+        p { "Verify each request with this secret, over the raw bytes of the body:" }
         @for (language, lines) in LINES {
             p .soft { (language) }
             pre { (lines) }

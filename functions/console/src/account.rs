@@ -1,4 +1,4 @@
-//! One's own account: the email address, the password, the sessions, and the end of it.
+//! The page of the signed-in user's account: email address, sessions, password, and deletion.
 
 use std::sync::Arc;
 
@@ -27,30 +27,30 @@ use crate::{
 
 const HERE: &str = "/console/account";
 
-/// The fields of the forms.
+/// The fields of all forms of the page.
 const FIELDS: [&str; 6] = ["action", "currentPassword", "newPassword", "session", "password", "sure"];
 
-/// The forms that show their own refusals.
+/// The forms that show their own errors.
 const FORMS: [&str; 3] = ["password", "leave", "delete"];
 
 const DONE: [(&str, &str); 5] = [
-    ("mailed", "The mail is on its way. Its link works within 24 hours."),
-    ("confirmed", "Your email address is confirmed already."),
-    ("password", "Your password is changed. All other sessions have ended."),
-    ("ended", "The session has ended."),
+    ("mailed", "Confirmation email sent. Its link works for 24 hours."),
+    ("confirmed", "Your email address is already confirmed."),
+    ("password", "Password changed. All other sessions have ended."),
+    ("ended", "Session ended."),
     ("others", "All other sessions have ended."),
 ];
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did"])), open)
-        .summary("The account of whoever is signed in, with their sessions.")
+        .summary("The signed-in user's account and sessions.")
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "The forms of that page: sends the verification mail again, changes the password, ends sessions, leaves the \
-             organization, deletes the account. Each does what the API does.",
+            "The forms of the account page: resend the verification email, change the password, end sessions, leave \
+             the organization, delete the account, as the API does.",
         )
         .faults(&[Fault::InvalidPassword, Fault::NotFound, Fault::Conflict("last_owner"), Fault::TooMany])
         .redirects()
@@ -76,7 +76,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// These mails count together with those that are asked for by the API.
+/// These emails share one limit with those requested by the API.
 async fn verify(app: &App, call: &Call<SignedIn>) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     if user.email_verified {
@@ -125,7 +125,7 @@ async fn delete(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
     Ok(gone(call))
 }
 
-/// There is no account to show any more.
+/// Redirects to the sign-in page: the account no longer exists.
 fn gone(call: &Call<SignedIn>) -> Reply {
     Reply::Redirect { to: "/signin?did=gone".to_owned(), cookies: vec![cleared_cookie(&call.base)] }
 }
@@ -134,7 +134,7 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
     let SignedIn { user, session } = caller;
     let sessions = async { app.sessions.list(user, Timestamp::now()).await };
     let (frame, mut sessions) = tokio::try_join!(console(app, user, HERE), sessions)?;
-    // A new session may take a moment to appear in the list.
+    // The list is eventually consistent, so it may lack the current session.
     if sessions.iter().all(|listed| listed.id != session.id) {
         sessions.insert(0, session.clone());
     }
@@ -144,15 +144,15 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
         h2 { "Sessions" }
         (listed(&sessions, session))
         h2 { "Change your password" }
-        p { "All other sessions end. Your API keys go on working." }
+        p { "All other sessions end. Your API keys keep working." }
         (password_form(&sent))
         h2 { "Leave the organization" }
-        p { "You belong to one organization, so leaving it deletes your account, and your API keys stop working." }
+        p { "An account belongs to one organization, so leaving it deletes your account. Your API keys stop working." }
         (leave_form(&sent))
         h2 { "Delete your account" }
         p {
-            "Your sessions and API keys end at once. If you are the only member, the organization is deleted, too, with all \
-             that it has: endpoints, deliveries and invitations."
+            "Your sessions and API keys end immediately. If you are the only member, the organization is deleted too, \
+             with its endpoints, deliveries and invitations."
         }
         (delete_form(&sent))
     };
@@ -172,25 +172,25 @@ fn profile(user: &User) -> Markup {
         }
         @if !user.email_verified {
             div .notice {
-                p { "Open the link in the mail that we have sent you. Until you do, you cannot issue API keys or use the API." }
-                (Form { id: "verify", button: "Send the mail again", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
+                p { "Open the link in the email we sent you. Until then, you cannot create API keys or use the API." }
+                (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
             }
         }
     }
 }
 
-/// Descriptions of devices are strangers' words.
+/// The sessions, newest first. A device description is untrusted text of the client.
 fn listed(sessions: &[Session], own: &Session) -> Markup {
     html! {
         table .cards {
-            (columns(&["Device", "Address", "Began", "Last seen", ""]))
+            (columns(&["Device", "IP address", "Started", "Last seen", ""]))
             tbody {
                 @for session in sessions {
                     @let agent = visible(session.agent.as_deref().unwrap_or("Unknown"));
                     tr {
                         td data-label="Device" { (agent) }
-                        td data-label="Address" { (visible(session.address.as_deref().unwrap_or("Unknown"))) }
-                        td data-label="Began" { (minute(session.created_at)) }
+                        td data-label="IP address" { (visible(session.address.as_deref().unwrap_or("Unknown"))) }
+                        td data-label="Started" { (minute(session.created_at)) }
                         td data-label="Last seen" { (day(session.seen_on)) }
                         td {
                             @if session.id == own.id { span .state.good { "✓ This session" } } @else { (end_form(session, &agent)) }
@@ -205,14 +205,14 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
     }
 }
 
-/// Devices may have the same description, so the moment tells their buttons apart.
+/// The button that ends a session. Its accessible name has the start time, since two devices can share a description.
 fn end_form(session: &Session, agent: &str) -> Markup {
-    let about = format!("End the session: {agent}, {}", session.created_at);
+    let about = format!("End session: {agent}, {}", session.created_at);
     html! {
         form method="post" action="?" {
             input type="hidden" name="action" value="end";
             input type="hidden" name="session" value=(session.id);
-            button .secondary aria-label=(about) { "End" }
+            button .secondary aria-label=(about) { "End session" }
         }
     }
 }
@@ -235,7 +235,7 @@ fn password_form(sent: &Sent) -> Markup {
 fn leave_form(sent: &Sent) -> Markup {
     let form = Form {
         id: "leave",
-        button: "Leave",
+        button: "Leave organization",
         is_secondary: true,
         hidden: &[("action", "leave")],
         fields: &[Field::tick("sure", "Leave the organization and delete my account")],
@@ -251,7 +251,7 @@ fn delete_form(sent: &Sent) -> Markup {
         button: "Delete account",
         is_secondary: true,
         hidden: &[("action", "delete")],
-        fields: &[Field::password("password", "Password"), Field::tick("sure", "Delete my account for good")],
+        fields: &[Field::password("password", "Password"), Field::tick("sure", "Permanently delete my account")],
         error: sent.error("delete"),
         ..Form::default()
     };

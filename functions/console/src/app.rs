@@ -1,4 +1,4 @@
-//! What the handlers need.
+//! The dependencies of the handlers.
 
 use common::{
     accounts::{
@@ -14,7 +14,7 @@ use common::{
 
 use crate::docs::Docs;
 
-/// The dependencies of the pages.
+/// The stores and clients of the pages.
 pub(crate) struct App {
     pub(crate) accounts: Accounts,
     pub(crate) attempts: Attempts,

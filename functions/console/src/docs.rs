@@ -1,11 +1,11 @@
-//! Where the documentation is.
+//! The link to the documentation.
 
 use std::str::FromStr;
 
 use common::config::{ConfigError, Env};
 use url::Url;
 
-/// Where the documentation is: a URL, or a path of this API.
+/// The address of the documentation: a URL, or a path of this API.
 pub(crate) struct Docs(pub(crate) String);
 
 impl Docs {

@@ -1,4 +1,4 @@
-//! What the pages of the console have in common.
+//! Parts that the console's pages share: notices, row forms, table heads and times.
 
 use common::{
     accounts::{organizations::Organization, users::User},
@@ -14,7 +14,7 @@ use maud::{Markup, Render, html};
 
 use crate::app::App;
 
-/// What a page answers to: a link, or a form that was refused.
+/// The request that a page answers: a link, or a refused form.
 pub(crate) struct Sent {
     values: Typed,
     /// Why the form was refused.
@@ -26,10 +26,10 @@ impl Sent {
         Self { values, refused: None }
     }
 
-    /// A form that was refused, unless `error` is nothing that the page itself can say.
+    /// A form that was refused with an error that its own page can show.
     ///
     /// # Errors
-    /// It is a failure of ours, or has a page of its own: that something does not exist, or that nobody is signed in.
+    /// Returns `error` if it is a failure of the service, or has a separate page: not found, or not signed in.
     pub(crate) fn refused(values: Typed, error: Error) -> Result<Self> {
         match error {
             Error::NotFound(_) | Error::Unauthorized => Err(error),
@@ -38,23 +38,23 @@ impl Sent {
         }
     }
 
-    /// What was typed into a field of the form that does this. A link types nothing.
+    /// The submitted value of a field in the form for `action`. Empty for a link.
     pub(crate) fn typed(&self, action: &str, name: &str) -> &str {
         if self.error(action).is_some() { self.values.get(name) } else { "" }
     }
 
-    /// Why the form that does this was refused.
+    /// Why the form for `action` was refused.
     pub(crate) fn error(&self, action: &str) -> Option<&Error> {
         self.refused.as_ref().filter(|_| self.values.get("action") == action)
     }
 
-    /// The part of the list that a link asks for, from 0.
+    /// The requested part of a list, from 0.
     pub(crate) fn part(&self) -> usize {
         self.values.get("part").parse().map_or(0, |part: u16| part.into())
     }
 
-    /// What has been done, of these messages; or why the form of a row was refused. Other forms say that themselves: those of
-    /// `forms`.
+    /// A notice: the message of `done` for the finished action, or why a row's form was refused. The forms listed in
+    /// `forms` show their own errors.
     pub(crate) fn news(&self, done: &[(&str, &str)], forms: &[&str]) -> Markup {
         let did = done.iter().find(|(word, _)| *word == self.values.get("did"));
         match (&self.refused, did) {
@@ -71,35 +71,35 @@ pub(crate) async fn console(app: &App, user: &User, here: &'static str) -> Resul
     Ok(Console { organization: name, here })
 }
 
-/// Goes on at the page `here` by `GET`, so that a reload sends no form again. The page says what this word stands for.
+/// Redirects to the page `here` with a `GET`, so that a reload does not resubmit the form. `did` selects the notice.
 pub(crate) fn go_on(here: &str, did: &str) -> Reply {
     Reply::Redirect { to: format!("{here}?did={did}"), cookies: Vec::new() }
 }
 
-/// The form of a page does nothing that it knows.
-pub(crate) const NO_FORM: Error = Error::NotFound("There is no such form");
+/// The error for an unknown `action`.
+pub(crate) const NO_FORM: Error = Error::NotFound("Form not found");
 
-/// Reads the tick without which nothing dangerous is done.
+/// Reads the checkbox that confirms a dangerous action.
 pub(crate) fn tick(text: &str) -> Result<String, Vec<Problem>> {
-    if text == TICKED { Ok(text.to_owned()) } else { Err(vec![Problem::format("Tick this box to go on")]) }
+    if text == TICKED { Ok(text.to_owned()) } else { Err(vec![Problem::format("Check this box to continue")]) }
 }
 
-/// What somebody is told who has to confirm their email address before they can do something.
-pub(crate) fn unverified(what: &str) -> Markup {
+/// A notice for users whose email address is not confirmed. `action` completes the sentence.
+pub(crate) fn unverified(action: &str) -> Markup {
     html! {
         div .notice {
-            p { "Confirm your email address first: then you can " (what) "." }
-            p { a href="/console/account" { "Your account" } }
+            p { "Confirm your email address to " (action) "." }
+            p { a href="/console/account" { "Go to your account" } }
         }
     }
 }
 
-/// A button in the row of a table, behind a fold, so that nobody presses it by mistake.
+/// A button in a table row, folded away to prevent accidental clicks.
 pub(crate) struct RowForm<'a> {
     pub(crate) fold: &'static str,
-    /// What the row is about, for whoever hears the buttons one by one.
+    /// The subject of the row, for the buttons' accessible names.
     pub(crate) about: &'a str,
-    /// What the button does, in a sentence.
+    /// The effect of the button, in a sentence.
     pub(crate) says: &'static str,
     pub(crate) button: &'static str,
     pub(crate) hidden: &'a [(&'static str, &'a str)],
@@ -121,7 +121,7 @@ impl Render for RowForm<'_> {
     }
 }
 
-/// The head of a table with these columns. An empty one has buttons.
+/// The head of a table. A column of buttons has an empty name.
 pub(crate) fn columns(names: &[&str]) -> Markup {
     html! {
         thead {
@@ -130,14 +130,14 @@ pub(crate) fn columns(names: &[&str]) -> Markup {
     }
 }
 
-/// A day, in UTC.
+/// A date in UTC.
 pub(crate) fn day(at: Timestamp) -> Markup {
     let text = at.to_string();
     let day = text.split('T').next().unwrap_or_default();
     html! { time datetime=(day) { (day) } }
 }
 
-/// A moment, to the minute.
+/// A date and time in UTC, to the minute.
 pub(crate) fn minute(at: Timestamp) -> Markup {
     let text = at.to_string();
     let (day, time) = text.split_once('T').unwrap_or_default();

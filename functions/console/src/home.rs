@@ -1,4 +1,4 @@
-//! The root of the API, for whoever opens its address.
+//! The root of the API: redirects browsers to the console, and answers programs with links.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{app::App, docs::Docs};
 
 pub(crate) fn show() -> Route<App> {
     Route::get("/", Public, |_, _| Ok(()), open)
-        .summary("Leads a browser to the console; whoever does not take `text/html` gets links in JSON.")
+        .summary("Redirects browsers to the console. Clients that do not accept `text/html` get links as JSON.")
         .redirects()
 }
 
@@ -24,7 +24,7 @@ async fn open(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     links(&call.base, app.docs.as_ref())?.reply(Wire::Page)
 }
 
-/// What there is, for programs.
+/// The links for programs.
 fn links(base: &BaseUrl, docs: Option<&Docs>) -> Result<BTreeMap<&'static str, String>> {
     let root = Url::parse(base.as_str()).map_err(Error::internal("reading the base URL"))?;
     let at = |path: &str| root.join(path).map(String::from).map_err(Error::internal("making a link"));

@@ -1,4 +1,4 @@
-//! Accepting an invitation: the page behind the link in the mail.
+//! The page that the link in an invitation email opens, with the form that accepts the invitation.
 
 use std::sync::Arc;
 
@@ -22,15 +22,16 @@ use crate::app::App;
 /// The fields of the form.
 const FIELDS: [&str; 4] = ["tenantSlug", "invitationId", "name", "password"];
 
-/// The link in the mail. Command-line clients print it, too, with an `accept=1` that changes nothing.
+/// The link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/invite", Public, |_, fields| Ok(fields.typed(&["tenantSlug", "invitationId"])), open)
-        .summary("The link in the invitation mail: a page with a form to accept it; it changes nothing.")
+    Route::get("/invite", Public, |_, fields| Ok(fields.typed(&["tenantSlug", "invitationId"])), open).summary(
+        "The link in the invitation email: a page with a form that accepts the invitation. Opening it changes nothing.",
+    )
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/invite", Public, |_, fields| Ok(fields.typed(&FIELDS)), accept)
-        .summary("The form of that page: creates the account, as `acceptInviteAndSignup` does, and signs in.")
+        .summary("The form of the invitation page: creates the account, as `acceptInviteAndSignup` does, and signs in.")
         .faults(&[Fault::Conflict("email_taken")])
 }
 
@@ -56,7 +57,7 @@ async fn accept(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Reply> {
     }
 }
 
-/// The page with the form, if the invitation can be accepted. It says no more than the mail and the answer to accepting do.
+/// The page with the form, if the invitation can be accepted. It reveals no more than the email and the API.
 async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Error>) -> Result<Page> {
     let (Ok(slug), Ok(id)) = (Slug::parse(slug), InvitationId::parse(id)) else { return Ok(no_invitation()) };
     let invitation = match app.invitations.pending(id, &slug, Timestamp::now()).await {
@@ -77,7 +78,7 @@ async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Err
         ..Form::default()
     };
     let content = html! {
-        p { "You can join this organization with a new account." }
+        p { "Create an account to join this organization." }
         (facts(&[("Organization", organization.name.as_str()), ("Your email", &invitation.email.to_string())]))
         (form)
     };
@@ -86,10 +87,10 @@ async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Err
 
 fn welcome(new: &NewUser) -> Page {
     let content = html! {
-        p { "Your account has been created, and you are signed in." }
+        p { "Your account is created, and you are signed in." }
         p {
-            "Now confirm your email address: we have sent a mail with a link to " strong { (new.user.email) } ". Until \
-             you do, you cannot issue keys or use the API."
+            "Now confirm your email address: open the link in the email we sent to " strong { (new.user.email) } ". \
+             Until then, you cannot create API keys or use the API."
         }
     };
     Page::new("Welcome", content).done()
@@ -97,8 +98,8 @@ fn welcome(new: &NewUser) -> Page {
 
 fn no_invitation() -> Page {
     let content = html! {
-        p { "It may have expired, been accepted or cancelled, or been replaced by a newer one. Ask for a new invitation." }
-        p { "If you have already accepted it, you can " a href="/signin" { "sign in" } "." }
+        p { "It may have expired, been accepted or canceled, or been replaced. Ask for a new invitation." }
+        p { "If you already accepted it, " a href="/signin" { "sign in" } "." }
     };
-    Page::new("This invitation does not work", content).refused(Some(Error::InvalidToken))
+    Page::new("This invitation is not valid", content).refused(Some(Error::InvalidToken))
 }

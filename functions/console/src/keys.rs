@@ -1,4 +1,4 @@
-//! API keys. Owners see and delete all keys of the organization, members their own.
+//! The page of API keys. Owners see and delete all keys of the organization, members their own.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,30 +28,32 @@ use crate::{
 
 const HERE: &str = "/console/keys";
 
-/// The fields of the forms.
+/// The fields of all forms of the page.
 const FIELDS: [&str; 5] = ["action", "form", "name", "expires", "keyId"];
 
 const DONE: [(&str, &str); 2] = [
-    ("deleted", "The key is deleted. It has stopped working."),
+    ("deleted", "API key deleted. It no longer works."),
     (
         "known",
-        "This form was sent before, so no other key has been issued. If there is a key below that you have not copied, delete \
-         it and issue another one.",
+        "This form was already submitted, so no new key was created. If you did not copy the key, delete it below and \
+         create another one.",
     ),
 ];
 
-/// When a key may expire, and what people read.
+/// The choices for the expiry of a key: days, or never.
 const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did"])), open)
-        .summary("The API keys that whoever is signed in manages.")
+        .summary("The API keys that the signed-in user manages.")
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
-        .summary("The forms of that page: issues a key and shows it once, or deletes one, as the API does.")
+        .summary(
+            "The forms of the page of API keys: create a key, which is shown once, or delete a key, as the API does.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("key_limit")])
         .redirects()
 }
@@ -73,7 +75,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Answers with the page that shows the key. The form has an id, so that a reload of that page issues no other key.
+/// Answers with the page that shows the key. The form has an id, so that a reload of that page creates no second key.
 async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     user.check_verified()?;
@@ -97,10 +99,10 @@ async fn delete(app: &App, user: &User, form: &Typed) -> Result<Reply> {
     Ok(go_on(HERE, "deleted"))
 }
 
-/// How long a key lasts, of the choices of the form.
+/// The lifetime that a choice of the form stands for. `None` if the key never expires.
 fn lasts(choice: &str) -> Result<Option<Duration>, Vec<Problem>> {
     if !EXPIRES.iter().any(|(value, _)| *value == choice) {
-        return Err(vec![Problem::format("Choose one of these")]);
+        return Err(vec![Problem::format("Choose one of the options")]);
     }
     Ok(choice.parse().ok().map(|days: u64| Duration::from_secs(days * 24 * 60 * 60)))
 }
@@ -114,10 +116,13 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let (frame, (keys, names)) = tokio::try_join!(console(app, user, HERE), keys)?;
     let content = html! {
         (sent.news(&DONE, if user.email_verified { &["issue"] } else { &[] }))
-        p { "Programs call the API with a key, in the header " code { "x-api-key" } ". A key acts for whoever has issued it." }
-        @if keys.is_empty() { p { strong { "There are no keys yet." } " Issue one below." } } @else { (listed(&keys, &names)) }
-        h2 { "Issue a key" }
-        @if user.email_verified { (issue_form(&sent)) } @else { (unverified("issue API keys")) }
+        p {
+            "Programs send a key to the API in the header " code { "x-api-key" } ". A key has the permissions of the person \
+             who created it."
+        }
+        @if keys.is_empty() { p { strong { "No API keys yet." } " Create one below." } } @else { (listed(&keys, &names)) }
+        h2 { "Create an API key" }
+        @if user.email_verified { (issue_form(&sent)) } @else { (unverified("create API keys")) }
     };
     Ok(Page::new("API keys", content).within(frame).refused(sent.refused))
 }
@@ -126,13 +131,13 @@ fn listed(keys: &[KeyRecord], names: &BTreeMap<UserId, Name>) -> Markup {
     let now = Timestamp::now();
     html! {
         table .cards {
-            (columns(&["Name", "Key", "Issued by", "Created", "Last used", "Expires", ""]))
+            (columns(&["Name", "Key", "Created by", "Created", "Last used", "Expires", ""]))
             tbody {
                 @for key in keys {
                     tr {
                         td data-label="Name" { (key.name.as_str()) }
                         td data-label="Key" { code { (key.start) "…" } }
-                        td data-label="Issued by" { (names.get(&key.user).map_or("Somebody who has left", Name::as_str)) }
+                        td data-label="Created by" { (names.get(&key.user).map_or("A former member", Name::as_str)) }
                         td data-label="Created" { (day(key.created_at)) }
                         td data-label="Last used" { @if let Some(at) = key.last_request { (day(at)) } @else { "Never" } }
                         td data-label="Expires" { (expiry(key.expires_at, now)) }
@@ -158,7 +163,7 @@ fn delete_form(key: &KeyRecord) -> Markup {
     let delete = RowForm {
         fold: "Delete",
         about: key.name.as_str(),
-        says: "Programs that use this key are refused from then on.",
+        says: "Requests with this key are refused immediately.",
         button: "Delete key",
         hidden: &[("action", "delete"), ("keyId", &id)],
     };
@@ -168,10 +173,10 @@ fn delete_form(key: &KeyRecord) -> Markup {
 fn issue_form(sent: &Sent) -> Markup {
     let form = KeyId::generate().to_string();
     let name = Field::text("name", "Name", "off", sent.typed("issue", "name"))
-        .hint("What it is for, such as the program that will use it");
+        .hint("For example, the name of the program that will use the key");
     let issue = Form {
         id: "issue",
-        button: "Issue key",
+        button: "Create API key",
         hidden: &[("action", "issue"), ("form", &form)],
         fields: &[name, Field::select("expires", "Expires", &EXPIRES, sent.typed("issue", "expires"))],
         error: sent.error("issue"),
@@ -183,7 +188,7 @@ fn issue_form(sent: &Sent) -> Markup {
 fn new_key(base: &BaseUrl, name: &Name, issued: &IssuedKey) -> Page {
     let key = issued.key.reveal();
     let content = html! {
-        p { strong { "Copy the key now: it is not shown again." } }
+        p { strong { "Copy the key now. It is not shown again." } }
         dl {
             dt { "Name" } dd { (name.as_str()) }
             dt { "Key" } dd { code #key { (key) } }
@@ -191,7 +196,7 @@ fn new_key(base: &BaseUrl, name: &Name, issued: &IssuedKey) -> Page {
         }
         h2 { "Try it" }
         pre #try { "curl " (base) "/v1/webhooks/list -H 'x-api-key: " (key) "' -d '{}'" }
-        p { a .button href=(HERE) { "I have copied it" } }
+        p { a .button href=(HERE) { "Back to API keys" } }
     };
     Page::new("Your new API key", content).done()
 }

@@ -1,5 +1,5 @@
-//! The pages for people, one module each. Nothing is done on a page that the API cannot do, and both do it by the same
-//! functions of `common`.
+//! The pages for accounts and organizations, one module each. Each action of a page is also a route of the API, and
+//! both call the same functions of `common`.
 
 use common::{
     aws::clients::Aws,

@@ -1,4 +1,4 @@
-//! Resetting a forgotten password: asking for the mail, and the page behind its link.
+//! The pages that reset a forgotten password: the request for the email, and the page that its link opens.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use maud::html;
 
 use crate::app::App;
 
-/// The link in the mail, which only shows a form. Without a token, the form asks for the mail.
+/// The link in the email, which only shows a form. Without a token, the form requests the email.
 pub(crate) fn show() -> Route<App> {
     Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&["token"])), open)
-        .summary("The link in the mail to reset a password with, or, without a token, a form that asks for that mail.")
+        .summary("The link in the password reset email. Without a token, a form that requests that email.")
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&["token", "newPassword", "email"])), fill_in)
-        .summary("The forms of that page: sets another password, or sends the mail, as the API does.")
+        .summary("The forms of the password reset page: set a new password, or send the email, as the API does.")
         .faults(&[Fault::TooMany])
 }
 
@@ -67,7 +67,7 @@ async fn request(app: &App, call: &Call<()>, form: &Typed) -> Result<Page> {
     }
 }
 
-/// Whose password the link resets, and its token.
+/// The user whose password the link resets, and its token.
 async fn holder(app: &App, link: &Typed) -> Result<(User, Token)> {
     let token = Token::parse(link.get("token")).ok_or(Error::InvalidToken)?;
     Ok((app.resets.user(&token, Timestamp::now()).await?, token))
@@ -75,7 +75,7 @@ async fn holder(app: &App, link: &Typed) -> Result<(User, Token)> {
 
 fn ask(form: &Typed, error: Option<Error>) -> Page {
     let form = Form {
-        button: "Send the mail",
+        button: "Send reset link",
         is_secondary: false,
         hidden: &[],
         fields: &[Field::email("email", "Email", "username", form.get("email"))],
@@ -83,23 +83,23 @@ fn ask(form: &Typed, error: Option<Error>) -> Page {
         ..Form::default()
     };
     let content = html! {
-        p { "We will send you a mail with a link to choose a new password." }
+        p { "We will email you a link to choose a new password." }
         (form)
     };
     Page::new("Reset your password", content).refused(error)
 }
 
-/// The same for an address that has no account.
+/// The page after a request. It is the same for an address without an account.
 fn sent() -> Page {
     let content = html! {
-        p { "If this address has an account, a mail with a link is on its way. The link works once, within an hour." }
+        p { "If this address has an account, we sent it a link. The link works once and expires in 1 hour." }
     };
-    Page::new("Check your mailbox", content).done()
+    Page::new("Check your email", content).done()
 }
 
 fn choose(token: &Token, error: Option<Error>) -> Page {
     let form = Form {
-        button: "Set password",
+        button: "Set new password",
         is_secondary: false,
         hidden: &[("token", token.reveal())],
         fields: &[Field::new_password("newPassword", "New password")],
@@ -107,7 +107,7 @@ fn choose(token: &Token, error: Option<Error>) -> Page {
         ..Form::default()
     };
     let content = html! {
-        p { "A new password signs out everybody who is signed in to your account, and your API keys stop working." }
+        p { "Setting a new password ends all sessions of your account, and your API keys stop working." }
         (form)
     };
     Page::new("Choose a new password", content).refused(error)
@@ -115,21 +115,21 @@ fn choose(token: &Token, error: Option<Error>) -> Page {
 
 fn changed() -> Page {
     let content = html! {
-        p { "Everybody has been signed out of your account, and the API keys that you had issued no longer work." }
+        p { "All sessions of your account have ended, and your API keys no longer work." }
         p { a href="/signin" { "Sign in with the new password" } }
     };
-    Page::new("Your password is changed", content).done()
+    Page::new("Password changed", content).done()
 }
 
-/// The page for a link that is not valid. Any other error is returned.
+/// The page for a link that is not valid. Returns any other error.
 fn bad_link(error: Error) -> Result<Page> {
     let Error::InvalidToken = error else { return Err(error) };
     let content = html! {
         p {
-            "It may be incomplete, older than an hour, or already used, or you have since reset your password with another \
-             link."
+            "It may be incomplete, older than 1 hour, or already used, or you have since reset your password with \
+             another link."
         }
-        p { a href="/reset-password" { "Ask for a new link" } }
+        p { a href="/reset-password" { "Request a new link" } }
     };
-    Ok(Page::new("This link does not work", content).refused(Some(error)))
+    Ok(Page::new("This link is not valid", content).refused(Some(error)))
 }

@@ -1,4 +1,4 @@
-//! The settings of the organization. Owners change them, members read them.
+//! The page of the organization's settings. Owners change them, members read them.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ const HERE: &str = "/console/settings";
 /// The fields of the form.
 const FIELDS: [&str; 3] = ["action", "debugNotificationEmail", "jobFailureMails"];
 
-/// The only form, as its fields and refusals are asked for.
+/// The action of the only form.
 const SAVE: &str = "save";
 
-const DONE: [(&str, &str); 1] = [("saved", "The settings are saved.")];
+const DONE: [(&str, &str); 1] = [("saved", "Settings saved.")];
 
-/// Whether the owners want mails about jobs that fail.
-const MAILS: [(&str, &str); 2] = [("on", "On: send a mail when jobs fail"), ("off", "Off")];
+/// The choices for emails about failed jobs.
+const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&["did"])), open)
@@ -44,7 +44,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
-        .summary("The form of that page: changes the settings, as the API does. Owners only.")
+        .summary("The form of the settings page: changes the settings, as the API does. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
         .redirects()
 }
@@ -100,12 +100,13 @@ fn form(organization: &Organization, sent: &Sent) -> Markup {
     };
     let save = Form {
         id: "settings",
-        button: "Save",
+        button: "Save settings",
         hidden: &[("action", SAVE)],
         fields: &[
-            Field::email("debugNotificationEmail", "Email for notifications", "off", address)
-                .hint("Mails about failing endpoints go here. After a change, the old and the new address get a mail"),
-            Field::select("jobFailureMails", "Mails about failed jobs", &MAILS, mails),
+            Field::email("debugNotificationEmail", "Email for notifications", "off", address).hint(
+                "Receives emails about failing endpoints and failed jobs. After a change, both addresses get an email",
+            ),
+            Field::select("jobFailureMails", "Emails about failed jobs", &MAILS, mails),
         ],
         error: sent.error(SAVE),
         ..Form::default()
@@ -117,9 +118,9 @@ fn shown(organization: &Organization) -> Markup {
     html! {
         dl {
             dt { "Email for notifications" } dd { (organization.debug_notification_email) }
-            dt { "Mails about failed jobs" }
+            dt { "Emails about failed jobs" }
             dd { @if organization.disable_job_failure_notifications { "Off" } @else { "On" } }
         }
-        p { "Only owners of the organization change these." }
+        p { "Only owners can change these settings." }
     }
 }

@@ -1,6 +1,8 @@
-//! Signing in and up, and approving the requests of command-line clients. The id and the secret of a request are in the
-//! address and in hidden fields, so that they are still there after signing in. All forms post to this path, with a field
-//! that says which form it is: so a form that comes back after a mistake is at an address that can be opened.
+//! The page that signs in and up, and approves sign-in requests of command-line clients.
+//!
+//! The id and the secret of a request stay in the address and in hidden fields, so that they survive the sign-in. All
+//! forms post to this path, with their name in `action`, so that a form with an error is shown at an address that can
+//! be opened.
 
 use std::sync::Arc;
 
@@ -26,10 +28,10 @@ use url::form_urlencoded;
 
 use crate::app::App;
 
-/// The query of the page, which stays until the end, but for `did`: that says what was done before.
+/// The query of the page. All of it is kept until the user is signed in, except `did`, which selects a notice.
 const QUERY: [&str; 5] = ["mode", "cliLoginId", "cliLoginSecret", "next", "did"];
 
-/// The fields of the forms.
+/// The fields of all forms of the page.
 const FIELDS: [&str; 13] = [
     "action",
     "mode",
@@ -46,17 +48,17 @@ const FIELDS: [&str; 13] = [
     "debugNotificationEmail",
 ];
 
-const NO_REQUEST: Error = Error::NotFound("There is no such request");
+const NO_REQUEST: Error = Error::NotFound("Sign-in request not found");
 
 pub(crate) fn show() -> Route<App> {
     Route::get("/signin", Visitor, |_, fields| Ok(fields.typed(&QUERY)), open)
-        .summary("Signing in; with `mode` `signup`, signing up; with a request of a client, approving it. It changes nothing.")
+        .summary("The page to sign in, sign up (`mode` `signup`), or approve a client's request. Opening it changes nothing.")
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
-        .summary("The forms of that page. Each does what the API does: signs in, up or out, or approves.")
+        .summary("The forms of the sign-in page: sign in, sign up, sign out, approve a client, as the API does.")
         .faults(&[
             Fault::WrongPassword,
             Fault::NotFound,
@@ -121,7 +123,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     }
 }
 
-/// An issue of the email is not shown again beside the other field, which was left empty.
+/// Removes the issue of `debugNotificationEmail` if that field was left empty: the issue of `email` already says it.
 fn without_default(form: &Typed, mut error: Error) -> Error {
     if let (Error::Invalid(issues), "") = (&mut error, form.get("debugNotificationEmail")) {
         issues.retain(|issue| issue.path != ["debugNotificationEmail"]);
@@ -136,9 +138,10 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
     Ok(again(form, cleared_cookie(&call.base)))
 }
 
-/// Approves the request as the user whom the page has named; if another user is signed in by now, the page is shown again.
-/// The tick is needed because another site can cause a click: it opens the page under the pointer of somebody who is just
-/// clicking twice. It cannot cause clicks on two different targets.
+/// Approves the request as the user that the page named. If another user is signed in by now, the page is shown again.
+///
+/// The checkbox prevents clickjacking: another site can open this page under the pointer of a user who is about to
+/// click, but it cannot cause clicks on two different targets.
 async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
@@ -155,7 +158,7 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     }
 }
 
-/// The request of a client that the page is about, if any.
+/// The request of a client that the page shows, if any.
 fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
     if !form.has("cliLoginId") && !form.has("cliLoginSecret") {
         return None;
@@ -170,7 +173,8 @@ async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogi
     app.logins.find(id, &secret, Timestamp::now()).await?.ok_or(NO_REQUEST)
 }
 
-/// Goes on after signing in: to the request of a client, to the page that somebody wanted to see, or to the console.
+/// Redirects after a sign-in: to the request of a client, to the page that the visitor opened before, or to the
+/// console.
 fn on(form: &Typed, cookie: String) -> Reply {
     if request(form).is_some() {
         return again(form, cookie);
@@ -178,13 +182,13 @@ fn on(form: &Typed, cookie: String) -> Reply {
     Reply::Redirect { to: next(form).unwrap_or("/console").to_owned(), cookies: vec![cookie] }
 }
 
-/// The page of the console that a visitor wanted to see before signing in. Any text can come with a link, and only a path of
-/// the console is followed: nobody is led to another site, or to a form that is filled in.
+/// The page of the console that the visitor opened before signing in. A link can carry any text, so only a path of the
+/// console is followed. This prevents redirects to another site, or to a form with values filled in.
 fn next(form: &Typed) -> Option<&str> {
     let next = form.get("next");
     let rest = next.strip_prefix("/console")?;
     let path = rest.split('?').next().unwrap_or_default();
-    // A browser leaves the console by `..`, however that is written.
+    // Browsers resolve `..`, also percent-encoded, and would leave the console.
     let is_path = (path.is_empty() || path.starts_with('/'))
         && !path.contains("/.")
         && !path.to_ascii_lowercase().contains("%2e");
@@ -192,12 +196,12 @@ fn next(form: &Typed) -> Option<&str> {
     (is_path && is_plain && next.len() <= 2048).then_some(next)
 }
 
-/// Shows the page once more, at its own address and by `GET`, so that a reload sends no form again.
+/// Redirects to the same page with a `GET`, so that a reload does not resubmit the form.
 fn again(form: &Typed, cookie: String) -> Reply {
     Reply::Redirect { to: address(form, mode(form)), cookies: vec![cookie] }
 }
 
-/// The mode that stays. Any text can come with a link.
+/// The mode, if it is a known one. A link can carry any text.
 fn mode(form: &Typed) -> &'static str {
     ["signin", "signup"].into_iter().find(|mode| form.get("mode") == *mode).unwrap_or_default()
 }
@@ -211,7 +215,7 @@ fn address(form: &Typed, mode: &str) -> String {
     query.finish()
 }
 
-/// The hidden fields of a form that does this.
+/// The hidden fields of the form for `action`.
 fn hidden<'a>(form: &'a Typed, action: &'static str) -> [(&'static str, &'a str); 5] {
     let [id, secret] = ["cliLoginId", "cliLoginSecret"].map(|name| (name, form.get(name)));
     [("action", action), ("mode", mode(form)), id, secret, ("next", next(form).unwrap_or_default())]
@@ -230,10 +234,10 @@ fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>)
         ..Form::default()
     };
     let content = html! {
-        @if form.get("did") == "gone" { div .notice.good role="status" { p { "Your account is deleted." } } }
-        @if for_client { p { "A command-line client wants to sign in. Sign in here first, and then look at its request." } }
+        @if form.get("did") == "gone" { div .notice.good role="status" { p { "Your account has been deleted." } } }
+        @if for_client { p { "A command-line client wants to sign in. Sign in here first, then review its request." } }
         (sign_in)
-        p { a href="/reset-password" { "Forgotten your password?" } }
+        p { a href="/reset-password" { "Forgot your password?" } }
         p { "No account yet? " a href=(address(form, "signup")) { "Sign up" } }
         @if let Some(docs) = &app.docs { p { a href=(docs.0) { "Documentation" } } }
     };
@@ -249,16 +253,16 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
             Field::text("name", "Your name", "name", form.get("name")),
             Field::email("email", "Email", "email", form.get("email")),
             Field::new_password("password", "Password"),
-            Field::text("organizationName", "Organization", "organization", form.get("organizationName")),
-            Field::text("organizationSlug", "Short name of the organization", "off", form.get("organizationSlug"))
-                .hint("For addresses and commands: lower-case letters, digits and hyphens, such as analytical-engines"),
+            Field::text("organizationName", "Organization name", "organization", form.get("organizationName")),
+            Field::text("organizationSlug", "Organization slug", "off", form.get("organizationSlug"))
+                .hint("For URLs and commands: lowercase letters, digits and hyphens, such as analytical-engines"),
             Field::email(
                 "debugNotificationEmail",
                 "Email for notifications",
                 "off",
                 form.get("debugNotificationEmail"),
             )
-            .hint("Mails about failing deliveries go here, or to your own address if you leave it empty")
+            .hint("Receives emails about failing endpoints and failed jobs. Leave empty to use your own address")
             .optional(),
         ],
         error: error.as_ref(),
@@ -266,7 +270,7 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
     };
     let content = html! {
         (sign_up)
-        p { "Have an account? " a href=(address(form, "signin")) { "Sign in" } }
+        p { "Already have an account? " a href=(address(form, "signin")) { "Sign in" } }
     };
     Page::new("Sign up", content).refused(error)
 }
@@ -282,46 +286,46 @@ fn signed_in(user: &User, link: &Typed) -> Page {
 }
 
 fn unverified() -> Markup {
-    html! { p { "Your email address is not confirmed yet. Open the link in the mail that we have sent you." } }
+    html! { p { "Your email address is not confirmed yet. Open the link in the email we sent you." } }
 }
 
 fn sign_out_form(link: &Typed) -> Markup {
     let hidden = hidden(link, "sign-out");
-    html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, fields: &[], error: None, ..Form::default() }) }
+    html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, ..Form::default() }) }
 }
 
-/// The page on which somebody lets a client in. All that it shows of the request may be a stranger's words.
+/// The page on which a user approves a client. Everything it shows about the request is untrusted text.
 fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: &Typed) -> Page {
     let here = call.client.to_string();
     let is_elsewhere = login.address != here;
-    let agent = login.agent.as_deref().unwrap_or("nothing");
+    let agent = login.agent.as_deref().unwrap_or("Unknown");
     let (email, id, asked) = (user.email.to_string(), user.id.to_string(), ago(login.created_at));
     let [action, mode, request, secret, _] = hidden(link, "approve");
     let approve = Form {
-        button: "Approve",
+        button: "Approve sign-in",
         is_secondary: false,
         hidden: &[action, mode, request, secret, ("userId", &id)],
-        fields: &[Field::tick("sure", "I have started this myself, just now")],
+        fields: &[Field::tick("sure", "I just started this sign-in myself")],
         error: None,
         ..Form::default()
     };
     let content = html! {
         p { "A command-line client wants to sign in as " strong { (email) } "." }
-        (facts(&[("Asked", &asked), ("From address", &login.address), ("Calls itself", agent)]))
+        (facts(&[("Requested", &asked), ("IP address", &login.address), ("Client", agent)]))
         (warning(html! {
             p {
-                strong { "Only approve if you have just started this yourself. " }
-                "If somebody sent you this link, approving would give them your account."
+                strong { "Approve only if you just started this sign-in yourself. " }
+                "If another person sent you this link, approving it gives that person access to your account."
             }
             @if is_elsewhere {
                 p {
-                    "The request comes from a different address: yours is " (here) ". Do not approve unless you have started \
+                    "The request comes from a different IP address than yours (" (here) "). Approve only if you started \
                      the client on another machine."
                 }
             }
         }))
         (approve)
-        p { "Not you? Close this page, and nothing happens. To use another account, sign out:" }
+        p { "Wasn't you? Close this page and nothing will happen. To use another account, sign out:" }
         (sign_out_form(link))
     };
     Page::new("Sign in a command-line client?", content)
@@ -330,7 +334,7 @@ fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: 
 fn ago(at: Timestamp) -> String {
     match Timestamp::now().since(at).as_secs() / 60 {
         0 => "less than a minute ago".to_owned(),
-        1 => "a minute ago".to_owned(),
+        1 => "1 minute ago".to_owned(),
         minutes => format!("{minutes} minutes ago"),
     }
 }
@@ -342,8 +346,8 @@ fn approved_by(user: &User) -> Page {
     }
     let content = html! {
         p {
-            "We have sent a mail with a link to " strong { (user.email) } ". Open the link within ten minutes, and the \
-             command line continues. You can close this page."
+            "Open the link in the email we sent to " strong { (user.email) } ". If you do so within 10 minutes, the \
+             command line continues by itself. You can close this page."
         }
     };
     Page::new("Confirm your email address first", content)
@@ -351,8 +355,8 @@ fn approved_by(user: &User) -> Page {
 
 fn no_request(error: Error) -> Page {
     let content = html! {
-        p { "A request is valid for ten minutes, and can be approved once. The link may also be incomplete." }
+        p { "A sign-in request is valid for 10 minutes and can be approved once. The link may also be incomplete." }
         p { "Start again in your terminal." }
     };
-    Page::new("This request is not valid", content).refused(Some(error))
+    Page::new("This sign-in request is not valid", content).refused(Some(error))
 }

@@ -1,4 +1,4 @@
-//! Those who belong to the organization, and who is invited. Every member sees the members; owners manage them.
+//! The page of the organization's members and pending invitations. Every member sees the members; owners manage them.
 
 use std::sync::Arc;
 
@@ -27,31 +27,31 @@ use crate::{
 
 const HERE: &str = "/console/team";
 
-/// The fields of the forms.
+/// The fields of all forms of the page.
 const FIELDS: [&str; 5] = ["action", "memberId", "role", "email", "invitationId"];
 
 const DONE: [(&str, &str); 4] = [
-    ("role", "The role is changed."),
-    ("removed", "The member is removed. Their account is deleted, and their sessions and API keys have ended."),
-    ("invited", "The invitation is on its way. It can be accepted within 7 days."),
-    ("cancelled", "The invitation is cancelled."),
+    ("role", "Role changed."),
+    ("removed", "Member removed. Their account is deleted, and their sessions and API keys no longer work."),
+    ("invited", "Invitation sent. It expires in 7 days."),
+    ("cancelled", "Invitation canceled."),
 ];
 
 const ROLES: [(&str, &str); 2] = [
-    ("member", "Member: uses the API, and manages endpoints and own keys"),
-    ("owner", "Owner: also manages members, all keys and the settings"),
+    ("member", "Member: uses the API, manages endpoints and their own keys"),
+    ("owner", "Owner: also manages members, all keys and settings"),
 ];
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did", "part"])), open)
-        .summary("The members of the organization and, for owners, pending invitations.")
+        .summary("The members of the organization and, for owners, its pending invitations.")
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "The forms of that page: change a role, remove a member, invite an address, cancel an invitation, as the API does. \
-             Owners only.",
+            "The forms of the team page: change a role, remove a member, invite an email address, cancel an \
+             invitation, as the API does. Owners only.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -69,7 +69,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-/// A person is signed in here, so they may make others owners.
+/// The caller has a session, so they may promote members to owners. An API key may not.
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
     let owner = &call.caller.user;
     let done = match (owner.check_manages(), form.get("action")) {
@@ -118,17 +118,17 @@ async fn cancel(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
     Ok("cancelled")
 }
 
-/// What is shown of the organization.
+/// The data that the page shows.
 struct Team<'a> {
     user: &'a User,
-    /// Whether the user manages it, or why not.
+    /// Whether the user may manage the organization, or why not.
     manages: Result<()>,
     members: Vec<Member>,
     total: usize,
     invited: Vec<Invited>,
 }
 
-/// Whoever knows the id of an invitation can accept it, so only owners see any.
+/// Only owners see invitations: an invitation can be accepted with its id alone.
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let (id, manages, most) = (&user.organization, user.check_manages(), usize::from(MOST_LISTED));
     let invited = async {
@@ -153,19 +153,21 @@ impl Team<'_> {
             @if self.total > most {
                 p {
                     "There are " (self.total) " members. "
-                    @if part > 0 { a href={ "?part=" (part - 1) } { "Those before" } " " }
-                    @if (part + 1) * most < self.total { a href={ "?part=" (part + 1) } { "Those who joined later" } }
+                    @if part > 0 { a href={ "?part=" (part - 1) } { "Earlier members" } " " }
+                    @if (part + 1) * most < self.total { a href={ "?part=" (part + 1) } { "Later members" } }
                 }
             }
             @match &self.manages {
                 Ok(()) => {
                     h2 { "Pending invitations" }
                     (self.invitations())
-                    h2 { "Invite somebody" }
+                    h2 { "Invite a teammate" }
                     (invite_form(sent))
                 },
-                Err(Error::Forbidden(_)) if self.user.role == Role::Owner => (unverified("invite people and manage the team")),
-                Err(_) => p { "Owners of the organization invite and remove people." },
+                Err(Error::Forbidden(_)) if self.user.role == Role::Owner => {
+                    (unverified("invite teammates and manage the team"))
+                },
+                Err(_) => p { "Only owners can invite and remove members." },
             }
         }
     }
@@ -173,7 +175,7 @@ impl Team<'_> {
     fn listed(&self) -> Markup {
         html! {
             table .cards {
-                (columns(if self.manages.is_ok() { &["Name", "Email", "Role", "Since", ""] } else { &["Name", "Email", "Role", "Since"] }))
+                (columns(if self.manages.is_ok() { &["Name", "Email", "Role", "Joined", ""] } else { &["Name", "Email", "Role", "Joined"] }))
                 tbody {
                     @for Member { user, joined_at } in &self.members {
                         tr {
@@ -182,7 +184,7 @@ impl Team<'_> {
                             }
                             td data-label="Email" { (user.email) }
                             td data-label="Role" { (badge(user.role)) }
-                            td data-label="Since" { (day(*joined_at)) }
+                            td data-label="Joined" { (day(*joined_at)) }
                             @if self.manages.is_ok() { td { (self.forms(user)) } }
                         }
                     }
@@ -191,19 +193,21 @@ impl Team<'_> {
         }
     }
 
-    /// Removing oneself is leaving, which is done on the page of the account.
+    /// The forms of a member's row. Users leave on the account page, so their own row has no form to remove them.
     fn forms(&self, member: &User) -> Markup {
         let (id, about) = (member.id.to_string(), member.email.to_string());
         let (fold, says, role) = match member.role {
-            Role::Owner => ("Make a member", "They no longer manage members, others' keys and the settings.", "member"),
-            Role::Member => ("Make an owner", "Owners manage members, all keys and the settings.", "owner"),
+            Role::Owner => {
+                ("Change to member", "Members cannot manage members, settings or the keys of others.", "member")
+            }
+            Role::Member => ("Change to owner", "Owners manage members, all keys and settings.", "owner"),
         };
         let hidden = [("action", "role"), ("memberId", &*id), ("role", role)];
         let change = RowForm { fold, about: &about, says, button: "Change role", hidden: &hidden };
         let remove = RowForm {
             fold: "Remove",
             about: &about,
-            says: "This deletes their account, and ends their sessions and API keys.",
+            says: "This deletes their account. Their sessions and API keys stop working.",
             button: "Remove member",
             hidden: &[("action", "remove"), ("memberId", &id)],
         };
@@ -213,17 +217,17 @@ impl Team<'_> {
     fn invitations(&self) -> Markup {
         let now = Timestamp::now();
         html! {
-            @if self.invited.is_empty() { p { "There are none. Invite somebody below: they get a mail with a link." } }
+            @if self.invited.is_empty() { p { "No pending invitations. Invite a teammate below." } }
             @else {
                 table .cards {
-                    (columns(&["Email", "Role", "Sent", "Can be accepted until", ""]))
+                    (columns(&["Email", "Role", "Sent", "Expires", ""]))
                     tbody {
                         @for invited in &self.invited {
                             tr {
                                 td data-label="Email" { (invited.invitation.email) }
                                 td data-label="Role" { (badge(invited.invitation.role)) }
                                 td data-label="Sent" { (day(invited.created_at)) }
-                                td data-label="Can be accepted until" {
+                                td data-label="Expires" {
                                     (minute(invited.expires_at))
                                     @if invited.expires_at <= now { " " span .state.bad { "✕ Expired" } }
                                 }
@@ -251,7 +255,7 @@ fn cancel_form(invited: &Invited) -> Markup {
     let cancel = RowForm {
         fold: "Cancel",
         about: &about,
-        says: "The link in the mail stops working.",
+        says: "The link in the email stops working.",
         button: "Cancel invitation",
         hidden: &[("action", "cancel"), ("invitationId", &id)],
     };
@@ -265,7 +269,7 @@ fn invite_form(sent: &Sent) -> Markup {
         hidden: &[("action", "invite")],
         fields: &[
             Field::email("email", "Email", "off", sent.typed("invite", "email"))
-                .hint("An address that has no account yet: whoever accepts creates one"),
+                .hint("An address without an account. The invited person creates one to accept"),
             Field::select("role", "Role", &ROLES, sent.typed("invite", "role")),
         ],
         error: sent.error("invite"),

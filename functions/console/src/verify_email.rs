@@ -1,4 +1,4 @@
-//! Verifying an email address: the page behind the link in the mail.
+//! The page that the link in a verification email opens, with the button that confirms the address.
 
 use std::sync::Arc;
 
@@ -16,28 +16,28 @@ use url::Url;
 
 use crate::app::App;
 
-/// The link in the mail. Mail programs and scanners open links on their own, so it only shows a button.
+/// The link in the email. Mail programs and scanners open links automatically, so it only shows a button.
 pub(crate) fn show() -> Route<App> {
     Route::get("/verify-email", Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), ask)
-        .summary("The link in the verification mail: a page with a button; it changes nothing.")
+        .summary("The link in the verification email: a page with a button. Opening it changes nothing.")
 }
 
-/// The earlier address of the page, at which clients of the flow expect a route that verifies. They would take a page, which
-/// is a 200, for a success.
+/// The earlier address of the page. Clients of the flow expect a route that verifies here, and would take the 200 of a
+/// page for a success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), ask_person)
-        .summary("The same page for browsers. A program is refused, since only a person can confirm.")
+        .summary("The same page for browsers. Programs are refused, since only a person can confirm.")
         .faults(&[Fault::ConfirmationRequired])
 }
 
-/// The form behind that button.
+/// The form of that button.
 pub(crate) fn submit(path: &'static str) -> Route<App> {
     Route::post(path, Public, |_, fields| Ok(fields.typed(&["token", "callbackURL"])), confirm)
-        .summary("The button of that page: marks the email as verified. A link works once.")
+        .summary("The button of the verification page: marks the email address as verified. A link works once.")
         .redirects()
 }
 
-/// Where to go on afterwards, if it is trusted.
+/// The address to redirect to afterwards, if it is trusted.
 fn callback(call: &Call<()>, link: &Typed) -> Option<Url> {
     call.trusted_url(link.get("callbackURL"))
 }
@@ -49,7 +49,7 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
     };
     let callback = callback(&call, &link);
     let form = Form {
-        button: "Confirm",
+        button: "Confirm email address",
         is_secondary: false,
         hidden: &[("token", token.reveal()), ("callbackURL", callback.as_ref().map_or("", Url::as_str))],
         fields: &[],
@@ -57,7 +57,7 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
         ..Form::default()
     };
     let content = html! {
-        p { "If you have just signed up, press the button. If not, close this page, and nothing happens." }
+        p { "If you just signed up, confirm your address. If not, close this page and nothing will happen." }
         (form)
     };
     let origin = callback.as_ref().map(|url| url.origin().ascii_serialization());
@@ -80,7 +80,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
         return Ok(bad_link().into());
     }
     let done = html! {
-        p { "You can close this page and go back to where you signed up, or open the console." }
+        p { "You can close this page and return to the page where you signed up, or open the console." }
         p { a .button href="/console" { "Open the console" } }
     };
     Ok(match callback(&call, &link) {
@@ -92,9 +92,9 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
 fn bad_link() -> Page {
     let content = html! {
         p {
-            "It may be incomplete, older than 24 hours, or already used. If you have pressed the button before, your address \
-             is already confirmed. Otherwise ask for a new link where you signed up."
+            "It may be incomplete, older than 24 hours, or already used. If you already used it, your address is \
+             confirmed. Otherwise, sign in and request a new link on your account page."
         }
     };
-    Page::new("This link does not work", content).refused(Some(Error::InvalidToken))
+    Page::new("This link is not valid", content).refused(Some(Error::InvalidToken))
 }

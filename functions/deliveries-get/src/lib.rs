@@ -1,4 +1,4 @@
-//! Showing a delivery, with its payload and all its attempts.
+//! Shows a delivery, with its payload and all its attempts.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Input {
     }
 }
 
-/// A delivery, and all that is known about it.
+/// A delivery, with its payload and its attempts.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -57,7 +57,7 @@ pub struct Output {
 async fn handle(log: Arc<Log>, call: Call<TenantId>, input: Input) -> Result<Output> {
     let (delivery, payload) = log.visible(&call.caller, &input.id, Timestamp::now()).await?;
     let mut attempts = log.earlier_attempts(&call.caller, &delivery).await?;
-    // A delivery that failed without an attempt has a last attempt all the same, with the reason.
+    // A delivery that failed without an attempt has a last attempt anyway, with the reason.
     attempts.extend(delivery.last_attempt.clone().filter(|_| delivery.attempts > 0));
     let payload = payload.map(|payload| String::from_utf8(payload.body.into())).transpose();
     Ok(Output { delivery, payload: payload.map_err(Error::internal("reading a payload"))?, attempts })

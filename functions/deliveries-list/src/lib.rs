@@ -1,4 +1,4 @@
-//! Listing the deliveries of the caller's tenant.
+//! Lists the deliveries of the caller's tenant.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn route() -> Route<App> {
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
-/// Which deliveries to list.
+/// The filters and the page of the list.
 pub struct Input {
     endpoint: Option<EndpointId>,
     filter: Filter,

@@ -1,4 +1,4 @@
-//! Taking what waits for a pull endpoint.
+//! Receives the deliveries that wait for a pull endpoint.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,17 +27,18 @@ pub struct App {
     lease_time: Duration,
 }
 
-/// How many deliveries are taken if the call does not say.
+/// The number of deliveries that a call receives by default.
 const LIMIT: usize = 10;
-/// When to ask again while events come, and otherwise. A poll that finds nothing costs two reads besides the caller's.
+/// The time until the next poll while events arrive, and otherwise. A poll that finds nothing costs two reads in
+/// addition to the reads that authenticate the caller.
 const SOON: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(3);
-/// How long after something was taken more is expected.
+/// The time for which more events are expected after a delivery was received.
 const BUSY: Duration = Duration::from_secs(10 * 60);
-/// The most that the deliveries of an answer take. A Lambda response has at most 6,291,556 bytes, and contains the answer as
-/// JSON inside a JSON string. The largest delivery alone fits: a body of 1 MiB, all quotes, takes four times that.
+/// The maximum size of the deliveries in an answer. A Lambda response has at most 6,291,556 bytes, and contains the
+/// answer as JSON inside a JSON string. The largest delivery fits: a body of 1 MiB of quotes takes four times that.
 const ROOM: usize = 5_500_000;
-/// What a delivery takes besides its body and the values of its headers.
+/// The size of a delivery without its body and the values of its headers.
 const FRAME: usize = 2_000;
 
 /// Builds the function with the settings in `env`.
@@ -53,7 +54,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/receive", Tenant, Input::read, handle)
-        .summary("Takes the deliveries that have waited longest for a pull endpoint, each with a lease of 60 seconds.")
+        .summary("Receives the deliveries that have waited longest for a pull endpoint, each leased for 60 seconds.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -62,7 +63,7 @@ fn route() -> Route<App> {
         ])
 }
 
-/// Which deliveries to take.
+/// The endpoint, and the number of deliveries to receive.
 pub struct Input {
     endpoint: EndpointId,
     limit: usize,
@@ -77,7 +78,7 @@ impl Input {
     }
 }
 
-/// What was taken, and when to ask again.
+/// The received deliveries, and the time of the next poll.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -90,7 +91,7 @@ pub struct Output {
     previous_secret_expires_at: Option<Timestamp>,
 }
 
-/// A delivery with its lease. Whoever has the lease posts it, and settles what the receiver answered.
+/// A delivery with its lease. The holder of the lease posts the delivery, and settles it with the receiver's response.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 struct LeasedDelivery {
@@ -150,7 +151,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
     let deliveries: Vec<_> =
         taken.into_iter().map(|taken| LeasedDelivery::new(&endpoint, taken, now)).collect::<Result<_>>()?;
     let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
-    // What has been taken is leased: it must be answered.
+    // The deliveries are leased, so the call must return them.
     noted.unwrap_or_else(|error| tracing::warn!(%tenant, ?error, "that an endpoint was asked could not be noted"));
     let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY);
     let pause = match is_full || deliveries.len() >= input.limit {
@@ -170,7 +171,7 @@ fn headers_size(endpoint: &Endpoint) -> usize {
     endpoint.headers.reveal().map(|(name, value)| FRAME / 100 + name.len() + size(value.as_bytes())).sum()
 }
 
-/// How much of an answer a text takes: a quote or a backslash becomes four bytes there, and any other character stays.
+/// The size of a text in an answer: a quote or a backslash becomes four bytes there, and any other character stays.
 fn size(text: &[u8]) -> usize {
     text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 4 } else { 1 }).sum()
 }

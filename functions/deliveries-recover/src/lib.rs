@@ -1,4 +1,4 @@
-//! Sending again what an endpoint missed: its failed and held deliveries.
+//! Recovers the failed and held deliveries of an endpoint.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
-        .summary("Sends all failed and held deliveries of a period to an endpoint again, at a bounded rate.")
+        .summary("Recovers all failed and held deliveries of an endpoint in a time range, at a bounded rate.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -52,7 +52,7 @@ fn route() -> Route<App> {
         ])
 }
 
-/// The endpoint, and the time in which the deliveries were created that it missed.
+/// The endpoint, and the time range in which its missed deliveries were created.
 pub struct Input {
     endpoint: EndpointId,
     since: Timestamp,
@@ -94,7 +94,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;
-        let output = |recovery_id| Output { success: true, message: "Deliveries will be sent again", recovery_id };
+        let output = |recovery_id| Output { success: true, message: "Deliveries will be recovered", recovery_id };
         let marker = |id| once.marker(&output(id));
         app.log.start_recovery(tenant, input.endpoint, time, input.status, marker, now).await.map(output)
     };

@@ -1,4 +1,4 @@
-//! Sending a delivery again.
+//! Resends a delivery.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
-        .summary("Sends a delivery again, whatever its status, with the whole schedule ahead.")
+        .summary("Resends a delivery of any status, with the whole retry schedule ahead.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -50,7 +50,7 @@ fn route() -> Route<App> {
         ])
 }
 
-/// The delivery to send again.
+/// The delivery to resend.
 pub struct Input {
     id: DeliveryId,
     key: Option<IdempotencyKey>,
@@ -68,7 +68,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let (tenant, now) = (&call.caller, Timestamp::now());
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let resend = async {
-        let done = Done::new("Delivery will be sent again");
+        let done = Done::new("Delivery will be resent");
         let marker = once.marker(&done)?;
         let delivery = app.log.resend(tenant, &input.id, Trigger::Resend, now, marker.as_ref(), now).await?;
         app.queue.wake(tenant, &delivery, now).await;

@@ -1,4 +1,4 @@
-//! Settling deliveries that were taken: what their receiver answered.
+//! Settles received deliveries with the responses of their receivers.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -36,11 +36,11 @@ pub struct App {
     disable_after: Duration,
 }
 
-/// How many deliveries are settled at the same time.
+/// The number of deliveries that are settled concurrently.
 const CONCURRENCY: usize = 25;
-/// How often a settlement is tried while other writes change the delivery.
+/// The number of times that a settlement is tried while other writes change the delivery.
 const ROUNDS: usize = 3;
-/// An hour: the longest attempt, in milliseconds.
+/// One hour: the longest attempt, in milliseconds.
 const LONGEST: u32 = 3_600_000;
 
 /// Builds the function with the settings in `env`.
@@ -57,11 +57,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/settle", Tenant, Input::read, handle)
-        .summary("Records what receivers answered to deliveries that were taken, each by its lease.")
+        .summary("Records the results of received deliveries, each identified by its lease.")
         .faults(&[Fault::EmailNotVerified])
 }
 
-/// What to settle.
+/// The settlements to record.
 pub struct Input {
     settlements: Vec<Settlement>,
 }
@@ -69,13 +69,13 @@ pub struct Input {
 struct Settlement {
     id: DeliveryId,
     lease: LeaseId,
-    /// `None` gives the lease back without an attempt.
+    /// `None` releases the lease without an attempt.
     outcome: Option<Outcome>,
     duration_ms: u32,
     response: Option<String>,
 }
 
-/// Why a receiver did not answer.
+/// The reason why a receiver did not answer.
 #[derive(Clone, Copy, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 enum Unanswered {
@@ -132,7 +132,9 @@ impl Settlement {
         let response = fields.optional_text("response", |text| Ok(text.to_owned()));
         let (status, error) = (status?.and_then(|status| u16::try_from(status).ok()), error?);
         let outcome = match (status, error) {
-            (Some(_), Some(_)) => return Err(fields.reject("error", Problem::format("Excludes status_code"))),
+            (Some(_), Some(_)) => {
+                return Err(fields.reject("error", Problem::format("Must be absent if status_code is given")));
+            }
             (Some(status @ 200..=299), None) => Some(Outcome::Delivered(status)),
             (Some(status), None) => Some(Outcome::Failed(Failure::Status(status, None))),
             (None, Some(error)) => Some(Outcome::Failed(error.into())),
@@ -141,8 +143,8 @@ impl Settlement {
         Ok(Self { id: id?, lease: lease?, outcome, duration_ms: duration?.unwrap_or_default(), response: response? })
     }
 
-    /// The attempt that was made, if there was any. Of what the receiver of a failed attempt answered, the beginning is kept,
-    /// without what it repeats of the tenant's headers.
+    /// The attempt that was made, if any. For a failed attempt, the beginning of the receiver's response is kept, with
+    /// the values of the tenant's headers masked.
     fn attempt(&self, before: &Delivery, endpoint: Option<&Endpoint>, now: Timestamp) -> Option<AttemptResult> {
         let outcome = self.outcome?;
         let response = self.response.as_ref().filter(|_| !matches!(outcome, Outcome::Delivered(_)));
@@ -156,14 +158,14 @@ impl Settlement {
     }
 }
 
-/// What became of each settlement, in the same order.
+/// The results of the settlements, in the same order.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
     settlements: Vec<Settled>,
 }
 
-/// What became of a settlement.
+/// The result of a settlement.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 struct Settled {
@@ -175,15 +177,15 @@ struct Settled {
     status: Option<Status>,
 }
 
-/// What became of a settlement.
+/// The result of a settlement.
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
-    /// It is recorded as an attempt.
+    /// The settlement is recorded as an attempt.
     Settled,
-    /// The lease was given back, and the delivery can be taken again.
+    /// The lease was released, and the delivery can be received again.
     Released,
-    /// The lease is over: nothing has changed.
+    /// The lease is over. The settlement changed nothing.
     LeaseExpired,
     /// There is no such delivery.
     NotFound,
@@ -199,13 +201,13 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
         app.settle(tenant, &endpoints, settlement, before, now)
     });
     let settled: Vec<_> = settled.collect();
-    // Of two settlements of one delivery, the first counts.
+    // If two settlements are for the same delivery, the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
     Ok(Output { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
 }
 
-/// The endpoints of settlements, as far as they exist.
+/// The existing endpoints of the settlements.
 type Known = BTreeMap<EndpointId, Endpoint>;
 
 impl App {
@@ -219,8 +221,7 @@ impl App {
         Ok(found.into_iter().flatten().map(|endpoint| (endpoint.id, endpoint)).collect())
     }
 
-    /// Settles a delivery, if its lease is still valid. If the answer to an earlier call was lost, the same call answers the
-    /// same.
+    /// Settles a delivery, if its lease is still valid. A call repeated after a lost answer returns the same answer.
     async fn settle(
         &self,
         tenant: &TenantId,
@@ -244,7 +245,7 @@ impl App {
                         report_failed(tenant, &was);
                     }
                     self.follow(tenant, &was, endpoint, now).await?;
-                    // What is over was not given back, whatever is asked for now.
+                    // A delivery that has ended was not released, even if this call asks for a release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
                     return Ok(verdict(if is_open { done } else { Verdict::Settled }, Some(was.status)));
                 }
@@ -273,13 +274,13 @@ impl App {
         let Some(attempt) = settlement.attempt(before, endpoint, now) else { return before.released(now) };
         let after = before.after(&attempt, &self.schedule, random::fraction, now);
         match (after.status, endpoint) {
-            // Nobody can take it again.
+            // Without its endpoint, the delivery cannot be received again.
             (Status::Pending, None) => after.after(&AttemptResult::NoEndpoint, &self.schedule, random::fraction, now),
             _ => after,
         }
     }
 
-    /// Notes what follows for the endpoint. This can be repeated.
+    /// Notes the consequences for the endpoint. Repetitions change nothing.
     async fn follow(
         &self,
         tenant: &TenantId,

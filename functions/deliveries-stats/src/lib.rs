@@ -1,4 +1,4 @@
-//! Counting the deliveries of the caller's tenant.
+//! Counts the deliveries of the caller's tenant.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ pub struct App {
     log: Log,
 }
 
-/// The time that is counted unless the caller gives another.
+/// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Builds the function with the settings in `env`.
@@ -39,11 +39,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/stats", Tenant, Input::read, handle)
-        .summary("Counts the deliveries by status, hour and reason, and shows how far recoveries are.")
+        .summary("Counts the deliveries by status, hour and reason, and shows the progress of recoveries.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
-/// Which deliveries to count.
+/// The deliveries to count.
 pub struct Input {
     endpoint: Option<EndpointId>,
     since: Option<Timestamp>,
@@ -57,7 +57,7 @@ impl Input {
     }
 }
 
-/// The numbers of the deliveries, and the latest recoveries.
+/// The counts of the deliveries, and the latest recoveries.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -87,7 +87,7 @@ struct Hour {
     ended: u32,
 }
 
-/// How many deliveries failed for one reason.
+/// The number of deliveries that failed for the same reason.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "FailureReason")]
 struct Reason {

@@ -1,4 +1,4 @@
-//! Tells organizations that jobs of theirs have failed: a mail for each workflow, at most once an hour.
+//! Tells organizations about their failed jobs: one email for each workflow, at most once an hour.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,11 +21,11 @@ use tokio::{sync::OnceCell, time::Instant};
 
 mod mail;
 
-/// How many organizations are told at once.
+/// The number of organizations that are told concurrently.
 const ORGANIZATIONS: usize = 4;
-/// How many workflows of an organization are looked at in a sweep.
+/// The number of an organization's workflows that a sweep handles.
 const WORKFLOWS: usize = 100;
-/// How long a sweep tells: its other work must not wait for a slow mail service.
+/// The time that a sweep spends on these emails, so that its other work does not wait for a slow email service.
 const TIME: Duration = Duration::from_secs(15);
 
 pub(crate) struct Failures {
@@ -33,19 +33,19 @@ pub(crate) struct Failures {
     pub(crate) organizations: Organizations,
     pub(crate) members: Members,
     pub(crate) mailer: Mailer,
-    /// Where the pages are that the mails link to.
+    /// The base URL of the pages that the emails link to.
     pub(crate) base: BaseUrl,
 }
 
-/// Whether an organization is told.
+/// The recipient of the emails, or the reason why there is none.
 enum Audience {
     Told(Box<Organization>),
-    /// It is not, and why.
+    /// The reason why the organization is not told.
     Not(&'static str),
 }
 
 impl Failures {
-    /// Sends the mails that are due, as far as there is time. One that cannot be sent does not hold up the others.
+    /// Sends the emails that are due, as long as there is time. One that cannot be sent does not delay the others.
     pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut tenants: BTreeMap<TenantId, Vec<WorkflowKey>> = BTreeMap::new();
@@ -53,7 +53,7 @@ impl Failures {
             tenants.entry(tenant).or_default().push(workflow);
         }
         let mut tenants: Vec<_> = tenants.into_iter().collect();
-        // In random order, so that none is always last if there are very many.
+        // In random order, so that no organization is always last if there are very many.
         tenants.sort_by_cached_key(|_| random::bytes::<4>());
         let told = tenants.into_iter().map(|(tenant, workflows)| self.tell_tenant(tenant, workflows, now, end));
         let told: Vec<_> = stream::iter(told).buffer_unordered(ORGANIZATIONS).collect().await;
@@ -72,7 +72,7 @@ impl Failures {
         for workflow in workflows.iter().take(WORKFLOWS).take_while(|_| Instant::now() < end) {
             match self.tell_of(&tenant, workflow, &audience, now).await {
                 Ok(true) => {}
-                // That was all for the day.
+                // The day's limit has been reached.
                 Ok(false) => break,
                 Err(error) => {
                     tracing::error!(%tenant, %workflow, ?error, "telling of failed jobs failed, and is tried again later");
@@ -83,7 +83,7 @@ impl Failures {
         told
     }
 
-    /// Tells of a workflow, if that is due. Returns whether the organization may get more mails.
+    /// Sends the email about a workflow, if it is due. Returns whether the organization may get more emails today.
     async fn tell_of(
         &self,
         tenant: &TenantId,
@@ -106,7 +106,7 @@ impl Failures {
                     tracing::info!(%tenant, %workflow, reason, "nobody is told of failed jobs");
                     self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
                 }
-                // What is stored of the organization may be broken: that is no failure of the sweep.
+                // The organization's item may be broken. That is not a failure of the sweep.
                 Err(error) => {
                     not_sent(tenant, workflow, &error);
                     self.table.try_notice(tenant, workflow, failing).await.map(|_tried| true)
@@ -115,7 +115,8 @@ impl Failures {
         }
     }
 
-    /// Who is told. An address that an owner has chosen may be anybody's, so one of the owners has to have proved their own.
+    /// Finds the recipient. The owners choose the address, which may belong to another person, so at least one owner
+    /// must have verified their own address.
     async fn audience(&self, tenant: &TenantId) -> Result<Audience> {
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(Audience::Not("deleted")) };
         if organization.disable_job_failure_notifications {
@@ -127,7 +128,7 @@ impl Failures {
         Ok(Audience::Told(Box::new(organization)))
     }
 
-    /// Sends a mail, if the day has one left. Returns whether it may have more.
+    /// Sends an email, if the day's limit allows it. Returns whether the limit allows more.
     async fn mail(
         &self,
         organization: &Organization,
@@ -136,14 +137,14 @@ impl Failures {
         now: Timestamp,
     ) -> Result<bool> {
         let tenant = &organization.id;
-        // It counts before it is sent, so that a crash costs a mail too few, and never one too many.
+        // The email is counted before it is sent, so that a crash can only cost an email, and never exceed the limit.
         let Some(number) = self.table.take_mail(tenant, now).await? else { return Ok(false) };
         let Some(failing) = self.table.try_notice(tenant, workflow, failing).await? else {
             return self.table.give_back_mail(tenant, now).await.map(|()| true);
         };
         let is_last = number >= MAILS_A_DAY;
         let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
-        // The organization's address may be wrong: that is no failure of the sweep.
+        // The organization's address may be wrong. That is not a failure of the sweep.
         if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail).await {
             not_sent(tenant, workflow, &error);
             return self.table.give_back_mail(tenant, now).await.map(|()| true);

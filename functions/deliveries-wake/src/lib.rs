@@ -1,13 +1,13 @@
 //! Wakes deliveries, every minute.
 //!
-//! SQS delays a message by 15 minutes at most. A delivery that waits longer has a due row in the minute of its attempt, and
-//! this function sends its message when that minute has come. A quarter of an hour later it looks at the minute once more,
-//! and wakes all deliveries that are still due: none rests forever because its message got lost. It also carries on the
-//! recoveries, and sends the notices about endpoints and the mails about failed jobs.
+//! SQS delays a message by 15 minutes at most. A delivery that waits longer has a due row in the minute of its attempt,
+//! and this function sends its message in that minute. A quarter of an hour later, it checks the minute once more, and
+//! wakes all deliveries that are still due, so that no delivery waits forever because its message was lost. It also
+//! continues the recoveries, and sends the notices about endpoints and the emails about failed jobs.
 //!
-//! Several sweepers share the work, with a schedule and a lease each, so that one invocation at a time sweeps for each. It
-//! saves how far it is after each minute, so a sweep that dies only sends some messages twice. A message that is late or sent
-//! twice is harmless: it is dropped if the delivery has got past its attempt.
+//! Several sweepers share the work. Each has its own schedule and its own lease, so that a single invocation at a time
+//! sweeps for it. It saves its progress after each minute, so a sweep that dies only sends some messages twice. A
+//! message that is late or sent twice is harmless: it is dropped if the delivery has passed its attempt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,11 +40,11 @@ mod notices;
 mod recoveries;
 mod sweep;
 
-/// How often a message is sent that SQS refuses.
+/// The number of times that a message is sent if SQS refuses it.
 const SENDS: u32 = 3;
-/// The pause before something is tried again.
+/// The pause before another try.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time kept free at the end of an invocation for calls under way.
+/// The time kept free at the end of an invocation for calls in progress.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
 /// The function, ready to be called. Cloning is cheap.
@@ -63,13 +63,13 @@ struct App {
 /// The event of a schedule.
 #[derive(Debug, Deserialize)]
 pub struct Tick {
-    /// The sweeper that is to sweep. Without a number, all do, side by side.
+    /// The sweeper to run. Without a number, all sweepers run concurrently.
     sweeper: Option<Sweeper>,
-    /// The time it was sent for, in RFC 3339, if it says so.
+    /// The time for which the event was sent, in RFC 3339, if given.
     time: Option<String>,
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
     let log = Log::from_env(env, &aws)?;
@@ -78,7 +78,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         endpoints: Endpoints::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
-        // The template always gives it here.
+        // The template always sets the variable here.
         base: BaseUrl::from_env(env)?.unwrap_or_else(|| BaseUrl::of_domain("localhost")),
         disable_after: disable_after(env)?,
         hold_for: HoldFor::from_env(env)?,
@@ -95,15 +95,15 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
 }
 
 impl Wake {
-    /// Sweeps up to the present minute, unless another invocation does.
+    /// Sweeps up to the present minute, unless another invocation is sweeping.
     ///
     /// # Errors
-    /// A call failed, or the event is malformed. What was done up to then stays done.
+    /// A call failed, or the event is malformed. Work done before the error stays done.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
         let Tick { sweeper, time } = event.payload;
-        // The event may be late, but not early; only a test sends one from the future.
+        // The event may be late, but not early; only tests send events from the future.
         let now = match time {
             Some(time) => Timestamp::now().max(time.parse()?),
             None => Timestamp::now(),
@@ -115,7 +115,7 @@ impl Wake {
     }
 }
 
-/// Fails the invocation: EventBridge then repeats it, and an alarm counts it.
+/// Fails the invocation, so that EventBridge repeats it and an alarm counts it.
 fn report(error: Error) -> lambda_runtime::Error {
     match error {
         Error::Internal(cause) => cause.into(),
@@ -124,8 +124,8 @@ fn report(error: Error) -> lambda_runtime::Error {
 }
 
 impl App {
-    /// Does the work of a sweeper, unless another invocation does. The recoveries go on while it sweeps: neither waits for the
-    /// other in a minute of much work.
+    /// Does the work of a sweeper, unless another invocation does. Recoveries run concurrently with the sweep, so that
+    /// neither waits for the other in a busy minute.
     async fn run(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp, end: Instant) -> Result<()> {
         let Some(mut progress) = self.log.take_sweep(sweeper, now, until).await? else {
             tracing::info!(?sweeper, "another invocation is sweeping");
@@ -140,7 +140,7 @@ impl App {
         swept.and(told).and(recovered).and(saved)
     }
 
-    /// Sends the notices about endpoints and the mails about failed jobs, which are few: the first sweeper does it.
+    /// Sends the notices about endpoints and the emails about failed jobs. They are few: the first sweeper sends them.
     async fn tell(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         if !sweeper.is_first() {
             return Ok(());
@@ -149,7 +149,7 @@ impl App {
         sent.and(self.failures.tell(now, end).await)
     }
 
-    /// Reports how far the last of all sweepers is.
+    /// Reports the lag of the slowest sweeper.
     async fn report_lag(&self, now: Timestamp) -> Result<()> {
         if let Some(swept) = self.log.swept().await? {
             let lag = swept.age(now).as_secs_f64();
@@ -158,8 +158,8 @@ impl App {
         Ok(())
     }
 
-    /// Sends messages, and those that SQS refuses again. Returns how many it refused in the end: their deliveries are found when
-    /// their due rows are checked.
+    /// Sends messages, and again those that SQS refuses. Returns the number refused in the end. Their deliveries are
+    /// found when their due rows are checked.
     async fn send(&self, due: &[(DueAttempt, Timestamp)], queue: Queue, now: Timestamp, end: Instant) -> usize {
         let mut left = due.to_vec();
         for send in 1..=SENDS {

@@ -1,4 +1,4 @@
-//! The mails of notices.
+//! The emails of notices.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use common::{
     name::Name,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Attempt,
+        delivery::{Attempt, error_meaning, error_name},
         endpoints::{DisabledReason, notice::Notice},
     },
 };
@@ -16,30 +16,30 @@ use serde_json::json;
 
 /// The deliveries to an endpoint that have failed since it began to fail.
 pub(crate) struct Failures {
-    /// How many were counted.
+    /// The number of deliveries counted.
     pub(crate) count: usize,
-    /// Whether that is all of them.
+    /// Whether all of them were counted.
     pub(crate) is_complete: bool,
-    /// None of them was created before this time.
+    /// A lower bound of their creation times.
     pub(crate) oldest: Timestamp,
     /// The latest attempt.
     pub(crate) last: Option<Attempt>,
 }
 
-/// The deliveries that are held for an endpoint.
+/// The deliveries held for an endpoint.
 pub(crate) struct Held {
-    /// How many were counted.
+    /// The number of deliveries counted.
     pub(crate) count: usize,
-    /// Whether that is all of them.
+    /// Whether all of them were counted.
     pub(crate) is_complete: bool,
-    /// None of them was created before this time, if there are any.
+    /// A lower bound of their creation times, if there are any.
     pub(crate) oldest: Option<Timestamp>,
-    /// Until when the endpoint collects.
+    /// The time until which the endpoint collects deliveries.
     pub(crate) until: Timestamp,
 }
 
-/// The mail that an endpoint is failing, or that it has been disabled. Of the URL, it has only the origin: the path or the
-/// query may be a credential.
+/// The email that an endpoint is failing, or that it has been disabled. It contains only the origin of the URL, since
+/// the path or the query may be a credential.
 pub(crate) fn about(
     base: &BaseUrl,
     organization: &Name,
@@ -54,37 +54,38 @@ pub(crate) fn about(
     let recover = json!({"json": {"webhook_endpoint_id": id, "since": oldest}});
     let update = json!({"json": {"id": id, "active": true}});
     let see = format!(
-        "To see the failed deliveries, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows what the \
-         receiver answered to each attempt."
+        "To see the failed deliveries, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows the \
+         receiver's response to each attempt."
     );
     let (subject, news, rest) = match notice.disabled {
         None => {
             let recover = format!(
-                "Once the receiver works again, call POST /v1/deliveries/recover to send them again, with\n{recover}"
+                "Once the receiver works again, call POST /v1/deliveries/recover to recover them, with\n{recover}"
             );
             let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
             let end = end.map_or_else(String::new, |end| {
-                format!(" If none succeeds, the first delivery that fails after {end} makes the endpoint inactive.")
+                let end = end.readable();
+                format!(" If no delivery succeeds, the first delivery that fails after {end} disables the endpoint.")
             });
-            let outlook = format!("New events are still sent. The first delivery that succeeds ends this state.{end}");
-            let news = "is failing: deliveries to it have failed, and are not tried again.";
+            let outlook = format!("New events are still sent. The first successful delivery ends this state.{end}");
+            let news = "is failing: deliveries to it failed after all their attempts.";
             ("A webhook endpoint is failing", news, vec![see, recover, outlook])
         }
         Some((_, reason)) => {
             let news = match reason {
                 DisabledReason::Gone => {
-                    "has been made inactive: its receiver answered 410 Gone, which asks for no more deliveries."
+                    "has been disabled: its receiver answered 410 Gone, which asks for no more deliveries."
                 }
-                DisabledReason::Failing => "has been made inactive: deliveries to it have failed for too long.",
+                DisabledReason::Failing => "has been disabled because its deliveries failed for too long.",
             };
-            let activate = format!("To activate it again, call POST /v1/webhooks/update with\n{update}");
-            let (effect, what) = match held {
-                None => (NOTHING_HELD.to_owned(), "the failed deliveries again"),
-                Some(held) => (effect(held), "the failed and the held deliveries"),
+            let activate = format!("To enable it again, call POST /v1/webhooks/update with\n{update}");
+            let (effect, kind) = match held {
+                None => (NOTHING_HELD.to_owned(), "failed"),
+                Some(held) => (effect(held), "failed and held"),
             };
             let recover = format!(
-                "That alone sends nothing again. Once the endpoint is active, call POST /v1/deliveries/recover to send \
-                 {what}, with\n{recover}"
+                "This does not resend any deliveries. Once the endpoint is active, call POST /v1/deliveries/recover to \
+                 recover its {kind} deliveries, with\n{recover}"
             );
             ("A webhook endpoint has been disabled", news, vec![effect, see, activate, recover])
         }
@@ -93,30 +94,31 @@ pub(crate) fn about(
         Part::Text("Hello,".to_owned()),
         Part::Text(format!("A webhook endpoint of {organization} {news}")),
         Part::Text(facts(notice, failures)),
-        Part::Text("Its page shows what was sent and what came back, and has a button that sends it again:".to_owned()),
+        Part::Text("To see its failed deliveries and recover them, open the endpoint's page:".to_owned()),
         Part::Link(format!("{base}/console/endpoints/{id}")),
-        Part::Text("The same can be done by the API.".to_owned()),
+        Part::Text("You can also use the API.".to_owned()),
     ];
     parts.extend(rest.into_iter().map(Part::Text));
     Mail::new(subject, &parts)
 }
 
-/// What being inactive means where nothing is held.
-const NOTHING_HELD: &str = "While it is inactive, it gets no events, and none are kept for it. Deliveries that were waiting \
-                            for another attempt end.";
+/// The effect of being inactive if deliveries are not held.
+const NOTHING_HELD: &str = "While it is inactive, events for it are neither sent nor kept. Deliveries that were \
+                            waiting for another attempt are canceled.";
 
-/// What being inactive means for what would have been sent.
+/// The effect of being inactive if deliveries are held.
 fn effect(held: &Held) -> String {
     let Held { count, is_complete, until, .. } = held;
+    let until = until.readable();
     let count = match count {
         _ if !is_complete => "more than 1,000 deliveries are held".to_owned(),
         1 => "1 delivery is held".to_owned(),
         count => format!("{count} deliveries are held"),
     };
     format!(
-        "While it is inactive, nothing is sent to it. Until {until}, what comes for it is held instead, and so are the \
-         deliveries that were waiting for another attempt; events after that are not kept for it. So far, {count}. They can \
-         be seen in the delivery log for as long as that is kept, and nothing of it is sent by itself."
+        "While it is inactive, nothing is sent to it. Until {until}, new deliveries are held instead, and so are the \
+         deliveries that were waiting for another attempt; later events are not kept for it. So far, {count}. Held \
+         deliveries stay in the delivery log for its retention time, and are not sent automatically."
     )
 }
 
@@ -125,19 +127,19 @@ fn facts(notice: &Notice, failures: &Failures) -> String {
         format!("Endpoint: {}", notice.endpoint),
         match notice.address.url() {
             Some(url) => format!("Address: {}", url.url().origin().ascii_serialization()),
-            None => "Address: none, since it is a pull endpoint".to_owned(),
+            None => "Address: none (pull endpoint)".to_owned(),
         },
     ];
     let description = notice.description.as_ref().map(|text| text.as_str().replace(char::is_control, " "));
     facts.extend(description.map(|text| format!("Description: {text}")));
-    facts.extend(notice.failing_since.map(|since| format!("Failing since: {since}")));
-    facts.extend(notice.disabled.map(|(at, reason)| format!("Disabled: {at} ({reason})")));
-    // The index may not have the first failure yet.
+    facts.extend(notice.failing_since.map(|since| format!("Failing since: {}", since.readable())));
+    facts.extend(notice.disabled.map(|(at, _)| format!("Disabled: {}", at.readable())));
+    // The index may not contain the first failure yet.
     let (count, bound) = (failures.count.max(1), if failures.is_complete { "" } else { "at least " });
     facts.push(format!("Failed deliveries since then: {bound}{count}"));
-    facts.extend(failures.last.as_ref().map(|last| match last.status_code {
-        Some(status) => format!("Last failure: {} (status {status})", last.outcome),
-        None => format!("Last failure: {}", last.outcome),
+    facts.extend(failures.last.as_ref().map(|last| {
+        let (name, meaning) = (error_name(&last.outcome, last.status_code), error_meaning(&last.outcome));
+        format!("Last error: {name}. {meaning}")
     }));
     facts.join("\n")
 }

@@ -1,5 +1,4 @@
-//! Tells tenants that an endpoint of theirs is failing, or has been disabled: a mail to the address that their
-//! organization has for that.
+//! Tells tenants that an endpoint is failing, or has been disabled, by email to their organization's chosen address.
 
 use std::time::Duration;
 
@@ -24,11 +23,11 @@ use tokio::time::Instant;
 
 use crate::mail::{self, Failures, Held};
 
-/// How many notices are looked at in a sweep.
+/// The number of notices that a sweep handles.
 const NOTICES: usize = 200;
-/// How long a sweep sends notices: its other work must not wait for a slow mail service.
+/// The time that a sweep spends on notices, so that its other work does not wait for a slow email service.
 const TIME: Duration = Duration::from_secs(15);
-/// How many deliveries of a status are counted.
+/// The number of deliveries of a status that are counted.
 const COUNTED: usize = 1000;
 
 pub(crate) struct Notices {
@@ -36,20 +35,20 @@ pub(crate) struct Notices {
     pub(crate) endpoints: Endpoints,
     pub(crate) organizations: Organizations,
     pub(crate) mailer: Mailer,
-    /// Where the pages are that the mails link to.
+    /// The base URL of the pages that the emails link to.
     pub(crate) base: BaseUrl,
-    /// How long an endpoint may be failing; zero is forever.
+    /// The time for which an endpoint may be failing; zero means forever.
     pub(crate) disable_after: Duration,
-    /// How long inactive endpoints collect what they miss.
+    /// The time for which inactive endpoints collect held deliveries.
     pub(crate) hold_for: HoldFor,
 }
 
 impl Notices {
-    /// Sends the pending notices, as far as there is time. A notice that cannot be sent does not hold up the others.
+    /// Sends the pending notices, as long as there is time. A notice that cannot be sent does not hold up the others.
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
-        // In random order, so that none is always last if there are very many.
+        // In random order, so that no notice is always last if there are very many.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
         let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {
@@ -72,7 +71,7 @@ impl Notices {
             }
             Step::Send => {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
-                // The tenant's address may be wrong: that is no failure of the sweep.
+                // The tenant's address may be wrong. That is not a failure of the sweep.
                 return match self.mail(tenant, &notice, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
@@ -86,7 +85,7 @@ impl Notices {
     }
 
     async fn mail(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
-        // A deleted organization has nobody to tell, and its endpoints follow it.
+        // The endpoints of a deleted organization are about to be deleted, without an email.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
         let earliest = notice.since(now).before(MAX_AGE);
         let failures = self.failures(tenant, notice, earliest, now).await?;
@@ -99,7 +98,7 @@ impl Notices {
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 
-    /// What has failed since the endpoint began to fail.
+    /// The deliveries that have failed since the endpoint began to fail.
     async fn failures(
         &self,
         tenant: &TenantId,
@@ -119,7 +118,7 @@ impl Notices {
         Ok(Failures { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
     }
 
-    /// What is held for the endpoint, which collects `until` then.
+    /// The deliveries held for the endpoint, which collects until `until`.
     async fn held(
         &self,
         tenant: &TenantId,

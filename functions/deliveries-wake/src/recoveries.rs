@@ -1,4 +1,4 @@
-//! Carries on recoveries: sends again what endpoints missed, a page at a time.
+//! Continues recoveries: resends the deliveries that endpoints missed, a page at a time.
 
 use std::time::Duration;
 
@@ -17,19 +17,20 @@ use tokio::time::Instant;
 
 use crate::App;
 
-/// How many pages of a recovery are sent again in a minute: with a hundred deliveries each, a hundred a second.
+/// The number of pages of a recovery per minute: with a hundred deliveries each, a hundred deliveries per second.
 const PAGES: u32 = 60;
-/// How many recoveries go on side by side. Each has as many calls under way as the log allows one caller.
+/// The number of recoveries that run concurrently. Each has as many calls in progress as the log allows a caller.
 const SIDE_BY_SIDE: usize = 8;
-/// The time over which a page of recovered deliveries is spread. Each page of a minute has a time of its own, so that a few
-/// deliveries do not wait for a minute because there might be many.
+/// The time over which a page of recovered deliveries is spread. The pages of a minute follow one another, so that a
+/// few deliveries do not wait for a minute because there might be many.
 const SPREAD: Duration = Duration::from_secs(1);
-/// How many pages in a row may be throttled. Others wait for each, so the recovery then goes on with the next sweep.
+/// The number of consecutive pages that may be throttled. Others wait for each, so the recovery then continues with the
+/// next sweep.
 const THROTTLED: u32 = 3;
 
 impl App {
-    /// Carries on the recoveries, a page of each in turn, as far as there is time. A recovery that fails goes on with the
-    /// next sweep, and does not hold up the others.
+    /// Continues the recoveries, a page of each in turn, as long as there is time. A recovery that fails continues with
+    /// the next sweep, and does not hold up the others.
     pub(super) async fn recover(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         let open = self.log.open_recoveries(|tenant| sweeper.recovers(tenant)).await?;
         let mut open: Vec<_> = open.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0)).collect();
@@ -43,7 +44,7 @@ impl App {
                 match self.recover_page(&tenant, &mut recovery, start, now, end).await {
                     Ok(()) if recovery.done => Ok(None),
                     Ok(()) => Ok(Some((tenant, recovery, 0))),
-                    // The partition of its log took no more, for the better part of a second: the rest of the page follows.
+                    // The partition was throttled for most of a second: the rest of the page follows.
                     Err(Error::Busy) if throttled < THROTTLED => Ok(Some((tenant, recovery, throttled + 1))),
                     Err(error) => {
                         tracing::error!(%tenant, recovery_id = %recovery.id, ?error, "a recovery failed, and goes on later");
@@ -64,10 +65,10 @@ impl App {
         failed
     }
 
-    /// Sends the next page of a recovery again, from `start` on.
+    /// Resends the next page of a recovery, from `start` on.
     ///
     /// # Errors
-    /// [`Error::Busy`]: a part of the page is left, and can follow. Another error: it had better wait.
+    /// [`Error::Busy`]: the rest of the page can follow immediately. Any other error: the recovery should wait.
     async fn recover_page(
         &self,
         tenant: &TenantId,
@@ -80,10 +81,10 @@ impl App {
         let (resent, rest) = self.log.recover_page(tenant, recovery, due, now).await?;
         let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
         let refused = self.send(&due.collect::<Vec<_>>(), Queue::Shared, now, end).await;
-        // They are pending now: nobody would find them among what was missed.
+        // The deliveries are pending now, so a repeated page would not find them among the missed deliveries.
         self.log.save_recovery(tenant, recovery).await?;
         if refused > 0 {
-            // The next page would have to wait for its check, too.
+            // The messages of the next page would probably be refused too.
             return Err(Error::Internal(format!("{refused} messages of a page were refused")));
         }
         rest

@@ -1,8 +1,8 @@
 //! Passes over minutes: wakes long waits, and finds the deliveries whose message was lost.
 //!
-//! What goes wrong with one row holds up no other. A message that its queue refuses costs its delivery a quarter of an hour: it
-//! is found when the minute is checked. A row that cannot be checked goes into the present minute, and is checked with that. A
-//! minute is repeated only if its rows cannot be read, or the table does not take those that go into the present minute.
+//! An error with one row does not hold up other rows. A message that its queue refuses delays its delivery by a quarter
+//! of an hour, until its minute is checked. A row that cannot be checked goes into the present minute, and is checked
+//! with that. A minute is repeated only if its rows cannot be read, or the table refuses those for the present minute.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,33 +21,33 @@ use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
 
-/// How long after its time an attempt is overdue. An attempt takes half a minute, and one that was put off comes back
+/// The time after which an attempt is overdue. An attempt takes half a minute, and a postponed attempt comes back
 /// within seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
-/// How often the sweep comes.
+/// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How often states are read that DynamoDB leaves out, with a [`PAUSE`] in between. A partition has 3,000 read units a
-/// second, and all states of an endpoint may be in one.
+/// The number of times that states are read if DynamoDB leaves some out, with a [`PAUSE`] in between. A partition has
+/// 3,000 read units per second, and all states of an endpoint may be in one partition.
 const READS: u32 = 10;
-/// How often rows are written that DynamoDB leaves out, in the same way.
+/// The number of times that rows are written if DynamoDB leaves some out, with a [`PAUSE`] in between.
 const WRITES: u32 = 3;
-/// How many tenants' overdue deliveries are woken side by side.
+/// The number of tenants whose overdue deliveries are woken concurrently.
 const SIDE_BY_SIDE: usize = 8;
 
-/// How the check of a minute went, or of a part of it.
+/// The result of the check of a minute, or of a part of it.
 #[derive(Default)]
 struct Checked {
-    /// How many deliveries were overdue, and have been woken.
+    /// The number of deliveries that were overdue, and have been woken.
     overdue: usize,
-    /// How many could not be checked, and are checked again later.
+    /// The number of deliveries that could not be checked, and are checked again later.
     left: usize,
 }
 
 impl App {
-    /// Passes over the minutes since the last sweep, as far as there is time.
+    /// Passes over the minutes since the last sweep, as long as there is time.
     ///
     /// # Errors
-    /// A minute could not be finished, and is repeated; or something has been left to a later check.
+    /// A minute could not be finished, and is repeated; or deliveries were left to a later check.
     pub(super) async fn sweep(
         &self,
         sweeper: Sweeper,
@@ -93,13 +93,13 @@ impl App {
         }
     }
 
-    /// Sends the messages of the long waits that end in `minute`. Returns how many were refused.
+    /// Sends the messages of the long waits that end in `minute`. Returns the number of refused messages.
     async fn wake(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<usize> {
         let woken = sweeper.partitions().map(async |partition| {
             let (mut refused, mut next) = (0, None);
             loop {
                 let page = self.log.waits(minute, partition, next).await?;
-                // A sweep with much to do takes a while.
+                // Reads the clock again, since earlier pages may have taken long.
                 let now = now.max(Timestamp::now());
                 for queue in Queue::ALL {
                     let rows = page.rows.iter().filter(|row| row.queue == queue);
@@ -119,7 +119,7 @@ impl App {
     async fn check(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<Checked> {
         let partitions = sweeper.partitions().map(|partition| self.check_partition(minute, partition, now, end));
         let mut all = Checked::default();
-        // Each goes on, whatever becomes of the others.
+        // All partitions continue, even if one fails.
         for checked in join_all(partitions).await {
             let checked = checked?;
             (all.overdue, all.left) = (all.overdue + checked.overdue, all.left + checked.left);
@@ -145,8 +145,8 @@ impl App {
         }
     }
 
-    /// The states of these rows' deliveries, and the rows whose state could not be read. What is left out is read up to `reads`
-    /// times; after a page for which that was not enough, once.
+    /// The states of these rows' deliveries, and the rows whose state could not be read. States that DynamoDB leaves
+    /// out are read up to `reads` times; once a page exceeds that, further pages are read only once.
     async fn states(
         &self,
         mut rows: Vec<DueRow>,
@@ -183,7 +183,7 @@ impl App {
         (states, left)
     }
 
-    /// Wakes overdue deliveries. Returns how many, and the rows of the others. One tenant's failure does not hold up the others.
+    /// Wakes overdue deliveries. Returns their number, and the rows of the others. Tenants do not delay each other.
     async fn rouse(
         &self,
         late: impl Iterator<Item = (DueRow, Delivery)>,
@@ -215,7 +215,7 @@ impl App {
         (overdue, left)
     }
 
-    /// Sends a message for each of these deliveries, with a due row in case that gets lost, too.
+    /// Sends a message for each of these deliveries, with a due row in case that message is lost too.
     async fn rouse_of(
         &self,
         tenant: &TenantId,
@@ -239,7 +239,7 @@ impl App {
     /// Puts rows into the present minute, which is checked in a quarter of an hour.
     ///
     /// # Errors
-    /// The table does not take them.
+    /// The table does not accept the rows.
     async fn check_later(&self, rows: Vec<DueRow>, now: Timestamp, end: Instant) -> Result<()> {
         let (given_up, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| now.since(row.at) > KEPT);
         for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {
@@ -263,9 +263,9 @@ impl App {
     }
 }
 
-/// When to make an attempt that is due in the minute of a sweep. The sweep comes somewhere in its minute: what was due before
-/// comes a minute later, so that a receiver does not get the waits of most of a minute at once. What was due a minute ago or
-/// more has waited for long enough.
+/// The time of an attempt that is due in the minute of a sweep. The sweep runs at some point of its minute. Attempts
+/// that were due before that point are made a minute later, so that a receiver does not get the waits of most of a
+/// minute at once. Attempts that were due a minute ago or more are made immediately.
 fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
     if at < now { at.after(MINUTE) } else { at }
 }

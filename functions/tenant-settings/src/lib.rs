@@ -24,11 +24,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     Function::new(Wire::Envelope, env, &aws, settings, [route()])
 }
 
-/// A change of the address sends mail, so that callers have to be verified: otherwise anybody could make us send mail to
-/// anybody.
+/// A change of the address sends email, so callers must be verified: otherwise anyone could make the service send email
+/// to any address.
 fn route() -> Route<Settings> {
     Route::post("/v1/tenant/settings", Verified, Input::read, handle)
-        .summary("Returns the organization's settings, changed where a field is given. Only owners change them.")
+        .summary("Changes the given settings of the organization (owners only), and returns all of them.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
 }
 

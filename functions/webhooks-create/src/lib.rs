@@ -1,4 +1,4 @@
-//! Creating a webhook endpoint.
+//! Creates a webhook endpoint.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn route() -> Route<App> {
 /// The endpoint to store.
 pub struct Input {
     address: Address,
-    /// `None` to generate one.
+    /// `None` generates a secret.
     signing_secret: Option<SigningSecret>,
     headers: Headers,
     description: Option<Description>,
@@ -96,7 +96,7 @@ impl Input {
     }
 }
 
-/// The id of the new endpoint, and its secret if that was generated.
+/// The id of the new endpoint, and its secret if the service generated it.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

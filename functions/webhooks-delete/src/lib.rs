@@ -1,4 +1,4 @@
-//! Deleting a webhook endpoint.
+//! Deletes a webhook endpoint.
 
 use std::sync::Arc;
 

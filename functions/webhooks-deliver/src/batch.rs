@@ -1,4 +1,4 @@
-//! What the records of a batch share.
+//! State that the records of a batch share.
 
 use std::{
     collections::HashMap,
@@ -28,22 +28,22 @@ use tokio::{
 use crate::{observe::Tally, plan::Ended, reads::Reads, record::Record, stores::Stores};
 
 pub(crate) struct Batch {
-    /// Its number among the batches of the process.
+    /// The batch's number among the batches of the process.
     pub(crate) number: u64,
-    /// No attempt starts later: it would be cut off by the function's timeout.
+    /// No attempt starts after this time, since the function's timeout would cut it off.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
-    /// Whether others wait for an invocation: its first record has waited for long.
+    /// Whether events wait for an invocation: a record of the batch has waited too long.
     pub(crate) is_late: bool,
-    /// How many short attempts it has under way, for which it waits.
+    /// The number of short attempts in progress that the batch waits for.
     pub(crate) under_way: AtomicUsize,
-    /// The endpoints of each tenant, read once for all of its events. `None` is a failed read: if each record tried
-    /// again, the invocation would run out of time.
+    /// The endpoints of each tenant, read once for all of its events. `None` means that the read failed: if each record
+    /// tried again, the invocation would run out of time.
     endpoints: Mutex<HashMap<TenantId, ReadOnce>>,
     reads: Arc<Reads>,
-    /// The jobs that failed, each with the number of its record.
+    /// The failed jobs, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
-    /// Takes what has ended to the ledger.
+    /// Sends ended attempts to the ledger.
     finished: UnboundedSender<Ended>,
 }
 
@@ -65,7 +65,7 @@ impl Batch {
         }
     }
 
-    /// Keeps an event for what follows the attempts, if it is of a job that failed.
+    /// Keeps the event of a failed job, to be noted after the attempts.
     pub(crate) fn keep_failed(&self, record: &Record, event: &JobEvent) {
         let failed = FailedJob::of(event, record.is_repeated).map(|failed| (record.index, failed));
         if failed.is_some() {
@@ -73,19 +73,19 @@ impl Batch {
         }
     }
 
-    /// Ends it: nothing more goes to the ledger. Returns the jobs that failed.
+    /// Ends the batch, which closes the channel to the ledger. Returns the failed jobs.
     pub(crate) fn end(self) -> Vec<(usize, FailedJob)> {
         self.tally.emit();
         self.failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes a delivery on to the ledger.
+    /// Passes an ended attempt on to the ledger.
     pub(crate) fn finish(&self, ended: Ended) {
         // The ledger listens until all attempts have ended.
         self.finished.send(ended).ok();
     }
 
-    /// The endpoints among which those are that an event goes to, active or not.
+    /// The tenant's endpoints, active or not, if the event goes to endpoints.
     pub(crate) async fn endpoints(&self, event: &JobEvent, stores: &Stores) -> Result<Arc<[Endpoint]>, Error> {
         match event.audience {
             Audience::Endpoints => self.endpoints_of(&event.tenant, stores).await,
@@ -114,8 +114,9 @@ impl Batch {
 
 /// Runs all futures to completion and returns their outputs, in any order. Each is polled only when it is woken.
 ///
-/// Without tokio's budget for a task, all of them begin before any goes on: with it, the first answers would be read, logged
-/// and stored while a third of a hundred posts have yet to be sent. Each is bounded in what it reads and does.
+/// Tokio's budget for tasks is disabled, so that all futures begin before any continues: with it, the first answers
+/// would be read, logged and stored while a third of a hundred posts have yet to be sent. Each future is bounded in the
+/// data that it reads and the work that it does.
 pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     unconstrained(futures.collect::<FuturesUnordered<_>>().collect()).await
 }

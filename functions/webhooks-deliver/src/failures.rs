@@ -1,8 +1,8 @@
-//! Jobs that failed: notes them for the mails to their organizations, whoever else hears of them.
+//! Notes failed jobs for the emails to their organizations, regardless of the deliveries of their events.
 //!
-//! A batch's failures are noted after its attempts, beside what is stored of those, in one write for each workflow and
-//! organization. If a write fails, its records stay in their queue: once they come back, the log is asked first, so nothing
-//! is delivered twice for it.
+//! A batch's failures are noted after its attempts, while the results of those are stored, in one write for each
+//! workflow and organization. If a write fails, its records stay in their queue: when they come back, the log is asked
+//! first, so that the events are not delivered twice.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,10 +21,10 @@ use common::{
 
 use crate::{batch::all, observe, record::Undone};
 
-/// How many workflows a process remembers that fail very often.
+/// The number of very often failing workflows that a process remembers.
 const MOST: usize = 10_000;
 
-/// Notes failures.
+/// Notes failed jobs.
 pub(crate) struct Notes {
     table: JobFailures,
     /// The workflows that fail very often.
@@ -51,7 +51,7 @@ impl Notes {
             return Vec::new();
         }
         let now = Timestamp::now();
-        // Boxed: hardly any batch has failures.
+        // Boxed, since hardly any batch has failures.
         let noted = groups(failed).into_iter().map(|group| Box::pin(self.note_group(group, now)));
         all(noted).await.into_iter().flatten().collect()
     }
@@ -94,7 +94,7 @@ impl Notes {
         if storms.len() >= MOST && !storms.contains_key(&key) {
             storms.clear();
         }
-        // What was counted meanwhile stays.
+        // Failures that were counted meanwhile stay counted.
         storms.entry(key).or_insert(storm);
     }
 

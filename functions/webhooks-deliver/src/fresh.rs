@@ -1,4 +1,4 @@
-//! Events from the job events queue: their first attempts.
+//! Events from the job events queue, and their first attempts.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::{
     sender::Sender,
 };
 
-/// For older events, the log is asked first: SQS may hand over a copy late, and count it as received for the first time.
+/// The age from which events are checked against the log: SQS may deliver a copy late, with a receive count of one.
 const LATE: Duration = Duration::from_secs(60);
 
-/// Handles an event, up to the end of its first attempts.
+/// Handles an event until its first attempts have ended.
 pub(crate) async fn event(
     record: &Record,
     event: JobEvent,
@@ -40,7 +40,7 @@ pub(crate) async fn event(
     let mut firsts = firsts(record, &event, interested);
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
-            // Most late events are new: without the log, they go out anyway.
+            // Most late events are new, so they are sent even if the log cannot be read.
             Err(error) if !record.is_repeated => observe::unasked(&event.tenant, &error),
             asked => asked?,
         }
@@ -88,9 +88,9 @@ fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item =
     }
 }
 
-/// Leaves out the deliveries that the log already knows, of an event that may have come before, and does what the process may
-/// have left undone that made their first attempts: it sends the messages of those that are pending, and notes what follows
-/// for the endpoints of those that have failed.
+/// Leaves out the deliveries that the log already contains, of an event that may have come before. Completes the work
+/// that the process of their first attempts may have left undone: sends the messages of pending deliveries, and notes
+/// the consequences of failed deliveries for their endpoints.
 async fn leave_out_known(
     record: &Record,
     event: &JobEvent,
@@ -120,8 +120,8 @@ async fn leave_out_known(
     Ok(())
 }
 
-/// The ids that the event's deliveries may have at all endpoints of its tenant: when its record came first, others may have wanted
-/// the event, and may have been deleted or made inactive since.
+/// The possible ids of the event's deliveries to all endpoints of its tenant. When its record came first, other
+/// endpoints may have been among the destinations, and may have been deleted or made inactive since.
 async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>, Error> {
     if !matches!(event.audience, Audience::Endpoints) {
         return Ok(Vec::new());
@@ -136,8 +136,8 @@ async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>,
     Ok(ids.collect())
 }
 
-/// The ids that a delivery may have in the log, which may have been spread over more shards since. How many a deleted endpoint
-/// had is not known.
+/// The possible ids of a delivery in the log, which may have been spread over more shards since. The number of shards
+/// that a deleted endpoint had is not known.
 fn places(first: &Outgoing<'_>) -> impl Iterator<Item = DeliveryId> + use<> {
     let id = first.due.delivery.id;
     let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.is_none_or(|it| it.log_shards > 1));

@@ -1,16 +1,16 @@
-//! Stores what follows from attempts, in an order that loses nothing.
+//! Stores the results of attempts, in an order that loses nothing.
 //!
-//! Attempts that end at about the same time are stored together. [`Plan`] says what each needs:
+//! Attempts that end at about the same time are stored together. [`Plan`] decides the writes for each:
 //!
-//! 1. In batched writes: the row of a delivery that succeeded at once; for the others their due row, and their payload or,
-//!    later, attempts for which the state has no more room.
+//! 1. In batched writes: the row of a delivery that succeeded immediately; for the others their due row, and their
+//!    payload or, later, attempts that no longer fit into the state.
 //! 2. The states of those others, each on condition that no other attempt came first.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
-//! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the attempt
-//! is repeated: the one duplicate that a crash can cost. A process that dies before 3 leaves a pending state: its record
-//! comes back and sends the message, whatever became of the endpoint meanwhile; if the state has a due row, that wakes the
-//! delivery. If the row of a success at once cannot be written, that is counted, and is no reason to send it again.
+//! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the
+//! attempt is repeated: the only duplicate that a crash can cause. A process that dies before 3 leaves a pending state:
+//! its record comes back and sends the message, regardless of changes to the endpoint; if the state has a due row, that
+//! also wakes the delivery. An immediate success whose row cannot be written is counted, but not sent again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -38,20 +38,20 @@ use crate::{
     stores::{Gate, Stores},
 };
 
-/// How many attempts are stored together: as many as a batched write takes.
+/// The number of attempts that are stored together: as many as a batched write accepts.
 const CHUNK: usize = 25;
-/// How many chunks are stored at the same time: payloads take memory.
+/// The number of chunks that are stored concurrently, bounded since payloads take memory.
 const CHUNKS: usize = 16;
-/// How long an ended attempt waits to be stored together with others. Once all have ended, none waits.
+/// The maximum time that an ended attempt waits for others to be stored with. Once all have ended, none waits.
 const LINGER: Duration = Duration::from_millis(50);
-/// How often the state is written again while other writes keep changing it.
+/// The number of times that a state is written while other writes keep changing it.
 const ROUNDS: usize = 5;
 
 pub(crate) struct Ledger {
     pub(crate) stores: Stores,
     /// The delays between attempts.
     pub(crate) schedule: Vec<Duration>,
-    /// How long an endpoint may be failing; zero is forever.
+    /// The time for which an endpoint may be failing; zero means forever.
     pub(crate) disable_after: Duration,
 }
 
@@ -61,7 +61,7 @@ struct Entry {
     /// The delivery after the attempt.
     after: Delivery,
     plan: Plan,
-    /// How its first writes went, once they are made: `false` if the log has a state of the new delivery already.
+    /// The result of its first writes, once they are made: `false` if the log already has a state of the new delivery.
     written: Result<bool, Error>,
 }
 
@@ -72,7 +72,7 @@ impl Entry {
 }
 
 impl Ledger {
-    /// Stores what the batch finishes, until its end. Returns the records that stay in their queue, by their numbers.
+    /// Stores the ended attempts of a batch until its end. Returns the numbers of the records that stay in their queue.
     pub(crate) async fn store_all(&self, inbox: UnboundedReceiver<Ended>, gate: Gate<'_>) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
@@ -104,8 +104,8 @@ impl Ledger {
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)
         {
-            // Before the next message is sent: an attempt that was postponed has the same message again, and this process
-            // would take it for a copy.
+            // Dropped before the next message is sent, which for a postponed attempt is equal and would look like a
+            // copy.
             drop(mark);
             match stored {
                 Ok(Some(message)) => {
@@ -125,8 +125,8 @@ impl Ledger {
         undone
     }
 
-    /// Decides what follows each attempt. SQS and producers may send an event twice: the record of the first copy answers
-    /// for the others, which are left out, and if it fails, it comes back.
+    /// Decides the plan of each attempt. SQS and producers may send an event twice. Copies are left out here: the
+    /// record of the first copy stands for them, and comes back if it fails.
     fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Entry> {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
@@ -144,7 +144,7 @@ impl Ledger {
         before.after(result, &self.schedule, random::fraction, now)
     }
 
-    /// Writes the rows that come before states.
+    /// Writes the rows that precede states.
     async fn write_rows(&self, entries: &mut [Entry], now: Timestamp) {
         let rows = entries.iter().enumerate();
         let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
@@ -180,8 +180,8 @@ impl Ledger {
         row.into_iter().chain(due)
     }
 
-    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries whose rows still
-    /// could not be written.
+    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries that are still
+    /// not written.
     async fn spread(&self, entries: &[Entry], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
         let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashMap::new());
         for number in throttled {
@@ -204,7 +204,7 @@ impl Ledger {
                 let after = Delivery { id, ..after.clone() };
                 moved.push((number, self.stores.log.delivered_row(&due.tenant, &after, &due.payload, now)));
             } else {
-                // Reads look only into the shards that the endpoint's record names.
+                // Reads look only into the shards that the endpoint's item names.
                 stuck.push(number);
             }
         }
@@ -212,7 +212,7 @@ impl Ledger {
         stuck.into_iter().chain(throttled).chain(failed).collect()
     }
 
-    /// Writes the first states of deliveries that are new and did not succeed at once.
+    /// Writes the first states of new deliveries that did not succeed immediately.
     async fn begin(&self, entries: &mut [Entry], now: Timestamp) {
         let new = entries.iter().filter(|entry| entry.is_to_begin());
         let firsts = new.map(|Entry { ended: Ended { due, .. }, after, plan, .. }| {
@@ -227,8 +227,8 @@ impl Ledger {
         self.make_room(entries).await;
     }
 
-    /// Makes room for first states of endpoints whose partition of the log is throttled: a success never waits for them. Their
-    /// records come back.
+    /// Makes room for first states of endpoints whose partition of the log is throttled, so that no success waits.
+    /// Their records come back.
     async fn make_room(&self, entries: &[Entry]) {
         let is_stuck = |entry: &&Entry| {
             let waits = entry.after.status == Status::Held || matches!(entry.ended.result, AttemptResult::Postponed(_));
@@ -243,7 +243,7 @@ impl Ledger {
         }
     }
 
-    /// Stores the state of a delivery that the log has, and what follows. Returns the message to send.
+    /// Stores the state of a delivery that the log contains, and its consequences. Returns the message to send.
     async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
         let Entry { ended, after, plan, written } = entry;
         let Due { tenant, delivery, payload, .. } = &ended.due;
@@ -255,7 +255,7 @@ impl Ledger {
             }
             (_, Err(_)) => return Err(Error::Busy),
             (Plan::Requeue, _) | (Plan::Begin { .. }, Ok(true)) => after.clone(),
-            // Another process has the same event, or the answer to this very write was lost.
+            // Another process handles the same event, or the answer to this very write was lost.
             (Plan::Begin { .. }, Ok(false)) => match self.current(tenant, after).await? {
                 Some(current) if current.last_attempt == after.last_attempt => current,
                 current => return Ok(current.and_then(|delivery| DueAttempt::soon(tenant, &delivery, now))),
@@ -278,8 +278,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Changes the state to `after`, and returns what it is now; `None` if the attempt does not count, because another
-    /// process made it, too.
+    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count: another came
+    /// first.
     async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         let mut before = delivery.clone();
@@ -312,7 +312,7 @@ impl Ledger {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }
 
-    /// Notes the consequence for the endpoint of a delivery that has failed. This can be repeated.
+    /// Notes the consequence of a failed delivery for its endpoint. Repetitions change nothing.
     pub(crate) async fn note_failed(
         &self,
         tenant: &TenantId,

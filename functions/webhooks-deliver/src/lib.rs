@@ -1,17 +1,17 @@
 //! Delivers job events to webhook endpoints.
 //!
-//! A `JobEvent` comes from the job events queue and goes to its `Audience`, as a `Delivery` for each destination. The
-//! `Client` makes an attempt once there is a slot for it, and `next_step` decides what follows. The first attempts of a
-//! batch are made at once and in the same invocation, so an event costs one message and one row of the `Log` if all goes
-//! well, and only a failure costs more. Attempts that are due come from the deliveries queue, by their key.
+//! A `JobEvent` comes from the job events queue and goes to its `Audience`, in the form of a `Delivery` for each
+//! destination. The `Client` makes an attempt once there is a slot for it, and `next_step` decides the next step. The
+//! first attempts of a batch are made immediately and in the same invocation, so an event costs one message and one row
+//! of the `Log` if all goes well, and only a failure costs more. Due attempts come from the deliveries queues.
 //!
-//! An invocation waits for its slowest attempt, so receivers are kept apart by how long they take: those that answer soon
-//! share the queue of events and that of deliveries; those that answer late, and those that hang, have a queue each. An
-//! attempt that takes longer than its queue allows is cut off, and its delivery is postponed: it is pending in the log, and
-//! its message is in the next queue. `standing` says which queue that is, and `slots` whose turn it is.
+//! An invocation waits for its slowest attempt, so receivers are separated by their response time: those that answer
+//! quickly share the queue of events and the queue `deliveries`; slow and hanging receivers each have a separate queue.
+//! An attempt that takes longer than its queue allows is cut off, and its delivery is postponed: it is pending in the
+//! log, and its message is in the next queue. `standing` chooses the queue, and `slots` schedules the attempts.
 //!
-//! Nothing is acknowledged before what follows is stored; `ledger` has the order. A crash at any point repeats work, but
-//! loses none. `failures` notes the jobs that failed, for the mails about them.
+//! No record is acknowledged before the results of its attempts are stored; `ledger` defines the order. A crash at any
+//! point repeats work, but loses none. `failures` notes failed jobs for the emails about them.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -68,7 +68,7 @@ mod standing;
 mod stores;
 mod under_way;
 
-/// The time kept free at the end of an invocation to store what follows from the last attempts.
+/// The time kept free at the end of an invocation to store the results of the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// The function, ready to be called. Cloning is cheap.
@@ -85,7 +85,7 @@ struct App {
     reads: Arc<Reads>,
 }
 
-/// The function, with the settings in `env`.
+/// Builds the function with the settings in `env`.
 ///
 /// # Errors
 /// A setting is missing or does not parse, or the machine trusts no certificate authority.
@@ -93,7 +93,7 @@ pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     function_over(env, Network::system(), tls()?)
 }
 
-/// The function, with the settings in `env`, for receivers that are reached over `network`, and over `tls`.
+/// Builds the function with the settings in `env`, and with `network` and `tls` for connections to receivers.
 pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
@@ -108,7 +108,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     Ok(Deliver { app: Arc::new(App { sender, ledger, notes, under_way: UnderWay::default(), reads: Arc::default() }) })
 }
 
-/// The certificate authorities of the machine. They are read once in a process: a test run starts hundreds of functions.
+/// The certificate authorities of the machine. Read once per process: a test run starts hundreds of functions.
 static AUTHORITIES: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
     let mut authorities = rustls::RootCertStore::empty();
     authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -117,7 +117,8 @@ static AUTHORITIES: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
 
 /// TLS 1.2 and 1.3, trusting [`AUTHORITIES`].
 fn tls() -> Result<rustls::ClientConfig, ConfigError> {
-    let broken = |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("gives no TLS: {error}"));
+    let broken =
+        |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("cannot be used for TLS: {error}"));
     let authorities = Arc::clone(&AUTHORITIES);
     if authorities.is_empty() {
         return Err(broken(&"the machine trusts no certificate authority"));
@@ -129,10 +130,10 @@ fn tls() -> Result<rustls::ClientConfig, ConfigError> {
 }
 
 impl Deliver {
-    /// Handles a batch. The response names the records that stay in their queue.
+    /// Handles a batch. The response lists the records that stay in their queue.
     ///
     /// # Errors
-    /// The function's timeout leaves no time for an attempt. Then nothing of the batch has been done.
+    /// The function's timeout leaves no time for an attempt. No work of the batch has then been done.
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
         let app = &self.app;
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
@@ -146,7 +147,7 @@ impl Deliver {
         let queue = records.first().and_then(|record| record.event_source_arn.as_deref()).unwrap_or_default();
         let gate = app.ledger.stores.gate(app.ledger.stores.queues.with_arn(queue).unwrap_or(Queue::Shared));
         let attempts = async {
-            // It ends with this block: then the ledger has all that there will be.
+            // The batch ends with this block, which tells the ledger that no more attempts will come.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
@@ -170,7 +171,7 @@ impl Deliver {
 }
 
 impl App {
-    /// Handles a record, up to the end of its attempts. Returns its number and why, if it stays in its queue.
+    /// Handles a record until its attempts have ended. Returns its number and the reason if it stays in its queue.
     async fn record(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Option<(usize, Undone)> {
         let handled = AssertUnwindSafe(self.handle(index, record, batch)).catch_unwind().await;
         let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
@@ -187,7 +188,7 @@ impl App {
                 batch.keep_failed(&record, &event);
                 fresh::event(&record, event, sender, ledger, batch).await
             }
-            // Boxed, like other rare paths: the future of every record has the size of the largest path.
+            // Boxed, like other rare paths, since the future of every record has the size of the largest path.
             Content::Attempt(due) => Box::pin(retry::attempt(&record, due, sender, ledger, batch)).await,
             Content::Parked(parked) => Box::pin(fresh::parked(&record, parked, sender, ledger, batch)).await,
         }

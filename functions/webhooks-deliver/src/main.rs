@@ -1,4 +1,4 @@
-//! The Lambda function that delivers job events, from two SQS queues.
+//! The Lambda function that delivers job events, invoked by four SQS queues.
 
 use common::config::Env;
 use lambda_runtime::{Error, LambdaEvent, service_fn};

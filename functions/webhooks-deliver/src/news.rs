@@ -1,4 +1,4 @@
-//! What attempts have shown of their receivers, and the records of the endpoints do not say yet.
+//! Writes to the items of endpoints the changes that attempts have revealed about their receivers.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     standing::Shown,
 };
 
-/// A change of an endpoint's record.
+/// A change to an endpoint's item.
 enum News {
     Answered,
     Good { since: Timestamp },
@@ -40,14 +40,14 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
     }
 }
 
-/// Notes in the records of endpoints what attempts have shown: which receivers take deliveries again, which no longer
-/// answer, and which are slow or good again. If that fails, the next attempt notes it.
+/// Notes in the items of endpoints the receivers that accept deliveries again, that no longer answer, and that are slow
+/// or good again. If a write fails, the next attempt notes the change.
 pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = &'a Ended>, now: Timestamp) {
     let mut news = BTreeMap::new();
     for ended in ended {
         let Ended { due: Due { tenant, delivery, .. }, health: Some(health), .. } = ended else { continue };
         let Some((id, new)) = delivery.webhook_endpoint_id.zip(news_of(ended, health)) else { continue };
-        // Of several attempts, a success counts.
+        // If there are several attempts, a success takes precedence.
         if !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. }))) {
             news.insert(id, (tenant, new));
         }

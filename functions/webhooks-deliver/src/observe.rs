@@ -1,5 +1,5 @@
-//! Logs and metrics: a log line for each attempt and for each delivery that ends without success. Never a body, a
-//! secret, or a URL, which may contain a credential.
+//! Logs and metrics: a log line for each attempt and for each delivery that ends without success. Log lines never
+//! contain a body, a secret, or a URL, which may contain a credential.
 
 use std::{
     any::Any,
@@ -18,7 +18,7 @@ use common::{
 
 use crate::{plan::Ended, record::Undone};
 
-/// The results of a batch's attempts. Each attempt is logged at once, but the metrics are emitted together, since a
+/// The results of a batch's attempts. Each attempt is logged immediately, but the metrics are emitted together, since a
 /// document per attempt costs more than its signatures do. A process that dies loses the metrics of its batch.
 #[derive(Default)]
 pub(crate) struct Tally(Mutex<Counts>);
@@ -28,7 +28,7 @@ struct Counts {
     latencies: Vec<f64>,
     ages: Vec<f64>,
     delivered: u32,
-    /// How many attempts were made for slow and for hanging receivers.
+    /// The numbers of attempts for slow and for hanging receivers.
     slow: u32,
     hanging: u32,
     cut: u32,
@@ -100,7 +100,8 @@ impl Tally {
         if latencies.is_empty() {
             return;
         }
-        // Those at slow and hanging receivers are in the total already. If these are all, there is no sample of nothing to pay for.
+        // The metrics of slow and hanging receivers are part of the total. Without others, avoid paying for an empty
+        // sample.
         #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
         let others = latencies.len() as f64 - f64::from(slow) - f64::from(hanging);
         let others = (others > 0.0).then_some(others).into_iter().collect();
@@ -141,13 +142,13 @@ pub(crate) fn ended(tenant: &TenantId, delivery: &Delivery) {
     tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery ended: the endpoint is gone");
 }
 
-/// Logs and counts a delivery that the receiver took but the log does not have.
+/// Logs and counts a delivery that the receiver accepted but that could not be written to the log.
 pub(crate) fn unlogged(tenant: &TenantId, delivery: &Delivery) {
     tracing::error!(%tenant, delivery_id = %delivery.id, "delivered, but not in the log");
     metrics::count("LogWriteFailed");
 }
 
-/// Logs and counts that jobs which failed could not be noted: their records come back.
+/// Logs and counts failed jobs that could not be noted. Their records come back.
 pub(crate) fn unnoted(tenant: &TenantId, error: &Error) {
     tracing::error!(%tenant, ?error, "failed jobs could not be noted, and come back");
     metrics::count("FailureUnnoted");
@@ -158,12 +159,12 @@ pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error)
     tracing::error!(%tenant, %endpoint, ?error, "the delivery log of an endpoint could not be spread");
 }
 
-/// Logs that what attempts have shown could not be written to an endpoint's record.
+/// Logs that a change in a receiver's health could not be written to its endpoint's item.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     tracing::warn!(%tenant, %endpoint, ?error, "the health of an endpoint could not be noted");
 }
 
-/// Counts the attempts that are postponed, by the queue that brings them.
+/// Counts the postponed attempts by the queue that brings them.
 pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
     let postponed = ended.filter(|ended| matches!(ended.result, AttemptResult::Postponed(_)));
     let mut counts = BTreeMap::<Queue, u32>::new();
@@ -189,7 +190,7 @@ pub(crate) fn unread(tenant: &TenantId, error: &Error) {
     tracing::error!(%tenant, ?error, "the endpoints could not be read");
 }
 
-/// Logs that it is not known whether a late event has been handled before.
+/// Logs that the log could not be asked whether a late event has been handled before.
 pub(crate) fn unasked(tenant: &TenantId, error: &Error) {
     tracing::warn!(%tenant, ?error, "a late event goes out without asking the log");
 }

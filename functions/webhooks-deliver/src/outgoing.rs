@@ -15,7 +15,7 @@ use crate::{
 /// A delivery that is due, with its endpoint.
 pub(crate) struct Outgoing<'a> {
     pub(crate) due: Due,
-    /// Its endpoint, if that exists.
+    /// The endpoint, if it exists.
     pub(crate) endpoint: Option<&'a Endpoint>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Outgoing<'a> {
         destination: Destination,
         endpoint: Option<&'a Endpoint>,
     ) -> Self {
-        // For an endpoint that is gone, the first shard is always read.
+        // Reads always include the first shard of a deleted endpoint.
         let shards = match &destination {
             Destination::Endpoint(_) => endpoint.map_or(1, |endpoint| endpoint.log_shards),
             Destination::Callback { .. } => SHARDS,
@@ -43,17 +43,17 @@ impl<'a> Outgoing<'a> {
         Self { due, endpoint }
     }
 
-    /// Its endpoint, if that may get it: tests go to inactive endpoints, too.
+    /// The endpoint, if it may get this delivery. Tests also go to inactive endpoints.
     pub(crate) fn recipient(&self) -> Option<&'a Endpoint> {
         self.endpoint.filter(|endpoint| endpoint.is_active() || self.is_test())
     }
 
-    /// Whether a person waits for the result.
+    /// Whether the delivery is a test, whose result a person waits for.
     pub(crate) fn is_test(&self) -> bool {
         self.due.delivery.trigger == Trigger::Test
     }
 
-    /// The URL, secrets and headers for the attempt. `None` if the endpoint has been deleted or made inactive.
+    /// The URL, secrets and headers for the attempt. `None` for a deleted, inactive or pull endpoint.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
         match &self.due.payload.destination {
             Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
@@ -61,8 +61,8 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The result of a delivery that cannot be posted: its endpoint has been deleted or made inactive, or its organization has
-    /// to receive it, and has not done so in time.
+    /// The result of a delivery that cannot be posted: its endpoint has been deleted or made inactive, or its
+    /// organization has to receive it, or has not received it in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
         match (self.target(), self.endpoint) {
             (Some(_), _) => None,
@@ -73,12 +73,12 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// What is known of its receiver.
+    /// The health of the receiver.
     pub(crate) fn health(&self) -> Option<&'a Health> {
         self.recipient().map(|endpoint| &endpoint.health)
     }
 
-    /// The delivery with the result. `queue` brings the next attempt.
+    /// The delivery with its result. `queue` brings the next attempt.
     pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
         let health = self.health().copied();
         Ended { due: self.due, result, health, shown: None, queue }

@@ -1,4 +1,4 @@
-//! What has to be stored for each delivery that was due, decided once, from values.
+//! Decides the writes for each delivery that was due, in one place and only from values.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,8 +14,8 @@ use common::{
 
 use crate::{standing::Shown, under_way::Mark};
 
-/// How much later than the log says an attempt may be: well below the ten minutes after which the sweep takes its message
-/// for lost.
+/// The maximum delay of an attempt that the log does not note: well below the ten minutes after which the sweep resends
+/// its message.
 const UNNOTED: Duration = Duration::from_secs(5 * 60);
 
 /// A delivery that is due.
@@ -23,10 +23,10 @@ pub(crate) struct Due {
     /// The number of its record in the batch.
     pub(crate) index: usize,
     pub(crate) tenant: TenantId,
-    /// The delivery, as it was before.
+    /// The delivery before the attempt.
     pub(crate) delivery: Delivery,
     pub(crate) payload: Payload,
-    /// Whether the log has the delivery already.
+    /// Whether the log already contains the delivery.
     pub(crate) is_stored: bool,
     /// Marks the work of a message as in progress until the result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
@@ -36,35 +36,35 @@ pub(crate) struct Due {
 pub(crate) struct Ended {
     pub(crate) due: Due,
     pub(crate) result: AttemptResult,
-    /// The health of the endpoint before.
+    /// The health of the endpoint before the attempt.
     pub(crate) health: Option<Health>,
-    /// What the attempt has shown of the receiver, if it was made.
+    /// The behavior of the receiver that the attempt revealed, if it was made.
     pub(crate) shown: Option<Shown>,
     /// The queue that brings the next attempt, if there is one.
     pub(crate) queue: Queue,
 }
 
-/// What the ledger stores.
+/// The writes of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The delivery succeeded at once: one row, with its payload.
+    /// The delivery succeeded immediately: one row, with its payload.
     LogSuccess,
-    /// The delivery is new, and has not succeeded at once: its first state.
+    /// The delivery is new, and has not succeeded immediately: its first state.
     Begin {
-        /// Whether the payload is in the state, and not in a row of its own.
+        /// Whether the payload is part of the state instead of a separate row.
         payload_in_state: bool,
-        /// Whether the log wakes the next attempt, or looks for its message should that be lost. A first attempt has a record
-        /// that comes back until its message is sent.
+        /// Whether a due row lets the sweep wake the next attempt, or replace its message if that is lost. A first
+        /// attempt needs none while its record comes back until its message is sent.
         due_row: bool,
     },
-    /// The log has the delivery: its next state, and a due row if another attempt follows.
+    /// The log contains the delivery: its next state, and a due row if another attempt follows.
     Advance,
-    /// The attempt is postponed for so short a time that its message alone is sent again.
+    /// The attempt is postponed for so short a time that only its message is sent again.
     Requeue,
 }
 
 impl Plan {
-    /// The plan for a delivery whose state is `after` now. Once delivered, a body of more than `kept` bytes is deleted.
+    /// The plan for a delivery whose new state is `after`. Once delivered, a body of more than `kept` bytes is deleted.
     pub(crate) fn of(ended: &Ended, after: &Delivery, kept: usize, now: Timestamp) -> Self {
         let Ended { due: Due { delivery: before, payload, is_stored, .. }, result, .. } = ended;
         let is_soon = |until: Timestamp, from: Timestamp| until.since(from) < UNNOTED;
@@ -141,6 +141,6 @@ mod tests {
             let shown = format!("{result:?} {is_stored} {body}");
             assert_eq!(planned(result, is_stored, body, KEPT), expected, "{shown}");
         }
-        assert_eq!(planned(later(0), false, 100, 99), begin(false, false), "it can be deleted once it is delivered");
+        assert_eq!(planned(later(0), false, 100, 99), begin(false, false), "the body can be deleted after delivery");
     }
 }

@@ -1,5 +1,5 @@
-//! Reads of endpoints, shared by all that ask for the same at the same time: the records of a batch, and in the local runner
-//! those of many batches.
+//! Reads of endpoints, shared by concurrent callers: the records of a batch, and in the local runner those of many
+//! batches.
 
 use std::{
     collections::HashMap,
@@ -27,15 +27,15 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// The endpoints of a tenant, active or not, by a read that begins after this call: it sees all earlier writes. `None` if the
-    /// read fails.
+    /// The endpoints of a tenant, active or not, by a read that begins after this call, to see earlier writes; `None`
+    /// if it fails.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, stores: &Stores) -> Option<Arc<[Endpoint]>> {
-        // Boxed: the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
+        // Boxed, since the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
         let read = async || Box::pin(stores.endpoints.all(tenant)).await.map(Arc::from);
         self.all.get(tenant.clone(), tenant, read).await
     }
 
-    /// An endpoint, by such a read; `None` if it does not exist.
+    /// An endpoint, by a read that begins after this call; `None` if it does not exist.
     ///
     /// # Errors
     /// The read fails.
@@ -54,10 +54,10 @@ impl Reads {
     }
 }
 
-/// Reads by key.
+/// The shared reads, by key.
 struct Shared<K, V>(Mutex<HashMap<K, Arc<sync::Mutex<Last<V>>>>>);
 
-/// The last read of a key, and when it began. `None` is a failed read.
+/// The last read of a key, and the time at which it began. A `value` of `None` is a failed read.
 struct Last<V> {
     began: Option<Instant>,
     value: Option<V>,
@@ -81,7 +81,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Shared<K, V> {
         }
         let value = last.value.clone();
         drop(last);
-        // Only the map and this call have it: no other call waits.
+        // Only the map and this call hold it, so no other call waits.
         let mut reads = self.lock();
         if Arc::strong_count(&shared) == 2 {
             reads.remove(&key);

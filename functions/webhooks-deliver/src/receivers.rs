@@ -1,4 +1,4 @@
-//! What this process knows of receivers.
+//! The state that this process keeps about receivers.
 
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
@@ -16,15 +16,14 @@ use common::{
 
 use crate::standing::{Pace, Seen, Shown, Silence, Standing};
 
-/// How many receivers, and how many tenants, a process remembers.
+/// The number of receivers, and of tenants, that a process remembers.
 const MOST: usize = 10_000;
-/// How many origins of a tenant's callbacks may turn out slow, more than good, until new ones are taken to hang.
+/// New origins of a tenant's callbacks count as hanging once slow origins exceed good origins by this number.
 const DOUBTS: u32 = 3;
-/// The most that counts: so many good origins make up for any number of slow ones.
+/// The upper bound of doubts. This many good origins make up for any number of slow origins.
 const MOST_DOUBTS: u32 = 20;
 
-/// Where the deliveries of a tenant go: to an endpoint, or to an origin of its job callbacks. The few with the same hash
-/// share what is known.
+/// The destination of a tenant's deliveries: an endpoint, or an origin of its callbacks. Colliding hashes share state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) tenant: u64,
@@ -32,7 +31,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key that all new origins of the tenant's callbacks have together.
+    /// The key that all new origins of the tenant's callbacks share.
     pub(crate) fn crowd(self) -> Self {
         Self { receiver: self.tenant, ..self }
     }
@@ -44,7 +43,7 @@ impl Key {
 
 /// The receivers that this process has seen.
 pub(crate) struct Receivers {
-    /// Hashed with each receiver, so that nobody can construct collisions.
+    /// Hashed with each receiver, so that an attacker cannot construct collisions.
     secret: [u8; 16],
     known: Mutex<Known>,
 }
@@ -52,10 +51,10 @@ pub(crate) struct Receivers {
 #[derive(Default)]
 struct Known {
     seen: HashMap<u64, Seen>,
-    /// By tenant: how many origins of callbacks have turned out slow, less those that have turned out good. A tenant has any
-    /// number of origins, and each would be tried once.
+    /// By tenant: the number of callback origins that turned out slow, minus those that turned out good. Without it, a
+    /// tenant with any number of origins would get an attempt at each.
     doubts: HashMap<u64, u32>,
-    /// How quickly endpoints have answered, and the origins of each tenant's callbacks, all together.
+    /// The response times of endpoints, and of the callback origins of each tenant together.
     paces: HashMap<u64, Pace>,
 }
 
@@ -75,7 +74,7 @@ impl Receivers {
         hasher.finish()
     }
 
-    /// How a receiver may share with others. A callback has no `health`.
+    /// The standing of a receiver. A callback has no `health`.
     pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
         let known = self.lock();
         let standing = known.seen.get(&key.receiver).map(|seen| seen.standing(health, now));
@@ -87,12 +86,12 @@ impl Receivers {
         }
     }
 
-    /// Whether the receiver takes its time for every answer, though it is not slow.
+    /// Whether the receiver lingers: its answers are in time, but seldom quick.
     pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
         self.lock().paces.get(&pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
 
-    /// Whether the receiver does not answer.
+    /// The silence of the receiver, if it does not answer.
     pub(crate) fn silence(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
         let known = self.lock();
         match known.seen.get(&key.receiver) {
@@ -101,7 +100,7 @@ impl Receivers {
         }
     }
 
-    /// Whether the origin of a callback has answered in time lately.
+    /// Whether the origin of a callback has recently answered in time.
     pub(crate) fn has_answered(&self, key: Key, now: Timestamp) -> bool {
         self.lock().seen.get(&key.receiver).is_some_and(|seen| seen.has_answered(now))
     }
@@ -119,12 +118,12 @@ impl Receivers {
         self.lock().learn(key, health, now, |seen| seen.cut(now));
     }
 
-    /// Notes how long an answer took.
+    /// Notes the time that an answer took.
     pub(crate) fn answered(&self, key: Key, health: Option<&Health>, took: Duration, now: Timestamp) {
         self.lock().pace(pacer(key, health)).answered(took, now);
     }
 
-    /// Notes the outcome of an attempt that began at `began`. Returns what it has shown.
+    /// Notes the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
     pub(crate) fn ended(
         &self,
         key: Key,
@@ -141,7 +140,7 @@ impl Receivers {
     }
 }
 
-/// Whose pace counts for a receiver. A tenant may have a callback of another origin for each event.
+/// The key under which the pace of a receiver is kept. A tenant may have a callback of another origin for each event.
 fn pacer(key: Key, health: Option<&Health>) -> u64 {
     if health.is_some() { key.receiver } else { key.tenant }
 }
@@ -156,7 +155,7 @@ impl Known {
 
     fn seen(&mut self, key: Key) -> &mut Seen {
         if self.seen.len() >= MOST && !self.seen.contains_key(&key.receiver) {
-            // Good receivers are good again after a success.
+            // Receivers that were good become good again after one success.
             self.seen.retain(|_, seen| seen.has_been_slow());
             if self.seen.len() >= MOST {
                 self.seen.clear();
@@ -165,7 +164,7 @@ impl Known {
         self.seen.entry(key.receiver).or_default()
     }
 
-    /// Changes what is known of a receiver and, if that is the origin of a callback, of its tenant's other ones.
+    /// Changes the state of a receiver and, for the origin of a callback, its tenant's count of doubts.
     fn learn<T>(
         &mut self,
         key: Key,
@@ -177,7 +176,7 @@ impl Known {
         let (before, has_been_slow) = (seen.standing(health, now), seen.has_been_slow());
         let result = change(seen);
         let after = seen.standing(health, now);
-        // An origin counts once, also if it is slow again after that was forgotten.
+        // An origin counts once, even if it is slow again after its slowness was forgotten.
         let is_slow = matches!(after, Standing::Slow | Standing::Hanging);
         if health.is_none() && before != after && !(is_slow && has_been_slow) {
             self.doubt(key.tenant, after);

@@ -1,4 +1,4 @@
-//! Records of the queues, and why a record may stay in its queue.
+//! Records of the queues, and the reasons why a record stays in its queue.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -16,43 +16,43 @@ use common::{
 
 use crate::under_way::{Mark, UnderWay};
 
-/// A job event that has waited longer than this shows that all invocations have work.
+/// A job event that has waited longer than this shows that all invocations are busy.
 const BACKLOG: Duration = Duration::from_millis(500);
 
 /// A record of a batch.
 pub(crate) struct Record {
-    /// Its number in the batch.
+    /// The number of the record in the batch.
     pub(crate) index: usize,
     /// Whether it has been received before.
     pub(crate) is_repeated: bool,
-    /// The queue it is from: events are shared, too.
+    /// The queue that the record came from. Events count as shared.
     pub(crate) queue: Queue,
-    /// Marks the work of a message as under way until the result is stored.
+    /// Marks the work of a message as in progress until the result is stored.
     pub(crate) mark: Option<Arc<Mark>>,
 }
 
-/// What a record asks for.
+/// The work that a record asks for.
 pub(crate) enum Content {
     /// The first attempts of an event.
     Event(JobEvent),
-    /// An attempt that is due.
+    /// A due attempt.
     Attempt(DueAttempt),
     /// The first attempts of an event that version 0.1.0 has parked.
     Parked(ParkedEvent),
 }
 
-/// Why a record stays in its queue.
+/// The reason why a record stays in its queue.
 pub(crate) enum Undone {
-    /// It can never succeed; the queue's redrive policy moves it to the dead-letter queue.
+    /// The record can never succeed. The queue's redrive policy moves it to the dead-letter queue.
     Malformed(Malformed),
-    /// It failed on our side, and can be tried again.
+    /// The service failed, and can try again.
     Failed(Error),
     /// Handling it panicked. The other records of the batch are not affected.
     Panicked(Box<dyn Any + Send>),
 }
 
-/// Whether a job event has waited in its queue for so long that events wait for an invocation. When a repeated record was
-/// ready, and a message with a delay, is not known.
+/// Whether a job event has waited so long that events wait for an invocation. Repeated records and messages with a
+/// delay do not count, since the time at which they became ready is not known.
 pub(crate) fn has_waited(record: &SqsMessage, queues: &Queues) -> bool {
     let arn = record.event_source_arn.as_deref().unwrap_or_default();
     let is_event = queues.with_arn(arn).is_none();
@@ -67,8 +67,7 @@ fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
 }
 
 impl Record {
-    /// Reads a record of one of the queues. `None` if this process works on the same message already: then the other record
-    /// answers for both.
+    /// Reads a record of one of the queues. `None` if this process already handles the same message in another record.
     pub(crate) fn read(
         index: usize,
         record: &SqsMessage,

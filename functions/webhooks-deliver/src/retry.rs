@@ -1,4 +1,4 @@
-//! Attempts that are due: retries, resends, and first attempts that were postponed.
+//! Due attempts: retries, resends, and first attempts that were postponed.
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ use crate::{
     stores::Stores,
 };
 
-/// SQS may hand over a message slightly early. Up to this much, the message is not sent again.
+/// SQS may deliver a message slightly early. An attempt that is early by at most this is made immediately.
 const EARLY: Duration = Duration::from_secs(1);
-/// What to do about the message of an attempt.
+/// The step to take for the message of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing: the delivery has got past the attempt, by another message for it, or has ended.
+    /// Drop it: the delivery has passed the attempt because of another message, or has ended.
     Drop,
-    /// To note what follows for the endpoint: this record made the last attempt, and may have come back before that was noted.
+    /// Note the consequence for the endpoint: this record made the last attempt, but may not have noted it.
     NoteFailed,
-    /// To send the message of the next attempt: this record made the attempt, and came back before that was sent. Or to send it
-    /// again: it is early, since the attempt was put off.
+    /// Send a message: that of the next attempt if this record made its attempt and came back before sending it, or the
+    /// same message if it is early because the attempt was postponed.
     SendOn,
-    /// To make the attempt.
+    /// Make the attempt.
     Attempt,
 }
 
-/// Decides about a message for `due`, of a delivery that is as the log has it now. `is_repeated` says whether the record has been
-/// received before.
+/// Decides the step for a message about `due`, given the current state of its delivery. `is_repeated` says whether the
+/// record has been received before.
 fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp) -> Step {
     if is_repeated && delivery.failed_with(due.attempt) {
         return Step::NoteFailed;
@@ -53,7 +53,7 @@ fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp
     }
 }
 
-/// Makes an attempt that is due.
+/// Makes a due attempt.
 pub(crate) async fn attempt(
     record: &Record,
     due: DueAttempt,
@@ -64,7 +64,7 @@ pub(crate) async fn attempt(
     let Stores { endpoints, log, queues, .. } = &ledger.stores;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
-        // It has expired.
+        // The delivery has expired.
         return Ok(());
     };
     match step(&delivery, &due, record.is_repeated, now) {
@@ -79,13 +79,13 @@ pub(crate) async fn attempt(
         }
         Step::SendOn => {
             if delivery.pull.is_some() {
-                // If it is leased, nothing has written a row for the lease's end.
+                // If the delivery is leased, the end of its lease has no due row yet.
                 let row = log.due_row(&due.tenant, &delivery, record.queue, now);
                 if !log.put(vec![((), row)]).await.is_empty() {
                     return Err(Error::Busy.into());
                 }
             }
-            // A longer wait than a message can have is woken from the log.
+            // A wait that exceeds the longest delay of a message ends by its due row.
             let message = DueAttempt::soon(&due.tenant, &delivery, now);
             let sent = queues.send(record.queue, message.as_slice(), now).await;
             return Ok(sent.into_iter().collect::<Result<(), _>>()?);

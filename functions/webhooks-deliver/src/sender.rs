@@ -1,4 +1,4 @@
-//! Makes attempts, once there is a slot for them.
+//! Makes attempts once they get a slot.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::{
     standing::{LATER, SHORTLY, Shown, Silence, Standing, Turn, longest, put_off, rest},
 };
 
-/// How long an attempt waits when no file descriptor was left for it: other attempts have to end first.
+/// The time that an attempt waits if there is no file descriptor for it, so that other attempts can end.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long an attempt keeps its slot. What takes CPU is done by then, in nearly every attempt.
+/// The time for which an attempt keeps its slot. Nearly every attempt has finished its CPU work by then.
 const BRIEFLY: Duration = Duration::from_millis(20);
-/// How long an attempt outside the shared queues waits for a slot, while its invocation waits with it.
+/// The time that an attempt outside the shared queues waits for a slot, while its invocation waits with it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the attempts of a process.
@@ -35,7 +35,7 @@ pub(crate) struct Sender {
     pub(crate) client: Client,
     pub(crate) slots: Slots,
     pub(crate) receivers: Receivers,
-    /// Says which process may try an endpoint that hangs.
+    /// The table that decides which process may probe a hanging endpoint.
     pub(crate) endpoints: Endpoints,
 }
 
@@ -51,21 +51,21 @@ impl Sender {
         self.receivers.standing(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// The lane of an attempt. New origins of an organization's callbacks have one together.
+    /// The lane of an attempt. New origins of an organization's callbacks share one lane.
     fn lane(&self, outgoing: &Outgoing<'_>, queue: Queue, now: Timestamp) -> Lane {
         let key = self.key(outgoing);
         let is_new = outgoing.endpoint.is_none() && !self.receivers.has_answered(key, now);
         Lane { key: if is_new { key.crowd() } else { key }, queue }
     }
 
-    /// Makes an attempt as a record of the queue `from` may, or says which queue brings it instead.
+    /// Makes an attempt if a record of the queue `from` may, or else chooses the queue that brings it.
     pub(crate) async fn send(&self, outgoing: Outgoing<'_>, from: Queue, batch: &Batch) -> Ended {
         if let Some(missed) = outgoing.missed() {
             return outgoing.ended(missed, Queue::Shared);
         }
         let now = Timestamp::now();
         let standing = match (from, self.standing(&outgoing, now)) {
-            // New origins of callbacks may be many: those that others have waited for are tried together.
+            // New origins of callbacks may be many: those that have already been postponed are probed together.
             (Queue::Hanging, Standing::Unknown) if outgoing.endpoint.is_none() => Standing::Hanging,
             (_, standing) => standing,
         };
@@ -94,7 +94,7 @@ impl Sender {
         match slot {
             Ok(slot) if turn == Turn::Soon => {
                 batch.under_way.fetch_add(1, Ordering::Relaxed);
-                // Boxed: the future takes thousands of bytes, and an attempt that waits for its slot would reserve them.
+                // Boxed, since the future takes thousands of bytes, which waiting attempts would reserve.
                 let ended = Box::pin(self.attempt(outgoing, slot, batch)).await;
                 batch.under_way.fetch_sub(1, Ordering::Relaxed);
                 ended
@@ -104,12 +104,12 @@ impl Sender {
         }
     }
 
-    /// A delivery that got no slot.
+    /// Postpones or expires a delivery that got no slot.
     fn postponed(&self, outgoing: Outgoing<'_>, from: Queue, no_slot: NoSlot) -> Ended {
         let now = Timestamp::now();
         let queue = match self.standing(&outgoing, now) {
             Standing::Good | Standing::Slow => Queue::Slow,
-            // Its first attempt is in progress, and will have shown whether it answers.
+            // Its first attempt is in progress, and will have revealed by then whether it answers.
             Standing::Unknown if outgoing.endpoint.is_some() => Queue::Slow,
             Standing::Unknown | Standing::Hanging => Queue::Hanging,
         };
@@ -120,14 +120,14 @@ impl Sender {
                 outgoing.ended(AttemptResult::Expired, queue)
             }
             NoSlot::Full if from != Queue::Shared => {
-                // A person waits for the result of a test, and has perhaps mended what is sent again.
+                // A person waits for the result of a test, or may have fixed the receiver before a resend.
                 let is_asked_for = matches!(delivery.trigger, Trigger::Test | Trigger::Resend);
                 let silence = self.silence(&outgoing, now).filter(|_| !is_asked_for).map(|silence| silence.since);
                 let waits_since = delivery.next_attempt_at.unwrap_or(delivery.created_at);
                 let waits_since = if is_asked_for { now } else { waits_since };
                 let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
                 let until = put_off(silence.map_or(waits_since, |since| since.min(waits_since)), least, now);
-                // At its end, it is given up.
+                // The delivery expires at the end.
                 let until = until.min(delivery.fails_at);
                 outgoing.ended(AttemptResult::Postponed(until), queue)
             }
@@ -139,8 +139,8 @@ impl Sender {
         self.receivers.silence(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// Takes a slot for a receiver that hangs. One process at a time probes an endpoint that has given no answer, for as long as
-    /// an attempt may take, so that the receiver does not hold up all processes.
+    /// Takes a slot for a hanging receiver. One process at a time probes an endpoint that has not answered, for at most
+    /// the duration of an attempt, so that the receiver does not hold up all processes.
     async fn probe(&self, outgoing: &Outgoing<'_>, now: Timestamp, batch: &Batch) -> Result<Slot, NoSlot> {
         let key = self.key(outgoing);
         if let (Some(silence), Some(Endpoint { id, health, .. })) = (self.silence(outgoing, now), outgoing.recipient())
@@ -152,7 +152,7 @@ impl Sender {
             if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
-            // Set before the write: the other attempts of this process share the probe.
+            // Set before the write, since the other attempts of this process share the probe.
             self.receivers.let_probe(key, now.after(self.client.timeout()));
             if !self.begin_probe(&outgoing.due.tenant, *id, now.before(turn), now).await {
                 self.receivers.let_probe(key, now);
@@ -169,7 +169,7 @@ impl Sender {
         begun.inspect_err(|error| observe::not_noted(tenant, id, error)).unwrap_or(false)
     }
 
-    /// Makes an attempt, and cuts it off once it takes longer than its queue allows.
+    /// Makes an attempt, and cuts it off if it takes longer than its queue allows.
     async fn attempt(&self, outgoing: Outgoing<'_>, slot: Slot, batch: &Batch) -> Ended {
         let Some(target) = outgoing.target() else {
             let missed = outgoing.missed().unwrap_or(AttemptResult::NoEndpoint);
@@ -230,7 +230,7 @@ impl Sender {
         }
     }
 
-    /// Posts, and measures how long that takes. If there is no file descriptor, it tries again while there is time.
+    /// Posts, and measures the duration. Without a file descriptor, it tries again while there is time.
     async fn post(
         &self,
         post: Post<'_>,
@@ -256,7 +256,7 @@ impl Sender {
         if let Ok(posted) = timeout(BRIEFLY, &mut posting).await {
             return Ok(Timed { posted: posted?, took: started.elapsed(), lagged: false });
         }
-        // If even the timer is late, the process is short of CPU, and the receiver is not to blame.
+        // If even the timer is late, the process lacks CPU time, and the delay is not the receiver's.
         let lagged = started.elapsed() > BRIEFLY * 2;
         slot.step_aside();
         let posted = match longest(slot.queue()) {
@@ -273,13 +273,13 @@ impl Sender {
 struct Timed {
     posted: Posted,
     took: Duration,
-    /// Whether this process was too busy for `took` to say much about the receiver.
+    /// Whether this process was too busy for `took` to describe the receiver.
     lagged: bool,
 }
 
-/// Why an attempt has no outcome.
+/// The reason why an attempt has no outcome.
 enum NotPosted {
-    /// It was cut off.
+    /// The attempt was cut off.
     Cut,
     /// This process had no file descriptor left for it.
     NoDescriptor,

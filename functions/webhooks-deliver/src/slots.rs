@@ -1,12 +1,14 @@
-//! Slots: how many attempts begin at once in this process, how many are under way, and whose turn it is.
+//! Scheduling attempts: slots bound the attempts that start at the same time, and places bound those in progress.
 //!
-//! To connect, sign and write takes CPU, so every attempt takes a slot. One that only waits for its answer takes a socket
-//! and a few kilobytes: it soon gives the slot back and keeps its place in a larger room. Where slots or places are
-//! scarce, the next goes to the tenant that has the fewest, and to that of its lanes that has the fewest; no tenant has
-//! more than it leaves to others; and what is not known to be good never has more than half of the slots.
+//! Connecting, signing and writing takes CPU, so every attempt takes a slot. An attempt that only waits for its answer
+//! needs just a socket and a few kilobytes: it soon returns the slot and keeps its place, of which there are more. If
+//! slots or places are scarce, the next goes to the tenant that has the fewest, and to the lane of that tenant with the
+//! fewest. A tenant never has more than it leaves to others, and receivers not known to be good never have more than
+//! half of the slots.
 //!
-//! Each receiver has a lane, only as wide as the receiver has shown to take: each success widens it by one attempt, as slow
-//! start does with a congestion window (RFC 5681, section 3.1). So a receiver that comes back is not flooded.
+//! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: each
+//! success widens it by one, as slow start does with a congestion window (RFC 5681, section 3.1). So recovered
+//! receivers are not flooded.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -34,18 +36,18 @@ pub(crate) struct Slots {
 /// An attempt that waits for its turn.
 type Waiting = oneshot::Sender<Slot>;
 
-/// A slot and a place that are taken, until this is dropped.
+/// A slot and a place, held until this is dropped.
 pub(crate) struct Slot {
     slots: Slots,
     lane: Lane,
     share: Share,
-    /// Whether it has given the slot back, and keeps the place.
+    /// Whether it has returned the slot and only keeps the place.
     is_aside: bool,
     /// The batch that waits for it, if it is a probe.
     probes_in: Option<u64>,
 }
 
-/// An attempt that may wait, until this is dropped.
+/// Permission for an attempt to wait, held until this is dropped.
 struct Patient {
     slots: Slots,
     tenant: u64,
@@ -57,12 +59,12 @@ impl Drop for Patient {
     }
 }
 
-/// Why there is no slot.
+/// The reason why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
-    /// The receiver, or its tenant, has as many attempts under way as it may have.
+    /// The receiver, or its tenant, has its maximum number of attempts in progress.
     Full,
-    /// It has become too late for an attempt.
+    /// The time for starting an attempt is over.
     Late,
 }
 
@@ -71,7 +73,7 @@ impl Slots {
         Self { state: Arc::new(Mutex::new(State::new(total))) }
     }
 
-    /// Waits for a slot until `last_start`. A tenant has few attempts that wait: an invocation waits with each.
+    /// Waits for a slot until `last_start`. Few attempts of a tenant may wait, since an invocation waits with each.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
         let Some(_patient) = self.wait_for(lane) else { return Err(NoSlot::Full) };
         match self.queue(lane, standing) {
@@ -82,9 +84,9 @@ impl Slots {
         }
     }
 
-    /// The same for an attempt that has to be short. If the receiver or its tenant has as many under way as it may have,
-    /// the attempt waits only as long as the receiver succeeds again and again, or as its batch has to wait anyway for
-    /// other attempts, of which it has this many `under_way`; and never for longer than an attempt may take.
+    /// Waits for a slot for an attempt that must be short. If the receiver or its tenant has its maximum in progress,
+    /// the attempt waits only while the receiver keeps succeeding, or while its batch waits anyway for other attempts
+    /// (`under_way` is their number), and never longer than an attempt may take.
     pub(crate) async fn take_soon(
         &self,
         lane: Lane,
@@ -98,7 +100,7 @@ impl Slots {
             Ok(slot) => return Ok(slot),
             Err(turn) => turn,
         };
-        // Ever longer, since thousands may wait for a tenant whose receivers have all begun to hang.
+        // The pauses grow, since thousands may wait for a tenant whose receivers have all begun to hang.
         let mut pause = PATIENCE;
         let at_most = began + SOON;
         while Instant::now() < last_start {
@@ -116,8 +118,8 @@ impl Slots {
         Err(NoSlot::Late)
     }
 
-    /// Takes a slot for a receiver that hangs, if it may have another. All of them together get as many places as there are slots,
-    /// and a tenant's no more than are left for other tenants; nor do they hold more batches than are left.
+    /// Takes a slot for a hanging receiver, if it may have another. All hanging receivers together get as many places
+    /// as there are slots. Those of one tenant get no more places, and hold no more batches, than they leave to others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
         let probe = self.lock().probe(lane, batch);
         match probe {
@@ -149,12 +151,12 @@ impl Slots {
         Err(turn)
     }
 
-    /// Gives all that is free to the attempts whose turn it is.
+    /// Gives all free slots to the attempts whose turn it is.
     fn pass_on(&self) {
         let mut state = self.lock();
         while let Some((lane, share, waiting)) = state.next(|waiting| !waiting.is_closed()) {
             drop(state);
-            // Without the lock: if the attempt no longer waits, its slot comes back at once.
+            // Without the lock, since the slot comes back immediately if the attempt no longer waits.
             waiting.send(self.slot(lane, share)).ok();
             state = self.lock();
         }
@@ -170,12 +172,12 @@ impl Slots {
 }
 
 impl Slot {
-    /// The queue whose invocations the attempt takes time of.
+    /// The queue whose invocations the attempt takes time from.
     pub(crate) fn queue(&self) -> Queue {
         self.lane.queue
     }
 
-    /// Gives the slot back and keeps the place: the attempt only waits.
+    /// Returns the slot and keeps the place, since the attempt only waits.
     pub(crate) fn step_aside(&mut self) {
         if !std::mem::replace(&mut self.is_aside, true) {
             self.slots.lock().take_slot_back(self.lane.key.tenant, self.share);
@@ -183,12 +185,12 @@ impl Slot {
         }
     }
 
-    /// Gives the receiver more at once, since it has succeeded.
+    /// Allows the receiver more concurrent attempts, since it has succeeded.
     pub(crate) fn widen(&self) {
         self.slots.lock().widen(self.lane);
     }
 
-    /// Gives the receiver few at once, and lets no attempt wait for it.
+    /// Allows the receiver only a few concurrent attempts, and lets no attempt wait for it.
     pub(crate) fn narrow(&self) {
         self.slots.lock().narrow(self.lane);
     }
@@ -243,12 +245,12 @@ mod tests {
         slots.take(lane, Standing::Good, soon()).await.expect("a slot")
     }
 
-    /// A slot, if there is one at once.
+    /// Takes a slot, if there is one immediately.
     fn at_once(slots: &Slots, lane: Lane, standing: Standing) -> Option<Slot> {
         slots.queue(lane, standing).ok()
     }
 
-    /// Takes a slot for a receiver that does not answer, if there is one at once.
+    /// Takes a slot for a receiver that does not answer, if there is one immediately.
     fn probe(slots: &Slots, lane: Lane) -> Result<Slot, NoSlot> {
         slots.probe(lane, 0, soon()).now_or_never().expect("no wait")
     }
@@ -317,7 +319,7 @@ mod tests {
             refused
         };
         assert_eq!(refused(lane(1, 1), &none, PATIENCE).await, Some(NoSlot::Full), "its lane is full");
-        assert_eq!(refused(lane(1, 1), &none, Duration::ZERO).await, Some(NoSlot::Full), "and was so before");
+        assert_eq!(refused(lane(1, 1), &none, Duration::ZERO).await, Some(NoSlot::Full), "and was full before");
         assert_eq!(refused(lane(2, 2), &none, SOON).await, Some(NoSlot::Full), "its tenant leaves none");
         let began = Instant::now();
         assert_eq!(refused(lane(1, 1), &one, SOON).await, Some(NoSlot::Full));

@@ -1,9 +1,9 @@
-//! The standing of a receiver: with which others its attempts share a queue, invocations and slots.
+//! The standing of a receiver: good, unknown, slow or hanging. It decides the queue and the slots of attempts.
 //!
-//! A receiver that answers soon is good. A receiver that is not known yet gets one attempt, and more once that has succeeded. A
-//! receiver that answers late, or fails several times in a row, is slow; one that gives no answer within seconds hangs, until it
-//! answers. Only many successes in a row, over a minute, make either good again, so one that alternates stays slow. All of
-//! this is decided here, from values, and nothing is done.
+//! A receiver that answers quickly is good. An unknown receiver gets one attempt, and more once that has succeeded. A
+//! receiver that answers late, or fails several times in a row, is slow. A receiver that gives no answer within seconds
+//! is hanging, until it answers. Only many successes in a row, over a minute, make either good again, so an alternating
+//! receiver stays slow. This module only decides, from values, and has no side effects.
 
 use std::time::Duration;
 
@@ -16,51 +16,51 @@ use common::{
     },
 };
 
-/// A receiver that takes longer than this to answer is slow. In the queues that all tenants share, an attempt is cut off
-/// then: an invocation waits for its slowest attempt, and others wait for an invocation.
+/// The response time from which a receiver is slow. In the queues that all tenants share, an attempt is cut off at this
+/// time, since an invocation waits for its slowest attempt, and others wait for an invocation.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
-/// A receiver that takes longer than this hangs. Attempts in the queue for slow receivers are cut off then, so that their
-/// invocations end within seconds.
+/// The response time from which a receiver is hanging. Attempts in the queue for slow receivers are cut off at this
+/// time, so that their invocations end within seconds.
 const ANSWERS: Duration = Duration::from_secs(3);
-/// A receiver none of whose latest answers took less than this lingers, and one many of whose answers took longer than `LONG`. Its
-/// work waits where others wait for an invocation.
+/// A receiver lingers if none of its latest answers took less than `QUICK`, or many took longer than `LONG`. While
+/// events wait for an invocation, its attempts are postponed.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
-/// The share of long answers from which on a receiver lingers, and how much of it each answer decides.
+/// The share of long answers from which on a receiver lingers, and the weight of each answer in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
-/// How long an answer tells whether a receiver lingers.
+/// The time for which an answer counts in deciding whether a receiver lingers.
 const LATELY: Duration = Duration::from_secs(10);
-/// How many failures in a row make a receiver slow that answers soon.
+/// The number of failures in a row that make a receiver slow although it answers quickly.
 const FAILURES: u32 = 3;
-/// How many successes in a row, each soon, and over how long a time, make a slow receiver good again.
+/// The number of quick successes in a row, and the time that they must span, to make a slow receiver good again.
 const SUCCESSES: u32 = 5;
 const PROBATION: Duration = Duration::from_secs(60);
-/// For how long a receiver that answered soon is taken to be good.
+/// The time for which a receiver that answered quickly is considered good.
 const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
-/// How long this process goes by its own view of an endpoint that is slow or does not answer. After that, only the
-/// endpoint's record counts, which another process may have changed.
+/// The time for which this process trusts its own view of a slow or silent endpoint. After that, only the endpoint's
+/// item counts, which another process may have changed.
 const MEMORY: Duration = Duration::from_secs(10);
-/// The same for callbacks, which have no record.
+/// The same time for callbacks, which have no item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
-/// The least that an attempt is postponed for want of a slot; and for a receiver that hangs, which may hold its slots for long, or
-/// that lingers, while others wait for invocations.
+/// The minimum postponement of an attempt that got no slot; and of an attempt whose receiver hangs (which may hold its
+/// slots for long), or lingers while others wait for invocations.
 pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
 pub(crate) const LATER: Duration = Duration::from_secs(3);
-/// The most of it, before chance is added.
+/// The maximum postponement, before the random part is added.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
-/// The longest time between the probes of a receiver that hangs.
+/// The maximum time between probes of a hanging receiver.
 const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
 
-/// When to ask for a slot again, of an attempt that has waited since `since`, or whose receiver has been silent since then: after
-/// the same time again, or up to twice that. So a long wait costs few tries, and when the receiver is back, its deliveries do
-/// not come all at once.
+/// The time to ask for a slot again, for an attempt that has waited since `since`, or whose receiver has been silent
+/// since then: after the same time again, up to twice that. So a long wait costs few tries, and the deliveries to a
+/// receiver that recovers do not come all at once.
 pub(crate) fn put_off(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
     let wait = now.since(since).clamp(least, LONGEST_WAIT);
     now.after(wait.mul_f64(1.0 + random::fraction()))
 }
 
-/// After how long an attempt of this queue is cut off; `None` if it has all the time that a receiver may take.
+/// The time after which an attempt of this queue is cut off; `None` if only the delivery timeout applies.
 pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     match queue {
         Queue::Shared => Some(SOON),
@@ -69,18 +69,18 @@ pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     }
 }
 
-/// How long to leave a receiver alone, that has been silent since `since`, after a process began to probe it: a tenth of its
-/// silence, so that a long silence does not keep invocations waiting, but at least as long as an attempt may take.
+/// The time between probes of a receiver that has been silent since `since`: a tenth of its silence, so that a long
+/// silence does not keep invocations waiting, but at least the duration of an attempt.
 pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Duration {
     (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
 }
 
-/// How a receiver may share with others.
+/// The standing of a receiver, which decides the capacity that its attempts share with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It answers soon.
+    /// It answers quickly.
     Good,
-    /// It has not been seen for long.
+    /// It has not been seen recently.
     Unknown,
     /// It answers, but late or with errors.
     Slow,
@@ -99,28 +99,28 @@ impl Standing {
     }
 }
 
-/// How an attempt gets its slot.
+/// The way in which an attempt gets its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// At once, or as soon as its batch allows: it is short.
+    /// Immediately, or as soon as its batch allows, since it is short.
     Soon,
     /// After waiting for its turn, in the lanes of this queue.
     Waits(Queue),
-    /// If its receiver, which hangs, has a probe left.
+    /// As a probe, if its hanging receiver has one left.
     Probes,
     /// In an invocation of another queue.
     Elsewhere(Queue),
 }
 
 impl Turn {
-    /// The turn of an attempt that comes from the queue `from`. No receiver that hangs takes an invocation of one that answers.
+    /// The turn of an attempt that comes from the queue `from`. A hanging receiver never takes an invocation of others.
     pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
         match (from, standing) {
             (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
             (Queue::Shared, Standing::Good | Standing::Unknown) => Self::Soon,
             (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
             (Queue::Shared | Queue::Slow, Standing::Hanging) => Self::Elsewhere(Queue::Hanging),
-            // One goes ahead, also if the others have been sent on.
+            // One attempt goes ahead, even if the others have been sent on.
             (Queue::Slow | Queue::Hanging, Standing::Unknown) => Self::Waits(Queue::Shared),
             (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
             // A person waits for the result of a test.
@@ -133,34 +133,34 @@ impl Turn {
 /// The silence of a receiver that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
-    /// The first attempt without an answer since the last success.
+    /// The end of the first attempt without an answer since the last success.
     pub(crate) since: Timestamp,
     /// Whether its attempts take long to fail.
     pub(crate) hangs: bool,
 }
 
-/// What an attempt has shown of its receiver.
+/// The behavior of a receiver that an attempt revealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// It takes deliveries.
+    /// It accepts deliveries.
     Success,
-    /// It is good again: it has answered soon since `since`, many times in a row.
+    /// It is good again: since `since`, it has answered many attempts in a row quickly.
     Good {
-        /// The first of the successes.
+        /// The time of the first of these successes.
         since: Timestamp,
     },
-    /// It timed out, could not be connected to or took long to fail, and no other attempt has succeeded meanwhile.
+    /// It timed out, could not be reached or took long to fail, and no other attempt has succeeded meanwhile.
     NoAnswer {
-        /// Whether that took long.
+        /// Whether the failure took long.
         hangs: bool,
     },
-    /// It fails soon.
+    /// It fails quickly.
     Error,
     /// Nothing: it took long to fail, but other attempts have succeeded.
     Nothing,
 }
 
-/// How quickly a receiver has answered lately.
+/// The recent response times of a receiver.
 #[derive(Default)]
 pub(crate) struct Pace {
     answered_at: Option<Timestamp>,
@@ -170,7 +170,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Notes an answer that `took` so long.
+    /// Notes an answer that took the time `took`.
     pub(crate) fn answered(&mut self, took: Duration, now: Timestamp) {
         if took < QUICK {
             self.quick_at = Some(now);
@@ -187,32 +187,32 @@ impl Pace {
     }
 }
 
-/// What this process has seen of a receiver.
+/// The observations of this process about a receiver.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// When it last answered soon, unless it has been slow since.
+    /// The time of its last quick answer, unless it has been slow since.
     soon_at: Option<Timestamp>,
-    /// When it was last slow here, and when it last became good again.
+    /// The time at which it was last slow here, and the time at which it last became good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
-    /// When it last gave no answer within seconds, or when an attempt was cut off; and when it last answered in time.
+    /// The time of its last late or missing answer or cut-off attempt, and of its last answer in time.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
-    /// How often it has failed soon since its last success.
+    /// The number of quick failures since its last success.
     failures: u32,
-    /// The first of its successes in a row, each soon, and how many there are.
+    /// The time of the first of its quick successes in a row, and their number.
     streak: Option<(Timestamp, u32)>,
-    /// The last success, and the last attempt without an answer since.
+    /// The time of the last success, and of the last attempt without an answer since.
     answered_at: Option<Timestamp>,
     unanswered_at: Option<Timestamp>,
     silence: Option<Silence>,
-    /// Until when this process may try a receiver that does not answer.
+    /// The time until which this process may probe a receiver that does not answer.
     probing_until: Option<Timestamp>,
 }
 
 impl Seen {
-    /// The standing of the receiver, by the newer of what this process saw and what the endpoint's record says. A callback
-    /// has no `health`.
+    /// The standing of the receiver, by the newer of this process's view and the endpoint's item. Callbacks have no
+    /// `health`.
     pub(crate) fn standing(&self, health: Option<&Health>, now: Timestamp) -> Standing {
         let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));
         let slow_at = remembered.max(health.and_then(|health| health.slow_at));
@@ -226,7 +226,7 @@ impl Seen {
         }
     }
 
-    /// Whether it has answered in time since it last did not, by the same rule.
+    /// Whether it has not answered in time since its last late answer, by the newer of both sources.
     fn hangs(&self, health: Option<&Health>, now: Timestamp) -> bool {
         let remembered = self.late_at.filter(|at| now.since(*at) < memory(health));
         let recorded =
@@ -234,17 +234,17 @@ impl Seen {
         remembered.max(recorded) > self.replied_at
     }
 
-    /// Whether it has answered in time, and has not been late since. A callback has no record that says so.
+    /// Whether it has answered in time and not been late since. For callbacks, which have no item.
     pub(crate) fn has_answered(&self, now: Timestamp) -> bool {
         let replied_at = self.replied_at.filter(|at| now.since(*at) < MEMORY_OF_CALLBACKS);
         replied_at.is_some() && replied_at >= self.late_at
     }
 
-    /// Whether the receiver does not answer, by the same rule.
+    /// The silence of the receiver if it does not answer, by the newer of both sources.
     pub(crate) fn silence(&self, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
         let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory(health));
         let recorded = health.and_then(|health| health.unanswered_since);
-        // After a later silence, this process's own success no longer outweighs the record.
+        // After a later silence, this process's own success no longer outweighs the item.
         let answered = self.answered_at.filter(|_| self.unanswered_at.is_none());
         let answered = answered.max(health.and_then(|health| health.healthy_at));
         let is_silent = remembered.max(recorded) > answered;
@@ -255,22 +255,22 @@ impl Seen {
         })
     }
 
-    /// Whether it was slow here and has not been good since, however long ago that is.
+    /// Whether it was ever slow here and has not been good since.
     pub(crate) fn has_been_slow(&self) -> bool {
         self.slow_at > self.good_at
     }
 
-    /// Whether this process may try a receiver that does not answer.
+    /// Whether this process may probe a receiver that does not answer.
     pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
         self.probing_until.is_some_and(|until| now < until)
     }
 
-    /// Lets this process try a receiver that does not answer.
+    /// Allows this process to probe a receiver that does not answer.
     pub(crate) fn let_probe(&mut self, until: Timestamp) {
         self.probing_until = Some(until);
     }
 
-    /// Notes that an attempt was cut off, because it took too long for a queue that all share.
+    /// Notes that an attempt was cut off because it took too long for its queue.
     pub(crate) fn cut(&mut self, now: Timestamp) {
         self.slow(now);
         self.late_at = Some(now);
@@ -280,7 +280,7 @@ impl Seen {
         (self.slow_at, self.soon_at, self.streak) = (Some(now), None, None);
     }
 
-    /// Notes the outcome of an attempt that began at `began`. Returns what it has shown.
+    /// Notes the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
     pub(crate) fn ended(
         &mut self,
         outcome: Outcome,
@@ -325,7 +325,7 @@ impl Seen {
         let recorded = health.and_then(|health| health.slow_at);
         if !is_slow {
             self.soon_at = Some(now);
-            // The record may still say that it is slow.
+            // The endpoint's item may still say that it is slow.
             return if recorded.is_some() { Shown::Good { since } } else { Shown::Success };
         }
         if successes < SUCCESSES || now.since(since) < PROBATION || recorded >= Some(since) {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     impl Seen {
-        /// An attempt at once at `second`, at a callback.
+        /// The standing after an attempt to a callback that ends immediately, at `second`.
         fn soon(&mut self, outcome: Outcome, second: i64) -> Standing {
             self.ended(outcome, None, at(second), at(second));
             self.standing(None, at(second))
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_receiver_lingers_while_many_of_its_latest_answers_were_late() {
         let mut pace = Pace::default();
-        assert!(!pace.lingers(at(0)), "nothing is known");
+        assert!(!pace.lingers(at(0)), "there are no observations");
         pace.answered(QUICK, at(0));
         assert!(pace.lingers(at(1)));
         assert!(!pace.lingers(at(0).after(LATELY)), "that was long ago");
@@ -461,15 +461,15 @@ mod tests {
         assert_eq!(seen.standing(Some(&health(Some(5), None)), at(10)), Standing::Slow);
         assert_eq!(seen.standing(Some(&health(None, Some(5))), at(10)), Standing::Unknown);
         seen.cut(at(10));
-        assert_eq!(seen.standing(Some(&health(None, Some(5))), at(11)), Standing::Hanging, "the record is out of date");
+        assert_eq!(seen.standing(Some(&health(None, Some(5))), at(11)), Standing::Hanging, "the item is out of date");
         assert_eq!(seen.standing(Some(&health(None, Some(11))), at(11)), Standing::Unknown, "or newer");
         let later = at(10).after(MEMORY);
         assert_eq!(
             seen.standing(Some(&health(None, Some(5))), later),
             Standing::Unknown,
-            "another process knows better"
+            "another process has newer observations"
         );
-        assert_eq!(seen.standing(None, later), Standing::Hanging, "a callback has no record");
+        assert_eq!(seen.standing(None, later), Standing::Hanging, "a callback has no item");
         assert_eq!(seen.standing(None, at(10).after(MEMORY_OF_CALLBACKS)), Standing::Unknown);
     }
 
@@ -495,17 +495,17 @@ mod tests {
         };
         assert_eq!(silent_since(&seen, None, at(100)), None);
         assert_eq!(silent_since(&seen, Some((Some(50), Some(40))), at(100)), Some(50));
-        // It has answered this process since its record was read.
+        // It has answered this process since its item was read.
         seen.ended(DELIVERED, None, at(99), at(100));
         assert_eq!(silent_since(&seen, Some((Some(50), None)), at(100)), None);
-        // It does not answer any more. An endpoint's record may then know better than this process.
+        // It no longer answers. An endpoint's item may then be newer than this process's observations.
         seen.ended(HANGS, None, at(101), at(103));
         assert_eq!(silent_since(&seen, Some((None, Some(102))), at(104)), Some(103));
         assert_eq!(silent_since(&seen, Some((None, Some(104))), at(104)), None);
         let later = at(103).after(MEMORY);
         assert_eq!(silent_since(&seen, Some((None, None)), later), None, "another process has had an answer");
         assert_eq!(silent_since(&seen, Some((Some(50), None)), later), Some(50), "the answer before counts no more");
-        // A callback has no record.
+        // A callback has no item.
         assert_eq!(silent_since(&seen, None, later), Some(103));
         assert_eq!(silent_since(&seen, None, at(103).after(MEMORY_OF_CALLBACKS)), None);
     }
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(seen.standing(None, at(8)), Standing::Hanging, "five seconds are too long");
         let health = Health { slow_at: Some(at(9)), hangs: true, ..Health::default() };
         seen.ended(ERROR, Some(&health), at(10), at(11));
-        assert_eq!(seen.standing(Some(&health), at(11)), Standing::Slow, "the record is out of date");
+        assert_eq!(seen.standing(Some(&health), at(11)), Standing::Slow, "the item is out of date");
         assert_eq!(Seen::default().standing(Some(&health), at(11)), Standing::Hanging);
     }
 

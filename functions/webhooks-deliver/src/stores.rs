@@ -14,15 +14,14 @@ use common::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How many calls for each of the queues that are not shared this process has in progress at a time. Tables that are busy with
-/// them would keep the shared ones waiting.
+/// The number of concurrent calls for each queue that is not shared. More could delay the shared queues at busy tables.
 const CALLS: usize = 4;
 
 /// The endpoints, the log, and the queues that bring deliveries back. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) endpoints: Endpoints,
-    /// How long inactive endpoints collect what they miss.
+    /// The time for which inactive endpoints collect held deliveries.
     pub(crate) hold_for: HoldFor,
     pub(crate) log: Log,
     pub(crate) queues: Queues,
@@ -52,14 +51,14 @@ impl Stores {
     }
 }
 
-/// Lets the calls of a batch pass: at once, or a few at a time if their queue is not shared.
+/// Lets the calls of a batch pass: immediately, or a few at a time if their queue is not shared.
 #[derive(Clone, Copy)]
 pub(crate) struct Gate<'a>(Option<&'a Semaphore>);
 
 impl<'a> Gate<'a> {
-    /// Waits until a call may pass. It is under way until the answer is dropped.
+    /// Waits until a call may pass. The call counts as in progress until the answer is dropped.
     pub(crate) async fn pass(self) -> Option<SemaphorePermit<'a>> {
-        // It is never closed.
+        // The semaphore is never closed.
         self.0?.acquire().await.ok()
     }
 }

@@ -1,4 +1,4 @@
-//! Listing the webhook endpoints of the caller's tenant.
+//! Lists the webhook endpoints of the caller's tenant.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint as it is `now`.
+    /// An endpoint in its state at `now`.
     fn new(view: EndpointView, now: Timestamp) -> Self {
         let previous_secret_expires_at = view.previous_secret_expires_at.filter(|at| now < *at);
         let EndpointView {

@@ -1,4 +1,4 @@
-//! Testing a webhook endpoint.
+//! Tests a webhook endpoint.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Input {
     }
 }
 
-/// The test's delivery, which tells how it went.
+/// The delivery of the test, which shows its result.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

@@ -1,4 +1,4 @@
-//! Changing a webhook endpoint.
+//! Changes a webhook endpoint.
 
 use std::{sync::Arc, time::Duration};
 

@@ -48,11 +48,11 @@ impl Manner {
     /// What people read.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Self::Take => "204",
-            Self::Fail => "500",
-            Self::Gone => "410",
-            Self::Slowly => "204 after 8 seconds",
-            Self::Hang => "not at all",
+            Self::Take => "HTTP 204",
+            Self::Fail => "HTTP 500",
+            Self::Gone => "HTTP 410",
+            Self::Slowly => "HTTP 204 after 8 seconds",
+            Self::Hang => "none",
         }
     }
 

@@ -47,10 +47,10 @@ pub(crate) fn page(shelf: &Shelf) -> Markup {
             }
             body {
                 h1 { "Inbox" }
-                p { "A receiver for webhooks. Let an endpoint point to any path here, such as " code { "/hook" } "." }
+                p { "This inbox receives webhooks at any path. Point an endpoint to a path here, such as " code { "/hook" } "." }
                 (paths(shelf))
                 h2 { "Received" }
-                @if shelf.requests().len() == 0 { p { "Nothing yet." } }
+                @if shelf.requests().len() == 0 { p { "No requests yet." } }
                 @for kept in shelf.requests() { (request(kept, shelf)) }
             }
         }
@@ -61,7 +61,7 @@ pub(crate) fn page(shelf: &Shelf) -> Markup {
 fn paths(shelf: &Shelf) -> Markup {
     html! {
         table {
-            thead { tr { th { "Path" } th { "Answer" } th { "Signing secret" } } }
+            thead { tr { th { "Path" } th { "Response" } th { "Signing secret" } } }
             tbody {
                 @for path in shelf.paths() {
                     tr {
@@ -69,7 +69,7 @@ fn paths(shelf: &Shelf) -> Markup {
                         td {
                             form method="post" action="/-/answer" {
                                 input type="hidden" name="path" value=(path);
-                                (manners(shelf.manner(path), &format!("Answer of {path}")))
+                                (manners(shelf.manner(path), &format!("Response of {path}")))
                             }
                         }
                         td {
@@ -77,16 +77,16 @@ fn paths(shelf: &Shelf) -> Markup {
                                 input type="hidden" name="path" value=(path);
                                 (secret(&format!("Signing secret of {path}")))
                             }
-                            @if shelf.secret(path).is_some() { " known" }
+                            @if shelf.secret(path).is_some() { " Secret set" }
                         }
                     }
                 }
                 tr {
-                    td { "another" }
+                    td { "Another path" }
                     td {
                         form method="post" action="/-/answer" {
                             (another())
-                            (manners(Manner::Take, "Answer"))
+                            (manners(Manner::Take, "Response"))
                         }
                     }
                     td {
@@ -113,12 +113,12 @@ fn manners(chosen: Manner, label: &str) -> Markup {
             }
         }
         " "
-        button { "Set" }
+        button { "Set response" }
     }
 }
 
 fn secret(label: &str) -> Markup {
-    html! { input type="password" name="secret" autocomplete="off" aria-label=(label); " " button { "Verify" } }
+    html! { input type="password" name="secret" autocomplete="off" aria-label=(label); " " button { "Set secret" } }
 }
 
 fn request(kept: &Kept, shelf: &Shelf) -> Markup {
@@ -127,7 +127,7 @@ fn request(kept: &Kept, shelf: &Shelf) -> Markup {
         article {
             h3 { (at) " " code { (kept.path) } " " (kept.header("x-event-type")) }
             p {
-                "webhook-id " code { (kept.header("webhook-id")) } "; answer: " (kept.manner.label()) "; "
+                "webhook-id " code { (kept.header("webhook-id")) } "; response: " (kept.manner.label()) "; "
                 (verified(kept, shelf))
             }
             details {
@@ -144,7 +144,7 @@ fn request(kept: &Kept, shelf: &Shelf) -> Markup {
 }
 
 fn verified(kept: &Kept, shelf: &Shelf) -> Markup {
-    let Some(secret) = shelf.secret(&kept.path) else { return html! { "the signing secret is not known" } };
+    let Some(secret) = shelf.secret(&kept.path) else { return html! { "not verified: no signing secret set" } };
     let verdicts = verdicts(secret.reveal(), &kept.headers, &kept.body, kept.at);
     html! {
         @if verdicts.are_right() {

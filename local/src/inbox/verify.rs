@@ -27,9 +27,9 @@ impl Verdict {
     /// What people read.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Self::Right => "right",
-            Self::Wrong => "wrong",
-            Self::Stale => "right, but its time is more than five minutes off",
+            Self::Right => "valid",
+            Self::Wrong => "invalid",
+            Self::Stale => "valid, but its timestamp is more than 5 minutes off",
             Self::Missing => "missing",
         }
     }

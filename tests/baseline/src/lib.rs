@@ -1,4 +1,4 @@
-//! What the baselines share: a signed post, and a DynamoDB client that is built to start fast.
+//! Shared by the baselines: a signed post, and a DynamoDB client that is built to start fast.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

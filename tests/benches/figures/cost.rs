@@ -44,7 +44,7 @@ const BATCHES: [usize; 2] = [10, 1];
 /// The events, by what their size is called.
 const SIZES: [(&str, usize); 2] = [("1 KB", 1024), ("100 KB", 100 * 1024)];
 
-/// What was observed of one invocation.
+/// The measurements of one invocation.
 #[derive(Clone, Copy)]
 struct Invocation {
     records: f64,
@@ -56,7 +56,7 @@ struct Invocation {
     log_bytes: f64,
 }
 
-/// What an event causes: invocations, and what is done beside them.
+/// The work that an event causes: its invocations, and the calls beside them.
 pub(crate) struct Way {
     invocations: Vec<Invocation>,
     /// Requests to SQS of the producer, and of `deliveries-wake`.
@@ -75,7 +75,7 @@ impl Way {
         self.sum(|_| 1.0)
     }
 
-    /// How many invocations are under way on average, for each event a second.
+    /// The average number of concurrent invocations, for each event a second.
     pub(crate) fn busy(&self) -> f64 {
         self.sum(|invocation| invocation.billed_seconds)
     }
@@ -327,7 +327,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     page::put("benchmarks.md", "costs", &tables(&all, delays.len() + 1));
 }
 
-/// What an event of this size causes, with these waits between its invocations.
+/// The work that an event of this size causes, with these waits between its invocations.
 fn way(bytes: usize, invocations: Vec<Invocation>, waits: &[u32]) -> Way {
     let records = invocations[0].records;
     let woken: f64 = waits.iter().filter(|wait| **wait > MAX_DELAY).map(|_| 1.0 / records).sum();

@@ -1,4 +1,4 @@
-//! What so many events a second take, for `docs/scaling.md`: computed from what one event takes, and compared with the limits
+//! The cost of event rates, for `docs/scaling.md`: computed from the cost of one event, and compared with the limits
 //! that AWS publishes and the template sets.
 
 use std::fmt::Write;

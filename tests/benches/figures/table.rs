@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// What a figure is judged by.
+/// The bound of a figure.
 #[derive(Clone, Copy)]
 enum Judged {
     /// Its ratio to this baseline.

@@ -23,7 +23,7 @@ const SENDERS: usize = 8;
 /// More than any of this takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a process does with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500.
+/// Measures a process with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500.
 pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let (runs, events) = if effort.quick { (1, 2_000) } else { (3, 20_000) };
     let local = service::build();
@@ -42,7 +42,7 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let cost = Row::alone("the same, CPU of 1,000", "s", median(costs));
     let what = "the same, CPU of 1,000 first attempts that are answered with 500";
     let failing = Row::alone(what, "s", median(failing));
-    // In a quick run, neither the process nor the harness beside it is optimised.
+    // In a quick run, neither the process nor the harness beside it is optimized.
     let rows = if effort.quick {
         [rate, cost.at_most(2.5, 2.5), failing.at_most(10.0, 10.0)]
     } else {
@@ -55,7 +55,7 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
 /// the process's CPU time for a thousand of them, until its queue is empty.
 async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f64, f64) {
     let receiver = Counter::answering(answer).await;
-    // What failed waits for five minutes, so that no second attempt is among the first ones.
+    // Retries wait for five minutes, so that no second attempt is among the first ones.
     let retries = [("RETRY_SCHEDULE", "300,300,1800,7200,18000,36000,50400,72000,72000")];
     let (service, _output) = Service::start(local, &retries).await;
     let tenant = service.tenant("whole").await;

@@ -38,17 +38,17 @@ pub(crate) struct Receivers {
     _tasks: JoinSet<()>,
 }
 
-/// What the receivers have got.
+/// The requests that the receivers got.
 #[derive(Default)]
 struct Seen {
     is_bad: AtomicBool,
     /// When each job first came to each path of the good receiver.
     arrivals: Mutex<HashMap<(String, String), Instant>>,
-    /// What came to each path of the bad ones.
+    /// The requests to each path of the bad receivers.
     bad: Mutex<HashMap<String, Endpoint>>,
 }
 
-/// What a bad endpoint has got.
+/// The requests to a bad endpoint.
 #[derive(Clone, Default)]
 pub(crate) struct Endpoint {
     /// How many requests.
@@ -93,7 +93,7 @@ impl Receivers {
             Arc::clone(&seen),
             move |stream, seen| async move { bad_one(stream, &seen, mode).await },
         ));
-        // Bound and not listening, so that nobody else gets the port.
+        // Bound and not listening, so that no other process gets the port.
         let closed = TcpSocket::new_v4().expect("a socket");
         closed.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
         let closed = (closed.local_addr().expect("an address").port(), closed);
@@ -136,7 +136,7 @@ impl Receivers {
         lock(&self.seen.arrivals).get(&(path.to_owned(), job.to_owned())).copied()
     }
 
-    /// What the bad endpoints have got, by their paths.
+    /// The requests to the bad endpoints, by their paths.
     pub(crate) fn seen(&self) -> HashMap<String, Endpoint> {
         lock(&self.seen.bad).clone()
     }
@@ -157,7 +157,7 @@ where
 {
     let mut connections = JoinSet::new();
     loop {
-        // What the other side does to a connection is its business.
+        // An error of the other side is expected.
         tokio::select! {
             Ok((stream, _)) = listener.accept() => drop(connections.spawn(serve(stream, Arc::clone(&seen)))),
             Some(_) = connections.join_next() => {}
@@ -181,7 +181,7 @@ async fn bad_one(stream: TcpStream, seen: &Seen, mode: Mode) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         if mode == Mode::Mute && seen.is_bad.load(Ordering::Relaxed) {
-            // Nobody knows which delivery it is, so it counts as one of its own.
+            // The delivery is unknown, so the request counts as one of its own.
             seen.note("", None);
             sleep(MUTE).await;
             return Ok(());

@@ -1,4 +1,4 @@
-//! What came out of a run, as a row of a table, and whether that is within the bounds.
+//! The result of a run, as a row of a table, and whether it is within the bounds.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{receivers::Endpoint, scenario::Scenario};
 
-/// What came out of a run.
+/// The result of a run.
 pub(crate) struct Outcome {
     /// Of B in the burst.
     pub(crate) burst: Latencies,
@@ -22,14 +22,14 @@ pub(crate) struct Outcome {
     pub(crate) good: Latencies,
     /// How many of B's deliveries were pending without an attempt, at most.
     pub(crate) untried: usize,
-    /// What the bad tenants cost.
+    /// The cost of the bad tenants.
     pub(crate) cost: Cost,
 }
 
 /// Seconds from send to arrival, in order; what has not arrived took for ever.
 pub(crate) struct Latencies(Vec<f64>);
 
-/// What a run costs. Requests and invocations are of the whole run, from the start of the service; CPU is from the burst on.
+/// The cost of a run. Requests and invocations are of the whole run, from the start of the service; CPU is from the burst on.
 pub(crate) struct Cost {
     posts: usize,
     done: usize,

@@ -1,4 +1,4 @@
-//! What is tried: how the receivers of bad tenants behave, how many there are, and what they did before.
+//! The scenarios: the behavior of the receivers of bad tenants, their number, and their history.
 
 use std::{fmt, time::Duration};
 
@@ -18,7 +18,7 @@ pub(crate) enum Mode {
     Fail,       // answer 500 at once
     Flap11,     // every other request of each endpoint hangs
     Flap91,     // every tenth request of each endpoint hangs
-    Refuse,     // nobody listens on the port
+    Refuse,     // the port is closed
     Nameless,   // the name does not exist
     Callbacks1, // each event has a callback to the same origin, which hangs
     Callbacks,  // each event has a callback to an origin of its own, which hangs
@@ -76,7 +76,7 @@ pub(crate) struct Shape {
     pub(crate) endpoints: usize,
 }
 
-/// What the bad receivers did before the burst.
+/// The history of the bad receivers before the burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
     Cold,  // had nothing

@@ -1,4 +1,4 @@
-//! What an hour of failures leaves in the log.
+//! The backlog in the log after an hour of failures.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Backlog {
         self.now.after(WAIT)
     }
 
-    /// Deliveries that have failed for good, and a recovery of each tenant.
+    /// Creates permanently failed deliveries, and a recovery of each tenant.
     pub(crate) async fn fail(&self, number: usize) {
         for first in (0..number).step_by(BATCH) {
             let jobs = first..number.min(first + BATCH);

@@ -10,7 +10,7 @@ use tests::{Lambda, World};
 /// Two processes for each sweeper.
 pub(crate) struct Sweepers(Vec<(u8, Lambda)>);
 
-/// What a minute took.
+/// The cost of a minute.
 #[derive(Debug)]
 pub(crate) struct Measured {
     /// The CPU time of all processes.

@@ -33,7 +33,7 @@ pub(crate) struct Service {
     pub(crate) sqs: aws_sdk_sqs::Client,
 }
 
-/// Somebody who signed up and has a key.
+/// A signed-up organization with an API key.
 pub(crate) struct Tenant {
     /// The organization's id.
     pub(crate) id: String,

@@ -1,4 +1,4 @@
-//! What the checks let pass.
+//! The tolerances of the checks.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Allowance {
     pub(super) skew: Duration,
     /// How far the clocks of two processes are apart. Limits "It ends".
     pub(super) apart: Duration,
-    /// How much too early an attempt may be, by the clocks of two processes. Limits "In time" and "What was asked for".
+    /// How much too early an attempt may be, by the clocks of two processes. Limits "In time" and "Accepted calls take effect".
     pub(super) early: Duration,
     /// How old is what a process has read of an endpoint: at most as old as an invocation. Limits "In time" and "To whom it
     /// may go".
@@ -30,7 +30,7 @@ pub(super) struct Allowance {
     pub(super) prompt: Duration,
     /// How long the first attempt at a receiver that is well waits, whatever others do. Limits "In time".
     pub(super) beside_bad: Duration,
-    /// Attempts at a receiver that takes so many milliseconds may be put off, so that others need not wait for it. Limits "In
+    /// Attempts at a receiver that takes this many milliseconds may be postponed, so that others need not wait for it. Limits "In
     /// time".
     pub(super) slow: u64,
     /// How long an attempt takes that is cut off, in a queue that all tenants share or in that of slow receivers. Limits "At least
@@ -49,10 +49,10 @@ pub(super) struct Allowance {
     /// truth" and "In time".
     pub(super) is_sound: bool,
     /// Whether messages came twice within a short time: then the copy of an event is handled as a new event. Limits "It ends",
-    /// "The log tells the truth", "At least once", "In time" and "What was asked for".
+    /// "The log tells the truth", "At least once", "In time" and "Accepted calls take effect".
     pub(super) has_duplicates: bool,
     /// Whether a write took effect long after it was repeated: then it undoes what came meanwhile. Limits "It ends", "Signed",
-    /// "To whom it may go" and "What was asked for".
+    /// "To whom it may go" and "Accepted calls take effect".
     pub(super) has_late_writes: bool,
 }
 

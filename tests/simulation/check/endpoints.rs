@@ -51,7 +51,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("endpoints and mails are as their history", wrong));
     }
 
-    /// What an endpoint's record says about its receiver.
+    /// Checks the receiver's health in the endpoint's item.
     fn health(&self, wrong: &mut Vec<String>, (tenant, index): (usize, usize), endpoint: &Endpoint, row: &Value) {
         let (slack, here) = (self.allowance.stale, (tenant, Some(index)));
         let own = || self.logged.iter().filter(|logged| (logged.tenant, logged.endpoint) == here);

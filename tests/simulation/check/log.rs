@@ -16,7 +16,7 @@ use crate::{
 const AT_ONCE: Time = Time::from_secs(2);
 
 impl Check<'_> {
-    /// 1. It ends. (What is left waiting at the end of a run is found there.)
+    /// 1. It ends. (The end of the run finds deliveries that still wait.)
     pub(super) fn it_ends(&mut self) {
         let mut wrong = Vec::new();
         let handled = self.world.state().handled.clone();
@@ -46,7 +46,7 @@ impl Check<'_> {
                 let is_its_receiver = handled.get(&job).is_some_and(|handled| {
                     let is_there = endpoint.deleted.is_none_or(|deleted| handled.to < deleted.from);
                     let is_active = is_on(endpoint, *handled) && !self.was_disabled(event.tenant, index, handled.to);
-                    // What comes for it while it is inactive is held.
+                    // Its events are held while it is inactive.
                     is_active || is_there && self.holds_for_long()
                 });
                 let is_missing = found == 0 && is_its_receiver && !unlogged(to);
@@ -242,8 +242,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
     }
 
-    /// What comes for an endpoint that is certainly inactive is held, until somebody asks for it.
-    pub(super) fn what_is_held_stays(&mut self) {
+    /// Events for a certainly inactive endpoint are held until a resend or a recovery.
+    pub(super) fn held_deliveries_stay(&mut self) {
         let mut wrong = std::mem::take(&mut self.world.state().unasked);
         let handled = self.world.state().handled.clone();
         for logged in self.logged.iter().filter(|logged| !logged.is_test() && self.resent(logged).next().is_none()) {
@@ -275,14 +275,14 @@ impl Check<'_> {
         }
     }
 
-    /// 9. What was asked for.
-    pub(super) fn what_was_asked_for(&mut self) {
+    /// 9. Accepted calls take effect.
+    pub(super) fn accepted_calls_take_effect(&mut self) {
         let mut wrong = Vec::new();
         let find = |tenant: usize, id: &str| {
             self.logged.iter().find(|logged| logged.tenant == tenant && logged.text("delivery_id") == id)
         };
         let attempted = |logged: &Logged, when: Within| {
-            // An attempt that is under way meanwhile counts.
+            // An attempt in progress meanwhile counts.
             logged.attempts.iter().any(|attempt| ends(attempt) + self.allowance.early >= when.from)
         };
         for resend in self.known.resends.iter().filter(|resend| resend.is_done) {
@@ -319,7 +319,7 @@ impl Check<'_> {
                 None => wrong.push(format!("the test {} is gone", test.delivery)),
             }
         }
-        wrong.into_iter().for_each(|wrong| self.fail("what was asked for is done", wrong));
+        wrong.into_iter().for_each(|wrong| self.fail("accepted calls take effect", wrong));
     }
 
     /// 11. Numbers.

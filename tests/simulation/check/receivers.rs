@@ -1,4 +1,4 @@
-//! What receivers saw: ids, times and signatures, and that nothing came that must not.
+//! Checks the requests at the receivers: ids, times and signatures, and that none is unexpected.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -102,7 +102,7 @@ impl Check<'_> {
     #[expect(clippy::wrong_self_convention, reason = "the name is the promise's")]
     pub(super) fn to_whom_it_may_go(&mut self) {
         self.tenants_never_meet();
-        self.what_is_held_stays();
+        self.held_deliveries_stay();
         let mut wrong = Vec::new();
         for post in &self.posts {
             let (tenant, Some(index)) = post.to else { continue };

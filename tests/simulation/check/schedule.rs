@@ -35,7 +35,7 @@ impl Check<'_> {
                         wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
                     }
                 }
-                // An attempt that was under way during a resend, or waited for its turn, counts as the first of the new
+                // An attempt that was in progress during a resend, or waited for its turn, counts as the first of the new
                 // schedule.
                 let (began, ended) = (time(&attempt["at"]), ends(attempt));
                 let slack = self.allowance.early;
@@ -65,7 +65,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("attempts keep the schedule", wrong));
     }
 
-    /// How many attempts were under way during the last resend of a delivery, or came after it: a resend has the whole schedule
+    /// The number of attempts in progress during the last resend of a delivery, or after it: a resend has the whole schedule
     /// ahead. `None` if that is not certain, since a copy of its event or a recovery may have come in between.
     fn since_the_last_resend(&self, logged: &Logged) -> Option<usize> {
         let resends = self.known.resends.iter().filter(|resend| resend.delivery == logged.text("delivery_id"));

@@ -96,7 +96,7 @@ impl World {
         Self::behind(Proxy::metering().await, &[]).await
     }
 
-    /// What its tables were used for since this was last asked.
+    /// The capacity of the tables used since the last call.
     #[must_use]
     pub fn units(&self) -> Units {
         self.proxy.as_ref().expect("a metered world").units()

@@ -38,7 +38,7 @@ impl World {
         Env::new(move |name| settings.get(name).cloned())
     }
 
-    /// What the log says of a tenant's deliveries, newest first.
+    /// A tenant's deliveries in the log, newest first.
     pub async fn log(&self, tenant: &str) -> Vec<Delivery> {
         self.search(tenant, Filter::default()).await
     }

@@ -49,7 +49,7 @@ impl World {
         Tenant { user, email: email.to_owned(), cookie, key, ..owner.clone() }
     }
 
-    /// What `get-session` returns for a cookie.
+    /// The answer of `get-session` to a cookie.
     pub async fn session(&self, cookie: &str) -> Answer {
         self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await
     }

@@ -38,7 +38,7 @@ impl World {
         tokens
     }
 
-    /// Stores an item, in the place of the one that has its key.
+    /// Stores an item, replacing one with the same key.
     pub async fn put(&self, table: &str, item: Item) {
         let put = self.stack.dynamodb_client().put_item().table_name(table).set_item(Some(item));
         put.send().await.expect("it is stored");

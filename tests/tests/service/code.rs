@@ -1,3 +1,3 @@
-//! What the code itself keeps to.
+//! Rules of the source code.
 
 mod layers;

@@ -9,7 +9,7 @@ mod pull;
 
 use tests::{Answer, browser::readable};
 
-/// What a person can read of a page that runs no markup of a stranger.
+/// The visible text of a page, which must not contain markup of others.
 fn text(page: &Answer) -> String {
     for active in ["<script", "<img", " style=", " onclick=", "href=\"javascript:"] {
         assert!(!page.page().contains(active), "{active} in {}", page.page());

@@ -7,6 +7,7 @@ mod links;
 mod operating;
 mod reference;
 mod settings;
+mod style;
 mod versions;
 
 use std::{fs, path::PathBuf};
@@ -46,7 +47,7 @@ fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
     rows
 }
 
-/// What a cell marks as code, and what follows each of them.
+/// The code spans of a cell, each with the text after it.
 fn codes(cell: &str) -> Vec<(&str, &str)> {
     let parts: Vec<_> = cell.split('`').skip(1).collect();
     parts.chunks(2).map(|pair| (pair[0], *pair.get(1).expect("a code ends"))).collect()

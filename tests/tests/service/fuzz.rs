@@ -76,7 +76,7 @@ const TEXTS: [&str; 44] = [
 const DELIVERY: &str = r#"{"json": {"delivery_id":
     "01890f3e-7b5a-7cc0-8000-000000000000.0.1769860800999.1854d20f452c5b4c1e350d7c7a00518b"}}"#;
 
-/// Every route, by its function, with a body that it takes. `someone` stands for somebody else each time.
+/// Every route, by its function, with a body that it takes. `someone` stands for another person each time.
 const ROUTES: &[(&str, &str, &str, &str)] = &[
     (
         "auth-signup-and-create-org",
@@ -297,7 +297,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// Panics, whoever caught them, with the names of their threads.
+/// All panics, caught ones too, with the names of their threads.
 static PANICS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// Runs `test` with seeds, a thousand at a time, so that what they leave behind does not pile up. It has threads of its

@@ -1,4 +1,4 @@
-//! What holds for every route.
+//! Rules for every route.
 
 mod auth_routes;
 mod callers;

@@ -1,4 +1,4 @@
-//! What an organization is told of its jobs that failed.
+//! The emails to an organization about its failed jobs.
 
 mod crashes;
 mod limits;
@@ -38,7 +38,7 @@ async fn told(world: &World) -> Vec<(String, String)> {
         line.unwrap_or_else(|| unreachable!("{what} is missing in {mail}"))
     };
     let mails = mails(world).await;
-    mails.iter().map(|mail| (said(mail, "Workflow: "), said(mail, "Failed jobs since the last mail: "))).collect()
+    mails.iter().map(|mail| (said(mail, "Workflow: "), said(mail, "Failed jobs since the last email: "))).collect()
 }
 
 fn said(workflow: &str, failures: &str) -> (String, String) {

@@ -1,4 +1,4 @@
-//! What the owner of an endpoint is told about it: the mails about endpoints that are failing or have been disabled.
+//! The emails to owners about failing and disabled endpoints.
 
 mod crashes;
 mod mails;

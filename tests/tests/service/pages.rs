@@ -1,4 +1,4 @@
-//! What people see in a browser.
+//! The pages in a browser.
 
 use tests::{
     Answer, World,
@@ -14,7 +14,7 @@ mod settings;
 mod sign_in;
 mod team;
 
-/// What a stranger would like to see run.
+/// A script that a stranger tries to inject.
 const SCRIPT: &str = "\"><script>alert(1)</script>";
 
 /// The text of a page that shows no markup of a stranger.

@@ -60,7 +60,7 @@ fn texts(value: &Value) -> Vec<&str> {
     value.as_array().map_or_else(|| vec![text(value)], |list| list.iter().map(text).collect())
 }
 
-/// What follows the last `separator`.
+/// The text after the last `separator`.
 pub(crate) fn last(text: &str, separator: char) -> &str {
     text.rsplit(separator).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The last member, who takes the organization along.
+//! Deletes the last member together with the organization.
 
 use std::collections::BTreeSet;
 
@@ -23,12 +23,13 @@ use crate::{
 };
 
 impl Members {
-    /// Deletes the account of `last`, the only member, and their organization, in one transaction: nobody can join it,
-    /// no credential of theirs works any more, and the address and the slug are free again. What else is stored for the
-    /// organization is left to [`DeletedOrganizations`](crate::accounts::deleted_organizations::DeletedOrganizations).
+    /// Deletes the account of `last`, the only member, and their organization, in one transaction: the organization
+    /// accepts no new members, its credentials stop working, and the address and the slug are free again. The
+    /// organization's remaining data is left to
+    /// [`DeletedOrganizations`](crate::accounts::deleted_organizations::DeletedOrganizations).
     ///
     /// # Errors
-    /// There is another member; `last` is gone; others keep joining; or a call fails.
+    /// There is another member; `last` was deleted; other users keep joining; or a call fails.
     pub async fn delete_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let organization = self.organization(&last.organization).await?;
@@ -42,7 +43,7 @@ impl Members {
         Err(Error::Busy)
     }
 
-    /// The writes that end `organization`. They are refused if anybody has joined or left since it was read.
+    /// The writes that delete `organization`. They are refused if a user has joined or left since it was read.
     fn ending(&self, last: &User, organization: &Item, now: Timestamp) -> Result<Transaction> {
         let slug = Record::new("organization", organization).checked("slug", Slug::parse)?;
         let guard = Delete::builder().table_name(&self.organizations).key("pk", text(slug_key(&slug)));
@@ -61,8 +62,7 @@ impl Members {
         Ok(writes.delete(guard).update(mark).update(note_deletion(&self.organizations, &last.organization)))
     }
 
-    /// Whether nobody but `last` is a member: neither whom the index shows nor who joined since the organization notes
-    /// that.
+    /// Whether `last` is the only member in the lagging index and in the organization's own list of new members.
     async fn is_alone(&self, last: &User, organization: &Item) -> Result<bool> {
         let joined: Option<Vec<UserId>> =
             Record::new("organization", organization).optional_set("joined", UserId::parse)?;
@@ -75,7 +75,7 @@ impl Members {
         Ok(members.iter().all(|member| member.user.id == last.id))
     }
 
-    /// The item of an organization that was not deleted, read consistently.
+    /// The item of an organization, read consistently, unless it was deleted.
     async fn organization(&self, id: &TenantId) -> Result<Item> {
         let found = self.dynamodb.get_item().table_name(&self.organizations).key("pk", text(organization_key(id)));
         let found = found.consistent_read(true).send().await.map_err(failure("reading an organization"))?.item;

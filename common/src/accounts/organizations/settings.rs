@@ -17,23 +17,23 @@ use crate::{
     id::TenantId,
 };
 
-/// A change of settings. What is `None` stays as it is.
+/// A change of settings. A setting that is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsChange {
-    /// Where notifications about failures go.
+    /// The new address for notifications about failures.
     pub debug_notification_email: Option<Email>,
-    /// Whether the owners want no notifications about jobs that fail.
+    /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: Option<bool>,
 }
 
 impl SettingsChange {
-    /// Whether nothing changes.
+    /// Whether the change is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is left to change of `organization`.
+    /// The part of this change in which `organization` differs from it.
     #[must_use]
     pub fn left_of(self, organization: &Organization) -> Self {
         let Self { debug_notification_email: address, disable_job_failure_notifications: disable } = self;
@@ -46,7 +46,7 @@ impl SettingsChange {
 }
 
 impl Organization {
-    /// The organization with other settings.
+    /// Applies `change` to the organization.
     #[must_use]
     pub fn changed(mut self, change: SettingsChange) -> Self {
         let SettingsChange { debug_notification_email, disable_job_failure_notifications } = change;
@@ -58,11 +58,11 @@ impl Organization {
 }
 
 impl Organizations {
-    /// Changes settings, at least one, of a user's own organization. Returns the organization as it was right before: of
-    /// changes at the same time, each gets what the one before has left.
+    /// Changes at least one setting of a user's own organization. Returns the organization as it was right before, so
+    /// of concurrent changes, each sees the result of the one before.
     ///
     /// # Errors
-    /// It was deleted meanwhile, and the user with it.
+    /// The organization was deleted in the meantime, and the user with it: [`Error::Unauthorized`]; or the write fails.
     pub async fn change_settings(&self, id: &TenantId, settings: &SettingsChange) -> Result<Organization> {
         let address = settings.debug_notification_email.as_ref();
         let address = address.map(|address| ("debug_notification_email", text(address)));
@@ -84,36 +84,34 @@ impl Organizations {
     }
 }
 
-/// The mails to the old and to the new address for notifications of an organization that has the new one. The new address may
-/// be a stranger's, who has a right to know why they get mail, but not who got it before. The name of the organization is its
-/// founder's words, so the subject does not have it.
+/// The emails to the old and the new notification address of an organization that has the new one. The new address may
+/// be a stranger's, who has a right to know why they get email, but not who got it before. The founder chose the name
+/// of the organization, so the subject leaves it out.
 #[must_use]
 pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
     let mail = |news: String, rest: String| {
         Mail::new(
-            "The address for notifications has changed",
+            "The email address for notifications has changed",
             &[
                 Part::text("Hello,"),
                 Part::Text(news),
                 Part::Text(rest),
-                Part::text("The settings of the organization are here:"),
+                Part::text("View the organization's settings:"),
                 Part::Link(format!("{base}/console/settings")),
             ],
         )
     };
     [
         mail(
-            format!(
-                "Notifications about failures in the organization {name} no longer go to this address, but to {new}."
-            ),
-            format!("An owner of {name} has changed that, and can change it back."),
+            format!("Notifications about failures in the organization {name} now go to {new} instead of this address."),
+            format!("An owner of {name} changed the address, and can change it back."),
         ),
         mail(
-            format!("Notifications about failures in the organization {name} go to this address from now on."),
+            format!("Notifications about failures in the organization {name} now go to this address."),
             format!(
-                "An owner of {name} has chosen it, and can choose another one. If you do not know {name}, you can ignore \
-                 this mail."
+                "An owner of {name} chose this address, and can choose another one. If you do not know {name}, you can \
+                 ignore this email."
             ),
         ),
     ]

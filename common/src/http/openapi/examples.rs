@@ -1,4 +1,4 @@
-//! The examples in the description.
+//! The examples in the OpenAPI description.
 
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,5 @@
-//! The error responses in the description. Routes share them, and the errors of a format have one schema, so that a generator
-//! makes one type of them. Their codes and reasons are in the examples.
+//! The error responses in the description. Routes share them, and all errors of a format have one schema, so that
+//! generators make one type of them. Codes and reasons are in the examples.
 
 use std::collections::BTreeMap;
 
@@ -35,14 +35,14 @@ pub(super) fn schemas() -> [(String, Value); 3] {
     let error = object("The error.", &["defined", "code", "status", "message"], error);
     let plain = json!({ "code": text, "message": text, "issues": issues, "reason": text });
     [
-        ("Issue", object("What is wrong with a field.", &["code", "path", "message"], issue)),
+        ("Issue", object("A problem with one field.", &["code", "path", "message"], issue)),
         ("EnvelopeError", object("An error of a route under `/v1`.", &["json"], json!({ "json": error }))),
         ("PlainError", object("An error of any other route.", &["code", "message"], plain)),
     ]
     .map(|(name, schema)| (name.to_owned(), schema))
 }
 
-/// The response for errors of a status, and its name. It has an example of each.
+/// The name and the response for errors of a status, with an example of each error.
 pub(super) fn refusal(wire: Wire, status: u16, errors: &[(String, Option<&'static str>)]) -> (String, Value) {
     let examples: BTreeMap<&str, Value> = errors
         .iter()
@@ -97,14 +97,14 @@ fn describe(status: u16, names: &[&str]) -> String {
 
 fn why(status: u16) -> &'static str {
     match status {
-        400 => "The request is malformed, or the issues say what is wrong with its fields.",
+        400 => "The request is malformed, or its fields have the listed issues.",
         401 => "The credential is missing or not valid.",
         403 => "The caller may not do this.",
-        404 => "It does not exist, or it belongs to another tenant.",
-        409 => "The request conflicts with what is stored.",
-        413 => "The body has more than 64 KiB.",
+        404 => "The requested object does not exist, or it belongs to another organization.",
+        409 => "The request conflicts with stored data.",
+        413 => "The body is larger than 64 KiB.",
         429 => "Too many attempts; `Retry-After` gives the seconds to wait.",
-        503 => "Contention or throttling that outlasted the retries: try again.",
+        503 => "Contention or throttling outlasted the retries. Try again.",
         _ => "An internal error; the cause is in the log.",
     }
 }

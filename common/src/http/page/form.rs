@@ -5,31 +5,31 @@ use maud::{Markup, Render, html};
 use super::super::status::error_message;
 use crate::error::Error;
 
-/// A form.
+/// A form, which posts its fields and hidden fields.
 #[derive(Default)]
 pub struct Form<'a> {
-    /// Tells its fields from those of other forms of the page; empty for the only form.
+    /// Prefix of the field ids, unique per page; empty for the only form.
     pub id: &'static str,
-    /// The path that it posts to; empty for that of its page.
+    /// The path that it posts to; empty for the path of its page.
     pub to: &'a str,
     /// The label of the button.
-    pub button: &'static str,
-    /// Whether another button of the page matters more.
+    pub button: &'a str,
+    /// Whether the button is less important than another one of the page.
     pub is_secondary: bool,
-    /// Names and values of the hidden fields. Empty values are left out.
+    /// Names and values of the hidden fields. Empty values are omitted.
     pub hidden: &'a [(&'static str, &'a str)],
     /// The fields to fill in.
     pub fields: &'a [Field<'a>],
-    /// Why the form was not accepted when it was last sent. The issues of a field are shown beside the field.
+    /// The error of the last submission. The issues of a field are shown beside the field.
     pub error: Option<&'a Error>,
 }
 
 impl Render for Form<'_> {
-    /// Without an `action`, a form posts to the address of the page, query included.
+    /// An empty `to` becomes the action `?`, the page's path: without an `action`, the query would be part of it.
     fn render(&self) -> Markup {
         let hidden = self.hidden.iter().filter(|(_, value)| !value.is_empty());
         let alert = self.error.map(|error| match error {
-            Error::Invalid(_) => "Please correct the fields that are marked below.".to_owned(),
+            Error::Invalid(_) => "Correct the fields marked below.".to_owned(),
             error => format!("{}.", error_message(error)),
         });
         let action = if self.to.is_empty() { "?" } else { self.to };
@@ -47,7 +47,7 @@ impl Render for Form<'_> {
 /// The value of a ticked box. An unticked box sends nothing.
 pub const TICKED: &str = "yes";
 
-/// The kinds of fields that are no `input`.
+/// The kinds of fields that are not an `input` element.
 const AREA: &str = "textarea";
 const SELECT: &str = "select";
 
@@ -61,13 +61,13 @@ pub struct Field<'a> {
     value: &'a str,
     hint: Option<&'static str>,
     is_optional: bool,
-    /// Whether the label says nothing of that, because all fields of the form are.
+    /// Whether the label omits "(optional)", because all fields of the form are optional.
     is_filter: bool,
     options: &'a [(&'a str, &'a str)],
 }
 
 impl<'a> Field<'a> {
-    /// A line of text. Browsers and password managers fill it in by `autocomplete`.
+    /// A line of text. Browsers and password managers use `autocomplete` to fill it in.
     #[must_use]
     pub fn text(name: &'static str, label: &'static str, autocomplete: &'static str, value: &'a str) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl<'a> Field<'a> {
         Self { kind: AREA, ..Self::text(name, label, "off", value) }
     }
 
-    /// One of several values, each with the text that stands for it.
+    /// A choice between several values, each with its label.
     #[must_use]
     pub fn select(name: &'static str, label: &'static str, options: &'a [(&'a str, &'a str)], value: &'a str) -> Self {
         Self { kind: SELECT, options, ..Self::text(name, label, "off", value) }
@@ -131,25 +131,25 @@ impl<'a> Field<'a> {
         Self { kind: "checkbox", ..Self::text(name, label, "off", TICKED) }
     }
 
-    /// Adds a hint on how to fill it in.
+    /// Adds a hint below the label.
     #[must_use]
     pub fn hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
-    /// Lets it be empty.
+    /// Allows the field to be empty.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { is_optional: true, ..self }
     }
 
-    /// Makes it a filter: like all fields of its form, it may be empty.
+    /// Makes the field a filter: like all fields of its form, it may be empty.
     #[must_use]
     pub fn filter(self) -> Self {
         Self { is_optional: true, is_filter: true, ..self }
     }
 
-    /// The field, of the form with this id.
+    /// Renders the field for the form with this id, with its issues in `error`.
     #[must_use]
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
         let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options } = *self;
@@ -177,7 +177,7 @@ impl<'a> Field<'a> {
                 label for=(id) { (label) @if is_optional && !is_filter && kind != SELECT { " (optional)" } }
                 @if let Some(hint) = hint { p .hint id=(about) { (hint) } }
                 @match kind {
-                    // Browsers drop the first line break of what stands there.
+                    // Browsers drop the first line break of the content.
                     AREA => textarea id=(id) name=(name) autocomplete=(autocomplete) aria-describedby=[described]
                         aria-invalid=[invalid] spellcheck="false" required[!is_optional] { "\n" (value) },
                     SELECT => select id=(id) name=(name) aria-describedby=[described] aria-invalid=[invalid] {
@@ -195,7 +195,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What is wrong with a field.
+/// The messages of the issues of a field.
 fn issues<'a>(name: &str, error: Option<&'a Error>) -> Vec<&'a str> {
     match error {
         Some(Error::Invalid(issues)) => {

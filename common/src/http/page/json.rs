@@ -1,11 +1,10 @@
-//! JSON for people to read: the same text with line breaks and indentation. Numbers keep their digits, and strings their
-//! escapes.
+//! JSON for people: the same text with line breaks and indentation. Numbers keep their digits, strings their escapes.
 
-/// Deeper levels are indented no further: with brackets alone, a text could grow without bounds.
+/// The maximum depth of indentation, so that brackets alone cannot make a text grow without bounds.
 const DEEPEST: usize = 24;
 
-/// `text` with its members and elements on lines of their own, up to about `most` bytes, and whether that is all of it. What is
-/// not JSON comes out with odd line breaks, and loses only white space.
+/// Puts the members and elements of `text` on lines of their own, up to about `most` bytes, and returns whether that is
+/// the whole text. Text that is not JSON gets odd line breaks, and loses only white space.
 #[must_use]
 pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);

@@ -1,4 +1,4 @@
-//! Attempts, as the log keeps them.
+//! Attempts, in the form that the log stores.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::timestamp::Timestamp;
 
-/// The most of a receiver's response that the log keeps, in bytes.
+/// The number of bytes of a receiver's response that the log keeps.
 pub const RESPONSE_BYTES: usize = 1024;
 
 /// A POST to the receiver.
@@ -48,18 +48,18 @@ impl Attempt {
         Self { at, outcome: name.into(), status_code, duration_ms, response, trigger }
     }
 
-    /// About how many bytes it takes in an item: the names and the numbers, and its texts.
+    /// The approximate size of the attempt in an item, in bytes: the names, the numbers and the texts.
     fn stored_bytes(&self) -> usize {
         let response = self.response.as_ref().map_or(0, |response| "response".len() + response.len());
         48 + self.outcome.len() + response
     }
 }
 
-/// How many bytes of earlier attempts the state of a delivery has room for, so that it stays below a kilobyte: an update pays
-/// for each one that is begun.
+/// The space for earlier attempts in the state of a delivery, in bytes. It keeps the item below one kilobyte, since
+/// each begun kilobyte of an update is paid for.
 const ROOM: usize = 560;
 
-/// Whether the state of a delivery has room for these attempts before its last one.
+/// Whether the state of a delivery has room for these attempts before its last attempt.
 pub(super) fn have_room(attempts: &[Attempt]) -> bool {
     attempts.iter().map(Attempt::stored_bytes).sum::<usize>() <= ROOM
 }

@@ -1,42 +1,42 @@
-//! Due attempts, as messages and rows of the log name them: by their keys.
+//! Due attempts, identified by their keys in messages and in items of the log.
 
 use std::time::Duration;
 
 use super::{id::DeliveryId, state::Delivery};
 use crate::{id::TenantId, timestamp::Timestamp};
 
-/// The longest delay that SQS offers. Longer waits are woken from the log.
+/// The longest delay that SQS offers. The sweep of the log wakes deliveries that wait longer.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
 
 /// An attempt that is due.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DueAttempt {
-    /// Whose delivery it is.
+    /// The owner of the delivery.
     pub tenant: TenantId,
-    /// The delivery.
+    /// The delivery that the attempt belongs to.
     pub id: DeliveryId,
-    /// The number of the attempt, which is no longer due once the delivery has got past it. 0 is no attempt: the time for
-    /// somebody to take the delivery is over.
+    /// The number of the attempt. The attempt is obsolete once the delivery has made it. 0 is not an attempt, but the
+    /// end of the time in which a pull delivery can be received.
     pub attempt: u32,
 }
 
-/// The queue that brings an attempt, chosen by how long its receiver takes. Each queue has invocations of its own, so no
-/// attempt waits for one that takes longer.
+/// The queue that brings an attempt, chosen by the response time of the receiver. Each queue has its own invocations,
+/// so an attempt never waits for a slower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
-    /// `deliveries`: the receiver answers soon, or is new. All organizations share its invocations.
+    /// `deliveries`: for receivers that are good or unknown. All organizations share its invocations.
     Shared,
-    /// `slow-deliveries`: the receiver answers, but late or with errors.
+    /// `slow-deliveries`: for receivers that answer late or with errors.
     Slow,
-    /// `hanging-deliveries`: the receiver does not answer, or has not answered yet.
+    /// `hanging-deliveries`: for receivers that do not answer, or have not answered yet.
     Hanging,
 }
 
 impl Queue {
-    /// All of them.
+    /// All queues, from the fastest to the slowest.
     pub const ALL: [Self; 3] = [Self::Shared, Self::Slow, Self::Hanging];
 
-    /// Its name in logs and metrics.
+    /// The name of the queue in logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -11,17 +11,17 @@ use crate::{
     issue::Problem,
 };
 
-/// Identifies a delivery within its tenant. It is also the key of the delivery in the log, so nothing has to be looked up:
-/// `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
+/// Identifies a delivery within its tenant. It is also the key of the delivery in the log, so finding a delivery needs
+/// no index: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId {
-    /// Where the delivery goes.
+    /// The destination of the delivery.
     pub destination: DestinationId,
-    /// The shard of the destination's log that has the delivery.
+    /// The shard of the destination's log that stores the delivery.
     pub shard: u8,
-    /// When its event entered its queue, in milliseconds of Unix time.
+    /// The time at which the event entered its queue, in milliseconds of Unix time.
     pub at: Millis,
-    /// The id that receivers get.
+    /// The id that receivers get in the `webhook-id` header.
     pub webhook_id: WebhookId,
 }
 
@@ -29,37 +29,36 @@ pub struct DeliveryId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Millis(i64);
 
-/// Where deliveries go.
+/// The part of the log that a delivery belongs to: an endpoint, or all callbacks of the tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DestinationId {
     /// A stored endpoint.
     Endpoint(EndpointId),
-    /// The callbacks of the tenant's jobs, all together.
+    /// The callbacks of all jobs of the tenant.
     Callback,
 }
 
-/// The id that a receiver gets: the same for all attempts and for duplicates of the event, so that the receiver can
-/// recognise a repetition.
+/// The id that a receiver gets. All attempts and duplicates of an event share it, so that the receiver can detect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 
-/// A part of a tenant's log that is read by itself.
+/// A part of a tenant's log that is read separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
-    /// Where its deliveries go.
+    /// The destination of its deliveries.
     pub destination: DestinationId,
-    /// Its number among the shards of the destination.
+    /// Its number among the shards of the destination, from 0.
     pub number: u8,
 }
 
-/// How many shards the log of a busy destination has: a single DynamoDB partition takes a thousand writes a second.
+/// The number of shards in the log of a busy destination: a DynamoDB partition takes a thousand writes per second.
 pub const SHARDS: u8 = 8;
 
 impl DeliveryId {
     /// Parses an id from a request.
     ///
     /// # Errors
-    /// Another form.
+    /// `text` is not an id of a delivery.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a delivery")])
     }
@@ -98,7 +97,7 @@ impl Shard {
 impl FromStr for DeliveryId {
     type Err = NotAnId;
 
-    /// Takes only the text that `Display` writes, to the letter, so that each delivery has one id.
+    /// Accepts only the exact text that `Display` writes, so that each delivery has a single id.
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NotAnId);
@@ -172,7 +171,7 @@ impl FromStr for DestinationId {
 
 impl WebhookId {
     /// The id of an event's delivery: 128 bits of a hash over the tenant, the job, the event, and the endpoint's id or
-    /// the callback's URL. Each part is prefixed with its length, so that different parts cannot join to the same text.
+    /// the callback's URL. Each part is prefixed with its length, so that different parts never join to the same text.
     #[must_use]
     pub fn of(tenant: &TenantId, job: &str, event: &str, destination: &str) -> Self {
         let mut hash = Sha256::new();
@@ -184,13 +183,13 @@ impl WebhookId {
         Self(u128::from_be_bytes(half))
     }
 
-    /// A new id: tests are never duplicates of one another.
+    /// A new random id, since tests are never duplicates of one another.
     #[must_use]
     pub fn unique() -> Self {
         Self(ambient::uuid().as_u128())
     }
 
-    /// The shard of a delivery with this id, of so many `shards`.
+    /// The shard of a delivery with this id among `shards` shards.
     #[must_use]
     pub fn shard(self, shards: u8) -> u8 {
         u8::try_from(self.0 % u128::from(shards.max(1))).unwrap_or_default()

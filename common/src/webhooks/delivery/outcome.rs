@@ -1,4 +1,4 @@
-//! How an attempt ended, and what to do next.
+//! The outcome of an attempt, and the step that follows.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How an attempt ended. A receiver's failure is data, not our error.
+/// The outcome of an attempt. A failure of the receiver is data, not an error of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The receiver answered with this 2xx status.
     Delivered(u16),
-    /// Anything else.
+    /// The attempt failed for this reason.
     Failed(Failure),
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The receiver answered with this status, and perhaps a `Retry-After`.
@@ -36,7 +36,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The reason, as the delivery log, the function's log and the metrics name it.
+    /// The reason, as it appears in the delivery log, the function's log and the metrics.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -55,28 +55,28 @@ impl Failure {
     }
 }
 
-/// What to do after an attempt.
+/// The step after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it is delivered.
+    /// End the delivery as delivered.
     Delivered,
-    /// Try again after this delay.
+    /// Make another attempt after this delay.
     RetryAfter(Duration),
-    /// Nothing: it has failed.
+    /// End the delivery as failed.
     Failed,
 }
 
-/// The longest `Retry-After` that is respected.
+/// The limit for `Retry-After`. Longer requests are shortened to it.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// A delivery has failed this long after its event, whatever its receiver asks for.
+/// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// An attempt that would come after that is made earlier: at most this long before the end, so that even the longest outage
-/// that a delivery can outlive has a last attempt after it.
+/// An attempt that would come after [`MAX_AGE`] is moved forward to within this time before the end, so that a delivery
+/// still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
-/// Delays are extended by up to this share, so that deliveries that failed together are not retried together.
+/// The maximum share by which delays are extended, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 
-/// The delays between attempts, as `env` sets them.
+/// Reads the delays between attempts from `RETRY_SCHEDULE`.
 ///
 /// # Errors
 /// The variable is missing, does not parse or is out of range.
@@ -85,9 +85,9 @@ pub fn retry_schedule(env: &Env) -> Result<Vec<Duration>, ConfigError> {
     Ok(seconds.into_iter().map(Duration::from_secs).collect())
 }
 
-/// Decides what follows attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
-/// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`. An attempt
-/// that would be too late is the last one, and is made in the last hours, unless those have begun.
+/// Decides the step after attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
+/// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`. An
+/// attempt that would come too late is moved into the last hours, or, once they have begun, fails the delivery.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,
@@ -117,11 +117,11 @@ pub fn next_step(
     }
 }
 
-/// Parses a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Garbage is `None`.
+/// Parses a `Retry-After` header (RFC 9110, section 10.2.3): seconds, or an HTTP date. Returns `None` if it is neither.
 pub(in crate::webhooks) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that overflows is above the limit anyway.
+        // A number that overflows is above the limit.
         return Some(header.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs));
     }
     let date = httpdate::parse_http_date(header).ok()?;
@@ -215,7 +215,7 @@ mod tests {
             prop_assert_eq!(delay, base.mul_f64(1.0 + 0.2 * jitter));
         }
 
-        /// Whatever the jitter, an outage from Friday evening to Monday morning (62 hours) is over before the last attempt.
+        /// With any jitter, an outage from Friday evening to Monday morning (62 hours) is over before the last attempt.
         #[test]
         fn the_last_of_ten_attempts_is_made_in_the_last_hours_of_three_days(jitters in prop::array::uniform9(0.0..1.0)) {
             let schedule =

@@ -1,4 +1,4 @@
-//! What a delivery sends, and where.
+//! The body of a delivery, and its destination.
 
 use bytes::Bytes;
 
@@ -10,10 +10,10 @@ use crate::{
     },
 };
 
-/// What an attempt needs besides the state.
+/// The data that an attempt needs in addition to the state.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// Where the delivery goes.
+    /// The destination of the delivery.
     pub destination: Destination,
     /// The JSON to send, byte for byte.
     pub body: Bytes,
@@ -27,22 +27,22 @@ impl Payload {
     }
 }
 
-/// Where a delivery goes.
+/// The destination of a delivery.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// A stored endpoint. Its URL and secret are read again before each attempt.
+    /// A stored endpoint. Its URL and secret are read again for each attempt.
     Endpoint(EndpointId),
     /// A job's own callback.
     Callback {
-        /// Where to deliver.
+        /// The receiver's URL.
         url: EndpointUrl,
-        /// The secret to sign the delivery with.
+        /// The secret that signs the delivery.
         secret: SigningSecret,
     },
 }
 
 impl Destination {
-    /// The URL and secret of a callback; an endpoint's are in its record.
+    /// The URL and secret of a callback. Those of an endpoint are in its item.
     #[must_use]
     pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
         match self {

@@ -1,11 +1,11 @@
-//! Deliveries to pull endpoints: each waits until somebody takes it, for the time of a lease.
+//! Deliveries to pull endpoints: each waits until a client receives it, under a lease.
 
 use crate::{id::LeaseId, timestamp::Timestamp};
 
-/// What a delivery to a pull endpoint has besides.
+/// The additional state of a delivery to a pull endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pull {
-    /// From when on it can be taken; `None` if nothing is to come.
+    /// The time from which the delivery can be received. `None` if it no longer can.
     pub due: Option<Timestamp>,
     /// The latest lease.
     pub lease: Option<Lease>,
@@ -14,25 +14,25 @@ pub struct Pull {
 /// The right to settle a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Tells it from every other lease.
+    /// Tells the lease from every other lease.
     pub id: LeaseId,
-    /// When it ends; `None` once it has been settled.
+    /// The end of the lease. `None` once it has been settled.
     pub ends: Option<Timestamp>,
 }
 
-/// How a lease stands that somebody wants to settle.
+/// The answer to a request to settle a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It can be settled.
+    /// The lease can be settled.
     Valid,
-    /// It has been settled: the answer may have been lost.
+    /// The lease has been settled already. The first answer may have been lost.
     Settled,
-    /// It has ended, or the delivery was taken or sent again since.
+    /// The lease has ended, or the delivery was received or resent since.
     Over,
 }
 
 impl Pull {
-    /// The same once its lease has been settled. `due` says when the delivery can be taken again.
+    /// The state after its lease has been settled. `due` is the time from which the delivery can be received again.
     pub(super) fn settled(&self, due: Option<Timestamp>) -> Self {
         Self { due, lease: self.lease.map(|lease| Lease { ends: None, ..lease }) }
     }

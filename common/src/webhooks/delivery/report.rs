@@ -1,4 +1,4 @@
-//! What operators are told of a delivery that has failed, wherever that happens.
+//! Reports failed deliveries to operators, from every place that can fail a delivery.
 
 use super::state::Delivery;
 use crate::{
@@ -7,7 +7,8 @@ use crate::{
     webhooks::event::EventName,
 };
 
-/// Logs and counts a delivery that has failed for good. A test that fails is for its tenant to see, and no reason for an alarm.
+/// Logs and counts a delivery that has failed permanently. A failed test is not counted, since it concerns only its
+/// tenant and must not raise an alarm.
 pub fn report_failed(tenant: &TenantId, delivery: &Delivery) {
     let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
     tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");

@@ -50,37 +50,37 @@ pub struct Delivery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Attempt")]
     pub last_attempt: Option<Attempt>,
-    /// Attempts before the last, oldest first. Once there are too many, the log has them elsewhere.
+    /// Attempts before the last, oldest first. Once there are too many, they are elsewhere in the log.
     #[serde(skip)]
     pub earlier: Vec<Attempt>,
-    /// How many attempts of the current schedule have been made: a resend starts it anew.
+    /// The number of attempts in the current schedule. A resend starts a new schedule.
     #[serde(skip)]
     pub tries: u32,
-    /// Why the next attempt will be made.
+    /// The reason for the next attempt.
     #[serde(skip)]
     pub trigger: Trigger,
-    /// An attempt that fails after this time is the last.
+    /// The time after which a failed attempt is the last.
     #[serde(skip)]
     pub fails_at: Timestamp,
-    /// What it has besides if it goes to a pull endpoint.
+    /// Its additional state if it goes to a pull endpoint.
     #[serde(skip)]
     pub pull: Option<Pull>,
 }
 
-/// What became of an attempt that was due.
+/// The result of an attempt that was due.
 #[derive(Debug)]
 pub enum AttemptResult {
-    /// It was made.
+    /// The attempt was made.
     Made(Attempt, Outcome),
-    /// It could not be made, and is due again at this time.
+    /// The attempt could not be made, and is due again at this time.
     Postponed(Timestamp),
-    /// The endpoint is inactive: it is held.
+    /// The endpoint is inactive, so the delivery is held.
     Inactive,
-    /// It cannot be made, since it goes to a pull endpoint: somebody has to take the delivery.
+    /// The endpoint is a pull endpoint: the delivery waits until a client receives it.
     ToBeTaken,
     /// The endpoint has been deleted.
     NoEndpoint,
-    /// It could not be made for so long that the delivery has failed.
+    /// No attempt could be made for so long that the delivery has failed.
     Expired,
 }
 
@@ -120,8 +120,8 @@ impl Delivery {
         Self::new(id, event.name, event.job_id.clone())
     }
 
-    /// A test of an endpoint, due `now`. It is in the first shard, however many the endpoint has, so that its id is known
-    /// before the endpoint has been read.
+    /// A test of an endpoint, due `now`. It is in the first shard, regardless of the number of shards, so that its id
+    /// is known before the endpoint has been read.
     #[must_use]
     pub fn test(endpoint: EndpointId, now: Timestamp) -> Self {
         let (at, webhook_id) = (Millis::new(now.as_millisecond()), WebhookId::unique());
@@ -179,19 +179,19 @@ impl Delivery {
         }
     }
 
-    /// The attempts so far, if there is room for them once another one has been made. What is to be taken has its payload
-    /// beside it instead.
+    /// The attempts to store in the state after another attempt, or none if there is no room for them. A pull delivery
+    /// keeps none, since its item already has the payload.
     fn earlier_then(&self) -> Vec<Attempt> {
         let attempts: Vec<_> = self.attempts_so_far().cloned().collect();
         if self.pull.is_none() && have_room(&attempts) { attempts } else { Vec::new() }
     }
 
-    /// The last attempt, and those before it that are not elsewhere in the log; oldest first.
+    /// The last attempt, and the earlier attempts that are stored in the state; oldest first.
     pub fn attempts_so_far(&self) -> impl Iterator<Item = &Attempt> {
         self.earlier.iter().chain(&self.last_attempt)
     }
 
-    /// The state after waiting too long for an attempt, because the receiver does not answer, or nobody took it.
+    /// The state after the delivery waited too long: the receiver did not answer, or no client received the delivery.
     fn expired(&self, now: Timestamp) -> Self {
         let unanswered = || Attempt {
             at: now,
@@ -211,12 +211,12 @@ impl Delivery {
         }
     }
 
-    /// Without a lease, and without a time from which it could be taken.
+    /// The pull state without a lease, and without a time from which the delivery can be received.
     fn no_longer_taken(&self) -> Option<Pull> {
         self.pull.as_ref().map(|_| Pull::default())
     }
 
-    /// The same delivery, pending again, with the whole schedule ahead and the first attempt at `due`.
+    /// The same delivery, pending again, with the whole schedule ahead and its first attempt at `due`.
     #[must_use]
     pub(in crate::webhooks) fn reopened(self, trigger: Trigger, due: Timestamp, now: Timestamp) -> Self {
         Self {
@@ -225,13 +225,13 @@ impl Delivery {
             tries: 0,
             trigger,
             fails_at: fails_at(now),
-            // A lease is over: whoever has it was to deliver what is now delivered anew.
+            // The lease ends, since its holder was to deliver the event that is now delivered again.
             pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),
             ..self
         }
     }
 
-    /// How the lease `id` stands `now`.
+    /// Whether the lease `id` can be settled `now`.
     #[must_use]
     pub fn claim(&self, id: LeaseId, now: Timestamp) -> Claim {
         match self.pull.as_ref().and_then(|pull| pull.lease).filter(|lease| lease.id == id) {
@@ -241,33 +241,33 @@ impl Delivery {
         }
     }
 
-    /// The state after the lease was given back without an attempt: the delivery can be taken at once.
+    /// The state after the lease was released without an attempt: the delivery can be received again immediately.
     #[must_use]
     pub fn released(&self, now: Timestamp) -> Self {
         let next_attempt_at = self.next_attempt_at.map(|_| now);
         Self { next_attempt_at, pull: self.pull.as_ref().map(|pull| pull.settled(Some(now))), ..self.clone() }
     }
 
-    /// When it has to be looked at, even if nobody asks for it: at its next attempt or, if somebody has to take it, when the
-    /// time for that is over. `None` if nothing is to come.
+    /// The time at which the delivery must be woken: its next attempt or, for a pull delivery, the end of the time in
+    /// which it can be received. `None` if no change is due.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Timestamp> {
         let Some(pull) = &self.pull else { return self.next_attempt_at };
         let fails_at = pull.due.map(|_| self.fails_at)?;
-        // Whoever has taken it may still settle it.
+        // The holder of the lease may still settle it.
         Some(pull.lease.and_then(|lease| lease.ends).map_or(fails_at, |ends| ends.max(fails_at)))
     }
 
-    /// Whether it failed when this attempt was due.
+    /// Whether the delivery failed when this attempt was due.
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
-        // If the attempt was made, it is the last one; if the delivery expired, it would have been the next.
+        // An attempt that was made is the last; an attempt that expired before it was made would be the next.
         let is_it = (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt);
         self.status == Status::Failed && (is_it || self.pull.is_some())
     }
 }
 
-/// When a delivery fails that started at `start`, to the millisecond, as the log keeps it.
+/// The time at which a delivery that started at `start` fails, to the millisecond, as the log stores it.
 fn fails_at(start: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(start.after(MAX_AGE).as_millisecond())
 }
@@ -300,7 +300,7 @@ mod tests {
         before.after(result, &SCHEDULE, || 0.0, now())
     }
 
-    /// With a response of this many bytes.
+    /// A failed attempt with a response of this many bytes.
     fn answered(bytes: usize) -> AttemptResult {
         let outcome = Outcome::Failed(Failure::Status(500, None));
         AttemptResult::Made(Attempt::new(now(), 12, outcome, Some("x".repeat(bytes)), Trigger::Event), outcome)
@@ -336,8 +336,8 @@ mod tests {
         assert_eq!([numbers(&[0; 9]), numbers(&[0; 10])], [(9, 9), (10, 1)], "all but the last of a schedule");
         assert_eq!(numbers(&[0; 20]).0, 20);
         assert!(numbers(&[0; 20]).1 <= 10);
-        assert_eq!([numbers(&[1024, 0]), numbers(&[1024, 0, 0])], [(2, 1), (3, 2)], "a long answer leaves at once");
-        assert_eq!(numbers(&[0, 1024]), (2, 2), "but not before it is an earlier one");
+        assert_eq!([numbers(&[1024, 0]), numbers(&[1024, 0, 0])], [(2, 1), (3, 2)], "a long answer is dropped at once");
+        assert_eq!(numbers(&[0, 1024]), (2, 2), "but not while it is the last attempt");
         let pull = Delivery { pull: Some(Pull::default()), ..first() };
         assert_eq!(after(&after(&pull, &answered(0)), &answered(0)).attempts_so_far().count(), 1);
     }
@@ -354,7 +354,7 @@ mod tests {
         let (id, ends) = (LeaseId::generate(), fails_at.after(Duration::from_secs(1)));
         let pull = Some(Pull { due: Some(ends), lease: Some(Lease { id, ends: Some(ends) }) });
         let leased = Delivery { pull, ..waiting.clone() };
-        assert_eq!(leased.wakes_at(), Some(ends), "whoever has it may still settle it");
+        assert_eq!(leased.wakes_at(), Some(ends), "the holder of the lease may still settle it");
         let claims = [(id, now()), (id, ends), (LeaseId::generate(), now())].map(|(id, now)| leased.claim(id, now));
         assert_eq!(claims, [Claim::Valid, Claim::Over, Claim::Over]);
 

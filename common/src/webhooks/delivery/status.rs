@@ -1,4 +1,4 @@
-//! How a delivery stands, and what its attempts are made for.
+//! The status of a delivery, and the reasons for its attempts.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,23 +8,23 @@ use crate::{
     issue::Problem,
 };
 
-/// How a delivery stands.
+/// The status of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// An attempt is due.
     Pending,
-    /// The receiver took it.
+    /// The receiver accepted it.
     Delivered,
-    /// No attempt follows.
+    /// It has failed: no attempt follows.
     Failed,
-    /// Its endpoint is inactive. It is sent only if somebody asks for that.
+    /// Its endpoint is inactive. It is sent only when it is resent or recovered.
     Held,
-    /// Its endpoint was deleted meanwhile, or has been inactive for longer than deliveries are held.
+    /// Its endpoint was deleted, or has been inactive for longer than deliveries are held.
     Ended,
 }
 
-/// What an attempt is made for.
+/// The reason for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {

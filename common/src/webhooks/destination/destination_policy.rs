@@ -1,7 +1,7 @@
-//! Where deliveries may go: the guard against server-side request forgery.
+//! Allowed destinations of deliveries: the guard against server-side request forgery (SSRF).
 //!
-//! One policy, applied twice: when an endpoint is stored (a literal address is refused at once), and to every address
-//! before it is dialled, literal or resolved.
+//! The same policy is applied twice: when an endpoint is stored (a literal address is refused immediately), and to
+//! every address before a connection is opened to it, literal or resolved.
 
 use std::{
     fmt,
@@ -13,17 +13,17 @@ use url::{Host, Url};
 
 use crate::config::{ConfigError, Env};
 
-/// What the deployment allows beyond TLS to the public internet.
+/// The destinations that the deployment allows in addition to TLS on the public internet.
 #[derive(Clone, Debug, Default)]
 pub struct DestinationPolicy {
     allow_http: bool,
     allowed: Vec<IpNet>,
 }
 
-/// Why a destination is refused.
+/// The reason for the refusal of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Plain http, where only https is allowed.
+    /// Plain HTTP, although only HTTPS is allowed.
     PlainHttp,
     /// An address that is not on the public internet.
     NotPublic,
@@ -41,7 +41,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl DestinationPolicy {
-    /// Allows the ranges `allowed`, and plain http if `allow_http`.
+    /// Allows the ranges `allowed`, and plain HTTP if `allow_http`.
     #[must_use]
     pub fn new(allow_http: bool, allowed: Vec<IpNet>) -> Self {
         Self { allow_http, allowed }
@@ -52,9 +52,9 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// The refusals that need no look-up: of the scheme, and of the host if that is an address. The URL parser has already
-    /// turned every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width digits) into
-    /// the address (WHATWG URL, "host parsing").
+    /// The refusals that need no DNS lookup: of the scheme, and of a host that is an address. The URL parser has
+    /// already converted every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width
+    /// digits) to the address (WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
         let address = match url.host() {
@@ -67,7 +67,7 @@ impl DestinationPolicy {
         scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
-    /// Checks an address that is about to be dialled.
+    /// Checks an address before a connection is opened to it.
     ///
     /// # Errors
     /// It is neither public nor in an allowed range.
@@ -78,14 +78,14 @@ impl DestinationPolicy {
     }
 }
 
-/// RFC 6761, section 6.3: these names mean the loopback address, whatever a resolver says.
+/// RFC 6761, section 6.3: these names mean the loopback address, even if a resolver disagrees.
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The IPv4 address that an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address really reaches, else the address itself.
-/// The other forms that embed an IPv4 address (compatible, 6to4, Teredo) are always refused.
+/// The IPv4 address that an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address reaches, or else the address itself. The
+/// other forms that embed an IPv4 address (compatible, 6to4, Teredo) are always refused.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -112,8 +112,8 @@ const fn v6(a: u16, b: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// The IANA IPv4 special-purpose address registry (RFC 6890 and its updates), multicast and reserved space, and the
-/// addresses outside those ranges at which clouds serve metadata and platform services.
+/// The IANA IPv4 special-purpose address registry (RFC 6890 and its updates), multicast and reserved ranges, and the
+/// addresses outside them at which clouds serve metadata and platform services.
 const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
     v4(0, 0, 0, 0, 8),
     v4(10, 0, 0, 0, 8),
@@ -140,7 +140,7 @@ const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
 /// The only IPv6 space allocated for the public internet (IANA IPv6 address space registry).
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-/// The exceptions in [`GLOBAL_V6`]: protocol assignments with Teredo, documentation, 6to4, documentation again.
+/// The exceptions in [`GLOBAL_V6`]: protocol assignments with Teredo, documentation, 6to4, and documentation again.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
 
 #[cfg(test)]

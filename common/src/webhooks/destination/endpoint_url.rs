@@ -10,8 +10,8 @@ use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
 
-/// An absolute http or https URL with a host, at most 2048 characters, without user info or fragment. Whether the
-/// deployment allows sending there is up to the [`DestinationPolicy`].
+/// An absolute http or https URL with a host, at most 2048 characters, without user info or fragment. The
+/// [`DestinationPolicy`] decides whether the deployment may send to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl {
     given: String,
@@ -22,22 +22,22 @@ impl EndpointUrl {
     /// Parses a URL to deliver to, without applying a policy.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// Lists every rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         Self::parse_and(text, |_| Vec::new())
     }
 
-    /// Parses a URL to store, and refuses at once what `policy` would refuse at every delivery.
+    /// Parses a URL to store, and refuses every URL that `policy` would refuse at each delivery.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// Lists every rule that `text` breaks.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         Self::parse_and(text, |url| policy.refusals(url).map(|refused| Problem::format(refused.to_string())).collect())
     }
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
-        // The parser silently drops these characters, but the stored URL must be the dialled URL.
+        // The parser silently drops these characters, but the stored URL must be the URL that is called.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             problems.push(Problem::format("Must not contain whitespace or control characters"));
         }
@@ -55,7 +55,7 @@ impl EndpointUrl {
         if problems.is_empty() { Ok(Self { given: text.to_owned(), url }) } else { Err(problems) }
     }
 
-    /// The text as given.
+    /// The text as the tenant gave it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.given
@@ -67,14 +67,14 @@ impl EndpointUrl {
         &self.url
     }
 
-    /// Scheme and host, and the port if the text has it: what a connection is opened to.
+    /// Scheme and host, and the port if the text has it: the target of a connection.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.url[..Position::BeforePath]
     }
 }
 
-/// Whether HTTP can request the URL: the URL standard allows characters in a host that HTTP does not.
+/// Whether HTTP can request the URL: the URL standard allows some characters in a host that HTTP does not.
 fn is_requestable(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host() && url.as_str().parse::<Uri>().is_ok()
 }

@@ -1,4 +1,4 @@
-//! Headers of a tenant's own, which its endpoint gets with each attempt: mostly what lets us in at the receiver.
+//! A tenant's own headers, which its receiver gets with each attempt: usually credentials that the receiver requires.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::issue::{IssueCode, MemberProblem, Problem};
 
-/// Up to ten headers. Names are in lower case, since no receiver may tell cases apart, and sorted. Values are secrets.
+/// Up to ten headers, sorted by name. Names are in lower case, since case is insignificant. Values are secrets.
 #[derive(Clone, Default)]
 pub struct Headers(BTreeMap<String, Zeroizing<String>>);
 
@@ -14,7 +14,7 @@ pub(crate) const MOST: usize = 10;
 pub(crate) const LONGEST_NAME: usize = 64;
 pub(crate) const LONGEST_VALUE: usize = 1024;
 
-/// What the service and its HTTP client set, and what is about the connection and not about the request.
+/// Headers that the service and its HTTP client set, and headers that concern the connection instead of the request.
 pub(crate) const RESERVED: [&str; 11] = [
     "connection",
     "cookie",
@@ -30,14 +30,14 @@ pub(crate) const RESERVED: [&str; 11] = [
 ];
 pub(crate) const RESERVED_PREFIXES: [&str; 5] = ["content-", "proxy-", "webhook-", "x-webhook-", "x-event-"];
 
-/// What stands for a value that a receiver repeats. No longer than what it replaces.
+/// Replaces a value that a receiver repeats. It is not longer than the text that it replaces.
 const MASK: &str = "[secret]";
 
 impl Headers {
-    /// Validates the headers that a tenant chooses: each a name with its value, or with none if that is no text.
+    /// Validates the headers that a tenant chooses. The value is `None` if it is not a string.
     ///
     /// # Errors
-    /// Every rule that they break. None says anything of a value, or repeats what is not a name: it may be a value.
+    /// Lists every rule that they break. No problem reveals a value, or repeats an invalid name, which may be a value.
     pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
         let mut problems: Vec<_> =
             Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();
@@ -51,10 +51,10 @@ impl Headers {
             };
             let mut found = Vec::new();
             if is_reserved(&name) {
-                found.push(Problem::format("Is reserved: choose another name"));
+                found.push(Problem::format("Is reserved"));
             }
             if headers.0.contains_key(&name) {
-                found.push(Problem::format("Must be there once, in upper or lower case"));
+                found.push(Problem::format("Must occur only once, regardless of case"));
             }
             match value.ok_or_else(not_a_text).and_then(value_of) {
                 Ok(value) => drop(headers.0.insert(name.clone(), value)),
@@ -65,7 +65,7 @@ impl Headers {
         if problems.is_empty() { Ok(headers) } else { Err(problems) }
     }
 
-    /// Reads headers that were stored. A name that was reserved later stays: no delivery may be lost for it.
+    /// Reads stored headers. A name that was reserved later stays valid, so that no delivery is lost for it.
     pub(in crate::webhooks) fn stored<'a>(stored: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         stored.map(|(name, value)| Some((name_of(name)?, value_of(value).ok()?))).collect::<Option<_>>().map(Self)
     }
@@ -86,13 +86,13 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The beginning of what a receiver answered, without what it repeats of the values: their words of at least as many
-    /// characters as the mask has. Shorter ones are no secrets, and would be found everywhere.
+    /// Masks the values in the beginning of a receiver's response: every word of a value that is at least as long as
+    /// the mask. Shorter words are not secrets, and would match everywhere.
     #[must_use]
     pub fn mask(&self, answer: String) -> String {
         let mut words: Vec<_> = self.0.values().flat_map(|value| value.split(' ')).collect();
         words.retain(|word| word.len() >= MASK.len());
-        // A word may be part of another one.
+        // A word may be part of another word.
         words.sort_unstable_by_key(|word| std::cmp::Reverse(word.len()));
         // The answer may have been cut off within a word.
         let cut = |word: &&str| {
@@ -124,8 +124,7 @@ fn not_a_text() -> Vec<Problem> {
     vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]
 }
 
-/// Visible ASCII characters, with spaces between them: `Bearer x` has one, and other white space means different things to
-/// different receivers.
+/// Visible ASCII characters, with spaces only between them (`Bearer x` has one). Receivers differ on other whitespace.
 fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
     let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST_VALUE));
     let is_fine = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
@@ -135,7 +134,7 @@ fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
     if problems.is_empty() { Ok(Zeroizing::new(text.to_owned())) } else { Err(problems) }
 }
 
-/// The names only.
+/// Prints the names only.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Headers").field(&self.names().collect::<Vec<_>>()).finish()

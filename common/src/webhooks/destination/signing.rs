@@ -1,4 +1,4 @@
-//! The two signatures of a delivery, both over the exact bytes that are sent.
+//! The two signatures of a delivery. Both cover the exact bytes that are sent.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -7,10 +7,10 @@ use sha2::Sha256;
 use super::signing_secret::SigningSecret;
 use crate::timestamp::Timestamp;
 
-/// What to sign with: the current secret and, for a while after a rotation, the previous secret.
+/// The secrets that sign an attempt: the current secret and, for a while after a rotation, the previous secret.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningKeys<'a> {
-    /// The secret that signs everything.
+    /// The secret that makes every signature.
     pub current: &'a SigningSecret,
     /// The secret before the latest rotation.
     pub previous: Option<&'a PreviousSecret>,
@@ -21,12 +21,12 @@ pub struct SigningKeys<'a> {
 pub struct PreviousSecret {
     /// The secret itself.
     pub secret: SigningSecret,
-    /// When it stops signing.
+    /// The time at which it stops signing.
     pub expires_at: Timestamp,
 }
 
 impl<'a> SigningKeys<'a> {
-    /// The secrets that sign an attempt that is made `now`, the current one first.
+    /// The secrets that sign an attempt made at `now`, the current secret first.
     fn at(self, now: Timestamp) -> impl Iterator<Item = &'a SigningSecret> {
         let previous = self.previous.filter(|previous| now < previous.expires_at);
         [self.current].into_iter().chain(previous.map(|previous| &previous.secret))
@@ -47,7 +47,7 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
 /// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. A secret
-/// can mean two keys, its own bytes and the bytes that libraries decode it to: each signs, with spaces in between.
+/// can mean two keys, its own bytes and the bytes that libraries decode it to. Each makes a signature.
 #[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
     let head = format!("{id}.{}.", now.as_second());

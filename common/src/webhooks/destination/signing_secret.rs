@@ -1,4 +1,4 @@
-//! The secret that a tenant's receiver shares with us.
+//! The secret that a tenant's receiver shares with the service.
 
 use std::fmt;
 
@@ -13,19 +13,18 @@ use zeroize::Zeroizing;
 
 use crate::{issue::Problem, random};
 
-/// Marks a text as a secret for webhooks. It is not part of the key.
+/// Marks a text as a webhook secret. It is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// 1 to 256 characters, not blank. The text is an HMAC key; the bytes that libraries for Standard Webhooks decode from it
-/// can be a second key.
+/// 1 to 256 characters, not blank. The text is an HMAC key; its decoding by Standard Webhooks libraries can be another.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
 impl SigningSecret {
-    /// Validates.
+    /// Validates a secret that is stored or comes with a job.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// Lists every rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, 256));
         if !text.is_empty() && text.trim().is_empty() {
@@ -34,18 +33,19 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// Validates a secret that a tenant chooses for an endpoint. Some libraries take an empty key, with which anybody could
-    /// sign. A secret that is stored or comes with a job is only parsed: no delivery may be lost for this.
+    /// Validates a secret that a tenant chooses for an endpoint. It also refuses secrets that decode to an empty key:
+    /// some libraries accept such a key, and anyone could sign with it. A secret that is stored or comes with a job is
+    /// only parsed, so that no delivery is lost for this rule.
     ///
     /// # Errors
-    /// Every rule that `text` breaks, or it decodes to an empty key.
+    /// Lists every rule that `text` breaks.
     pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
         if secret.is_empty_key() { Err(vec![Problem::format("Must not decode to an empty key")]) } else { Ok(secret) }
     }
 
-    /// Whether base64 decoders make an empty key of the text. Without the prefix, which promises base64, only a text counts
-    /// of which they skip every character.
+    /// Whether base64 decoders make an empty key of the text. Without the prefix, which promises base64, the key counts
+    /// as empty only if decoders skip every character of the text.
     fn is_empty_key(&self) -> bool {
         match self.0.strip_prefix(PREFIX) {
             Some(text) => text.matches(is_symbol).count() < 2,
@@ -53,7 +53,7 @@ impl SigningSecret {
         }
     }
 
-    /// A new secret, in the form that every library for Standard Webhooks takes.
+    /// A new secret, in the form that every library for Standard Webhooks accepts.
     #[must_use]
     pub fn generate() -> Self {
         let key = Zeroizing::new(random::bytes::<32>());
@@ -66,9 +66,9 @@ impl SigningSecret {
         &self.0
     }
 
-    /// The key that libraries for Standard Webhooks decode from the text as base64, if they take it. The npm packages
-    /// `standardwebhooks` and `svix` decode in one way, the PyPI packages of these names in another. A text that both take
-    /// is the same key to both. The key is shorter than the text, so it is never the text's own bytes.
+    /// The key that libraries for Standard Webhooks decode from the text as base64, if they accept it. The npm packages
+    /// `standardwebhooks` and `svix` decode in one way, the PyPI packages of these names in another. A text that both
+    /// accept is the same key to both. The key is shorter than the text, so it never equals the text's own bytes.
     #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
@@ -76,7 +76,8 @@ impl SigningSecret {
     }
 }
 
-/// npm: padding is optional, and a lone last character is dropped, whatever it is. Lengths are in UTF-16 units.
+/// npm: padding is optional, and a lone last character is dropped even if it is not base64. Lengths are in UTF-16
+/// units.
 fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let symbols = text.trim_end_matches('=');
     let (length, padding) = (symbols.encode_utf16().count(), text.len() - symbols.len());
@@ -112,15 +113,15 @@ fn decoded_by_pypi(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     decode(&symbols)
 }
 
-/// Whether a character is in the alphabet of base64, to which padding does not belong.
+/// Whether a character is in the base64 alphabet, which excludes padding.
 fn is_symbol(character: char) -> bool {
     matches!(character, 'A'..='Z' | 'a'..='z' | '0'..='9' | '+' | '/')
 }
 
-/// Without padding. Bits that are left over after the last byte are ignored.
+/// Decodes without padding, and ignores bits that are left over after the last byte.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// No library takes an empty key.
+/// No library accepts an empty key.
 fn decode(symbols: &str) -> Option<Zeroizing<Vec<u8>>> {
     BASE64.decode(symbols).ok().filter(|key| !key.is_empty()).map(Zeroizing::new)
 }
@@ -147,8 +148,8 @@ mod tests {
         }
     }
 
-    /// PyPI `standardwebhooks` 1.1.0 decodes these to nothing, or refuses them: after the prefix, a lone symbol, and text
-    /// that is not ASCII.
+    /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to nothing, or refuses them: nothing after the prefix, a
+    /// lone symbol, and text that is not ASCII.
     #[test]
     fn a_chosen_secret_does_not_decode_to_an_empty_key() {
         for nothing in [
@@ -179,8 +180,7 @@ mod tests {
         SigningSecret::parse(text).expect("a secret").decoded().map(|key| key.to_vec())
     }
 
-    /// What the four libraries made of these: npm `standardwebhooks` 1.1.1 and `svix` 1.99.1, PyPI `standardwebhooks`
-    /// 1.1.0 and `svix` 2.9.1.
+    /// Results of npm `standardwebhooks` 1.1.1 and `svix` 1.99.1, and PyPI `standardwebhooks` 1.1.0 and `svix` 2.9.1.
     #[test]
     fn the_decoded_key_is_what_the_libraries_make_of_the_text() {
         for (text, key) in [
@@ -190,17 +190,17 @@ mod tests {
             ("c2VjcmV0MQ==", Some("73656372657431")),
             ("c2VjcmV0MQ", Some("73656372657431")),
             ("c2VjcmV0MR=", Some("73656372657431")),
-            // Only npm: a lone last character is dropped.
+            // Only npm accepts these: a lone last character is dropped.
             ("abcde", Some("69b71d")),
             ("abcd\u{e9}", Some("69b71d")),
-            // Only PyPI: too short or too much padding for npm; other characters are skipped.
+            // Only PyPI accepts these: too short or too much padding for npm; other characters are skipped.
             ("ab", Some("69")),
             ("abcd===", Some("69b71d")),
             ("ab-cd", Some("69b71d")),
             ("abc=defg", Some("69b7")),
             ("ab=cd", Some("69b71d")),
             ("4e8f-a b_c\n", Some("e1ef1f69b7")),
-            // None of them.
+            // No library accepts these.
             ("a", None),
             ("whsec_", None),
             ("====", None),

@@ -1,4 +1,4 @@
-//! Forgets a tenant: deletes its endpoints, and in the end every trace of them. The work can stop anywhere and be repeated.
+//! Deletes a tenant's endpoints, and finally every trace of them. The work can stop at any point and be repeated.
 
 use super::{
     logged::{DELETED, LOGGED, deleted},
@@ -15,8 +15,8 @@ use crate::{
 const DOING: &str = "forgetting endpoints";
 
 impl Endpoints {
-    /// Deletes all endpoints of `tenant`, unreadable ones included. Their ids are remembered until `remembered_until`. The
-    /// count is left alone: the tenant creates no more endpoints. Returns whether there were any.
+    /// Deletes all endpoints of `tenant`, unreadable endpoints included. Their ids are remembered until
+    /// `remembered_until`. The count stays, since the tenant creates no more endpoints. Returns whether there were any.
     pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
         let found = self.query(tenant, LOGGED).await?;
         let ids = found.iter().map(|item| record(item).text("webhook_endpoint_id")).collect::<Result<Vec<_>>>()?;
@@ -26,10 +26,10 @@ impl Endpoints {
         Ok(!ids.is_empty())
     }
 
-    /// The shards of the delivery log that may have deliveries of a `tenant` whose endpoints are all deleted.
+    /// The shards of the delivery log that may contain deliveries of a `tenant` whose endpoints have all been deleted.
     ///
     /// # Errors
-    /// The read fails, or what it finds cannot be read.
+    /// The read fails, or an item cannot be read.
     pub async fn shards_left(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
         let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
         let query = query
@@ -44,7 +44,7 @@ impl Endpoints {
         Ok(destinations.into_iter().flat_map(|destination| Shard::first(destination, SHARDS)).collect())
     }
 
-    /// Deletes all that is stored for `tenant`: the ids of deleted endpoints, and the calls that are remembered.
+    /// Deletes every item of `tenant`: the ids of deleted endpoints, and the remembered calls.
     pub async fn forget(&self, tenant: &TenantId) -> Result<()> {
         let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
         let query = query

@@ -1,4 +1,4 @@
-//! The headers of an endpoint in its record: their names are apart, so that a list does not read the values.
+//! The headers of an endpoint in its item. The names have their own attribute, so that a list does not read the values.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -8,11 +8,11 @@ use crate::{
     webhooks::destination::Headers,
 };
 
-/// The attributes that an endpoint with headers has.
+/// The attributes of an endpoint with headers.
 pub(super) const HEADERS: &str = "headers";
 pub(super) const HEADER_NAMES: &str = "header_names";
 
-/// What is stored of `headers`; nothing if there are none.
+/// The attributes that store `headers`; none if there are no headers.
 pub(super) fn attributes(headers: &Headers) -> Vec<(&'static str, AttributeValue)> {
     if headers.is_empty() {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! Health: whether the receiver of an endpoint answers, and takes its deliveries.
+//! The health of an endpoint: whether its receiver answers and accepts its deliveries.
 //!
-//! It is in the endpoint's record, which every delivery reads anyway, and written only where it changes. The write that
-//! makes an endpoint failing or inactive also makes a notice to its tenant pending.
+//! The health is in the endpoint's item, which every delivery reads anyway, and is written only when it changes. The
+//! write that makes an endpoint failing or inactive also makes a notice to its tenant pending.
 
 use std::time::Duration;
 
@@ -19,27 +19,27 @@ use crate::{
     webhooks::delivery::{Attempt, Delivery},
 };
 
-/// What the record of an endpoint says about its receiver.
+/// The health of a receiver, as the item of its endpoint stores it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// Since when attempts have timed out or not connected, without a success: then the receiver is silent, and slow.
+    /// The time of the first attempt without an answer, without a success since. The receiver is then silent, and slow.
     pub unanswered_since: Option<Timestamp>,
-    /// Whether the receiver gives no answer within seconds. Its deliveries then have the queue for receivers that hang.
+    /// Whether the receiver fails to answer within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
-    /// Since when deliveries have failed, without a success.
+    /// The time since which deliveries have failed without a success.
     pub failing_since: Option<Timestamp>,
-    /// When the receiver last became healthy again.
+    /// The time at which the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
-    /// While the receiver does not answer: when a process last began to probe it.
+    /// The time at which a process last began to probe a receiver that does not answer.
     pub probed_at: Option<Timestamp>,
-    /// When the receiver last showed that it is slow, or hangs, unless it has been good since. Its deliveries then have a queue of
-    /// their own.
+    /// The time at which the receiver was last slow or hanging, unless good since. Its deliveries have a separate
+    /// queue.
     pub slow_at: Option<Timestamp>,
-    /// When the receiver last became good again.
+    /// The time at which the receiver last became good again.
     pub good_at: Option<Timestamp>,
 }
 
-/// Why an endpoint was made inactive.
+/// The reason why the service made an endpoint inactive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisabledReason {
@@ -49,17 +49,17 @@ pub enum DisabledReason {
     Failing,
 }
 
-/// What follows for an endpoint from a delivery that has failed.
+/// The consequence of a failed delivery for its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
-    /// It is failing from now on.
+    /// The endpoint is failing from now on.
     Failing,
-    /// It has been made inactive.
+    /// The endpoint has been made inactive.
     Disabled(DisabledReason),
 }
 
 impl Consequence {
-    /// Logs it, and counts an endpoint that was made inactive.
+    /// Logs the consequence, and counts an endpoint that was made inactive.
     fn report(self, tenant: &TenantId, endpoint: EndpointId) {
         match self {
             Self::Failing => tracing::warn!(%tenant, %endpoint, "an endpoint is failing"),
@@ -72,23 +72,23 @@ impl Consequence {
     }
 }
 
-/// The attributes of a receiver that does not answer. A success removes them, and so does a new URL.
+/// The attributes of a receiver that does not answer. A success or a new URL removes them.
 pub(super) const SILENT: [&str; 3] = ["unanswered_since", "hangs", "probed_at"];
 /// The attribute of an endpoint whose deliveries fail. A success removes it.
 pub(super) const FAILING: &str = "failing_since";
-/// The attribute of a slow receiver. A single success does not remove it, but a new URL does.
+/// The attribute of a slow receiver. A new URL removes it, a single success does not.
 pub(super) const SLOW: &str = "slow_at";
-/// The attribute that says since when an endpoint is inactive. A fresh start removes it.
+/// The attribute with the time at which an endpoint became inactive. A fresh start removes it.
 pub(super) const INACTIVE: &str = "inactive_since";
-/// The attributes that a fresh start removes besides.
+/// The other attributes that a fresh start removes.
 pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
-/// The value of `notice` while its tenant has something to be told.
+/// The value of `notice` while a notice is pending.
 pub(super) const PENDING: &str = "pending";
 
-/// What a failed write of this module was doing.
+/// The operation that the errors of this module's writes name.
 pub(super) const NOTING: &str = "noting the health of an endpoint";
 
-/// What follows for an endpoint from a delivery that has failed with `attempt`.
+/// Decides the consequence for an endpoint of a delivery that has failed with `attempt`.
 fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Consequence> {
     match health.failing_since {
         _ if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),
@@ -100,7 +100,7 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
     }
 }
 
-/// When and why the service made the endpoint inactive, if it did.
+/// The time and the reason of the service's decision to make the endpoint inactive, if it did.
 pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
     let at = record.optional_number("disabled_at").map(Timestamp::from_millisecond);
     at.map(|at| Ok((at, record.parsed("disabled_reason")?))).transpose()
@@ -111,7 +111,7 @@ names! { DisabledReason {
     Failing => "failing",
 } }
 
-/// How long an endpoint may be failing, as `env` sets it; zero is forever.
+/// Reads `DISABLE_AFTER`: how long an endpoint may be failing. Zero means forever.
 ///
 /// # Errors
 /// The variable is missing, does not parse or is out of range.
@@ -134,7 +134,7 @@ impl Health {
         }
     }
 
-    /// Whether a success would change it.
+    /// Whether a success would change the health.
     #[must_use]
     pub fn is_impaired(&self) -> bool {
         self.unanswered_since.is_some() || self.failing_since.is_some()
@@ -142,8 +142,8 @@ impl Health {
 }
 
 impl Endpoints {
-    /// Notes that the receiver took a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. A pending
-    /// notice stays, too: its sender sees that there is nothing left to tell.
+    /// Notes that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. A
+    /// pending notice also stays: the sweep finds that it has become obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![("healthy_at", number(at.as_millisecond()))];
         let update = change(self.change(tenant, id), set, &[SILENT.as_slice(), &[FAILING]].concat());
@@ -151,7 +151,7 @@ impl Endpoints {
         update_if(update.condition_expression(condition), NOTING).await.map(drop)
     }
 
-    /// Notes that the receiver is slow, since an attempt that ended at `at`, unless it has been good since.
+    /// Notes that the receiver was slow in an attempt that ended at `at`, unless it has been good since.
     pub async fn note_slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let update = change(self.change(tenant, id), vec![(SLOW, number(at.as_millisecond()))], &[])
             .condition_expression(
@@ -161,7 +161,7 @@ impl Endpoints {
         update_if(update, NOTING).await.map(drop)
     }
 
-    /// Notes that the receiver gave no answer to an attempt that was cut off at `at`, unless it has been good since.
+    /// Notes that the receiver did not answer an attempt that was cut off at `at`, unless it has been good since.
     pub async fn note_hangs(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let set = vec![(SLOW, number(at.as_millisecond())), ("hangs", boolean(true))];
         let update = change(self.change(tenant, id), set, &[]).condition_expression(
@@ -171,7 +171,7 @@ impl Endpoints {
         update_if(update, NOTING).await.map(drop)
     }
 
-    /// Notes that the receiver is good again: it has answered soon since `since`, many times in a row.
+    /// Notes that the receiver is good again: since `since`, it has answered many attempts in a row quickly.
     pub async fn note_good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
         let set = vec![("good_at", number(now.as_millisecond()))];
         let update = change(self.change(tenant, id), set, &[SLOW, "hangs"])
@@ -180,8 +180,8 @@ impl Endpoints {
         update_if(update, NOTING).await.map(drop)
     }
 
-    /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. The receiver is silent since
-    /// the first such attempt, and slow.
+    /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. From the first such
+    /// attempt on, the receiver is silent and slow.
     pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -197,7 +197,7 @@ impl Endpoints {
         update_if(update, NOTING).await.map(drop)
     }
 
-    /// Notes that a receiver that hung answers again, or fails soon.
+    /// Notes that a hanging receiver answers again, or at least fails quickly.
     pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
         let update = change(self.change(tenant, id), vec![("hangs", boolean(false))], &[]);
         update_if(
@@ -208,7 +208,7 @@ impl Endpoints {
         .map(drop)
     }
 
-    /// Lets the caller probe a receiver that does not answer, unless another process began to at `since` or later.
+    /// Permits the caller to probe a receiver that does not answer, unless another process began at `since` or later.
     pub async fn begin_probe(
         &self,
         tenant: &TenantId,
@@ -225,8 +225,8 @@ impl Endpoints {
         update_if(update, NOTING).await
     }
 
-    /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns what
-    /// that has changed, which is logged. A repetition changes nothing, and neither does a test.
+    /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns the
+    /// consequence that this write caused, and logs it. Repetitions and tests change nothing.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,
@@ -240,7 +240,7 @@ impl Endpoints {
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let mut set =
             "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();
-        // An attempt says nothing about a receiver that has become healthy since.
+        // The attempt is outdated if the receiver has become healthy since.
         let mut condition = "active = :active AND (attribute_not_exists(healthy_at) OR healthy_at < :at)".to_owned();
         let mut update = self
             .change(tenant, id)
@@ -260,7 +260,7 @@ impl Endpoints {
                 condition.push_str(" AND failing_since = :since");
                 update = update.expression_attribute_values(":since", number(since.as_millisecond()));
             }
-            // The receiver may have got another URL, or a fresh start, since.
+            // The endpoint may have got another URL, or a fresh start, since.
             (Consequence::Disabled(_), _) => {
                 condition.push_str(" AND (attribute_not_exists(good_at) OR good_at < :at)");
             }
@@ -293,13 +293,13 @@ mod tests {
         assert_eq!(after(None, 500, 60), Some(Consequence::Failing));
         assert_eq!(after(Some(50), 500, 60), None);
         assert_eq!(after(Some(60), 500, 60), Some(Consequence::Disabled(DisabledReason::Failing)));
-        assert_eq!(after(Some(1_000_000), 500, 0), None, "0 is never");
+        assert_eq!(after(Some(1_000_000), 500, 0), None, "0 means never");
         for failing_for in [None, Some(50), Some(60)] {
             assert_eq!(after(failing_for, 410, 0), Some(Consequence::Disabled(DisabledReason::Gone)));
         }
     }
 
-    /// An attribute that is not listed would not be read, nor removed by a success or a fresh start.
+    /// An attribute that is not listed would be neither read nor removed by a success or a fresh start.
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |name| if name == "hangs" { boolean(true) } else { number(7) };

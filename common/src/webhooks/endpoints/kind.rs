@@ -1,4 +1,4 @@
-//! How an endpoint gets its deliveries, and when its tenant last took some.
+//! The kind of an endpoint (push or pull), and the time of its last receive.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,31 +12,31 @@ use crate::{
     webhooks::destination::EndpointUrl,
 };
 
-/// How an endpoint gets its deliveries.
+/// The way in which an endpoint gets its deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// They are posted to its URL.
+    /// The service posts them to its URL.
     Push,
-    /// Its tenant takes them.
+    /// The tenant receives them.
     Pull,
 }
 
-/// How an endpoint gets its deliveries, and where.
+/// The way in which an endpoint gets its deliveries, with its URL.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// They are posted to this URL.
+    /// The service posts deliveries to this URL.
     Push(EndpointUrl),
-    /// Its tenant takes them.
+    /// The tenant receives deliveries.
     Pull,
 }
 
-/// When somebody last asked for what waits, and when there last was something to take. Both are noted only now and then.
+/// The times of the last calls to receive deliveries. To save writes, they are updated at intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulled {
-    /// When somebody asked.
+    /// The time of the last call, even if nothing was waiting.
     pub asked_at: Option<Timestamp>,
-    /// When something was taken.
+    /// The time of the last call that returned a delivery.
     pub taken_at: Option<Timestamp>,
 }
 
@@ -56,7 +56,7 @@ impl Kind {
 }
 
 impl Address {
-    /// The URL, if deliveries are posted.
+    /// The URL of a push endpoint.
     #[must_use]
     pub fn url(&self) -> Option<&EndpointUrl> {
         match self {
@@ -73,7 +73,7 @@ impl Address {
     }
 }
 
-/// The kind of an endpoint. Those that were stored before there were kinds are for pushing.
+/// The kind of an endpoint. Endpoints stored before kinds existed are push endpoints.
 pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
     if record.optional_text("kind").is_some() { record.parsed("kind") } else { Ok(Kind::Push) }
 }

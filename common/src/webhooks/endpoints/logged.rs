@@ -1,5 +1,5 @@
-//! The shards of the delivery log that an endpoint has: one, until writes to it are throttled. Deleted endpoints are
-//! remembered for as long as the log may have deliveries to them.
+//! An endpoint's shards of the delivery log: one, until writes to it are throttled. Deleted endpoints are remembered
+//! for as long as the log may contain their deliveries.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ use crate::{
     webhooks::delivery::{DestinationId, SHARDS, Shard},
 };
 
-/// The attributes that say where the deliveries to an endpoint are logged. None is secret.
+/// The attributes that locate an endpoint's deliveries in the log. None is secret.
 pub(super) const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
-/// The prefix of the sort keys of deleted endpoints, which sort before every id.
+/// The prefix of the sort keys of deleted endpoints. These keys sort before every id.
 pub(super) const DELETED: &str = "#deleted#";
-/// How many deleted endpoints a list of deliveries still includes.
+/// The number of deleted endpoints whose deliveries a list still includes.
 const MAX_DELETED: i32 = 100;
 
 impl Endpoints {
-    /// The shards of the delivery log that may have deliveries of `tenant`: to the endpoint `only`, or to all endpoints
-    /// and callbacks. Deleted endpoints count for as long as the log has deliveries to them.
+    /// The shards of the delivery log that may contain deliveries of `tenant`: to the endpoint `only`, or to all
+    /// endpoints and callbacks. Deleted endpoints are included while the log contains their deliveries.
     ///
     /// # Errors
-    /// The tenant has no such endpoint, and had none; or a read fails.
+    /// The tenant never had such an endpoint; or a read fails.
     pub async fn shards(&self, tenant: &TenantId, only: Option<EndpointId>) -> Result<Vec<Shard>> {
         match only {
             Some(id) => self.shards_of(tenant, id).await,
@@ -41,14 +41,14 @@ impl Endpoints {
         let (existing, deleted) = tokio::join!(self.get(tenant, id, LOGGED), deleted);
         let shards = match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
             (Some(existing), _) => log_shards(&record(&existing)),
-            // How many shards it had is no longer known.
+            // The number of shards that it had is no longer known.
             (None, Some(_)) => SHARDS,
             (None, None) => return Err(NOT_FOUND),
         };
         Ok(Shard::first(DestinationId::Endpoint(id), shards).collect())
     }
 
-    /// The shards of the callbacks, of all endpoints that exist, and of the newest deleted endpoints.
+    /// The shards of the callbacks, of all existing endpoints, and of the newest deleted endpoints.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
         let deleted = self
             .dynamodb
@@ -75,25 +75,25 @@ impl Endpoints {
         Ok(shards)
     }
 
-    /// Spreads the endpoint's part of the delivery log, from now on, over more partitions.
+    /// Spreads the endpoint's future deliveries over more partitions of the log.
     pub async fn spread_log(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
         let update = dynamo::change(update, vec![("log_shards", number(SHARDS.into()))], &[])
             .condition_expression("attribute_exists(webhook_endpoint_id)");
         match update.send().await {
-            // A deleted endpoint needs no more room.
+            // The endpoint may have been deleted. Then it needs no more partitions.
             Err(error) if !is_refused(&error) => Err(failure("spreading the delivery log")(error)),
             _ => Ok(()),
         }
     }
 }
 
-/// How many shards the endpoint's part of the delivery log has.
+/// The number of the endpoint's shards in the delivery log.
 pub(super) fn log_shards(record: &Record<'_>) -> u8 {
     record.optional_number("log_shards").and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
 }
 
-/// What is left of a deleted endpoint.
+/// The item that remembers a deleted endpoint.
 pub(super) fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
     let mut item = key(tenant, format!("{DELETED}{id}"));
     item.insert("delete_at".to_owned(), number(remembered_until.as_second()));

@@ -1,10 +1,10 @@
-//! Notices tell a tenant that an endpoint is failing, or has been disabled.
+//! Notices tell a tenant by email that an endpoint is failing, or has been disabled.
 //!
 //! The write that changes the endpoint also makes the notice pending, so that neither is lost. Pending notices are in a
-//! sparse index. A notice says what is true when it is sent.
+//! sparse index. A notice describes the endpoint at the time of sending.
 //!
-//! Each try is counted before it is made. So two processes do not send the same notice; while the table cannot be written,
-//! nothing is sent; and tries get rarer, whatever comes of them.
+//! Each try is counted before it is made. Two processes therefore never send the same notice, no notice is sent while
+//! the table cannot be written, and tries become rarer regardless of their result.
 
 use std::time::Duration;
 
@@ -28,52 +28,52 @@ use crate::{
     webhooks::delivery::{DestinationId, Shard},
 };
 
-/// A pending notice, and its endpoint as it is now.
+/// A pending notice, and the current state of its endpoint.
 #[derive(Debug)]
 pub struct Notice {
     /// The endpoint.
     pub endpoint: EndpointId,
-    /// The URL of the endpoint.
+    /// The URL of the endpoint, if it has one.
     pub address: Address,
-    /// The tenant's own note.
+    /// The tenant's own description of the endpoint.
     pub description: Option<Description>,
-    /// Since when the endpoint has been failing, if it still is.
+    /// The time since which the endpoint has been failing, if it still is.
     pub failing_since: Option<Timestamp>,
-    /// When and why the service made the endpoint inactive, if it did.
+    /// The time and the reason of the service's decision to make the endpoint inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// Where the delivery log has the endpoint's deliveries.
+    /// The shards of the delivery log with the endpoint's deliveries.
     pub shards: Vec<Shard>,
-    /// Since when the notice is pending.
+    /// The time since which the notice has been pending.
     at: Timestamp,
-    /// How many times sending it was tried.
+    /// The number of tries to send it.
     tries: u32,
-    /// When the last mail about the endpoint was sent.
+    /// The time of the last email about the endpoint.
     mailed_at: Option<Timestamp>,
 }
 
-/// What to do with a notice.
+/// The next step for a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send it.
+    /// Send the notice now.
     Send,
     /// Try it again later.
     Wait,
-    /// There is nothing left to tell.
+    /// Remove the notice: it has become obsolete.
     Drop,
-    /// It could not be sent for too long.
+    /// Remove the notice: it could not be sent for too long.
     GiveUp,
 }
 
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
-/// For how long sending a notice is tried.
+/// The time for which sending a notice is tried.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first try and the second. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The least time between two mails that an endpoint is failing: it may keep recovering.
+/// The minimum time between two emails that an endpoint is failing, since it may keep failing and recovering.
 const APART: Duration = Duration::from_secs(60 * 60);
 
-/// How long after it became pending a notice is sent that was tried so often.
+/// The time between a notice becoming pending and its next try, after `tries` tries.
 pub(in crate::webhooks) fn after_tries(tries: u32) -> Duration {
     PAUSE.saturating_mul(2_u32.saturating_pow(tries).saturating_sub(1))
 }
@@ -98,13 +98,13 @@ impl Notice {
         }))
     }
 
-    /// Since when the endpoint has been failing or, if it has not, inactive.
+    /// The time since which the endpoint has been failing or, if it is not failing, inactive.
     #[must_use]
     pub fn since(&self, now: Timestamp) -> Timestamp {
         self.failing_since.or(self.disabled.map(|(at, _)| at)).unwrap_or(now)
     }
 
-    /// What to do with it now.
+    /// The step to take now.
     #[must_use]
     pub fn step(&self, now: Timestamp) -> Step {
         let pause = after_tries(self.tries);
@@ -120,7 +120,7 @@ impl Notice {
 }
 
 impl Endpoints {
-    /// The endpoints with a pending notice: all, or very many of them. The index lags behind the table.
+    /// The endpoints with a pending notice: all, or the first page of the index. The index lags behind the table.
     pub async fn pending_notices(&self) -> Result<Vec<(TenantId, EndpointId)>> {
         let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
         let query =
@@ -141,8 +141,7 @@ impl Endpoints {
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 
-    /// Counts a try to send a notice. Returns the notice after that, or `None` if it changed meanwhile: then there is nothing
-    /// to send.
+    /// Counts a try to send a notice. Returns the updated notice, or `None` if it changed meanwhile: do not send it.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let update = self
@@ -152,7 +151,7 @@ impl Endpoints {
         Ok(update_if(update, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
-    /// Removes a notice, unless it has changed. A mail was sent at `mailed_at`, or none.
+    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if one was.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
         let remove = "REMOVE notice, notice_at, notice_tries";
         let update = self.if_unchanged(tenant, notice);
@@ -225,7 +224,7 @@ mod tests {
         assert_eq!(failing.step(failing.at), Step::Wait);
         assert_eq!(failing.step(failing.at.after(MINUTE)), Step::Send);
         let disabled = Notice { disabled: Some((failing.at, DisabledReason::Gone)), ..failing };
-        assert_eq!(disabled.step(disabled.at), Step::Send, "that it is disabled is told at once");
+        assert_eq!(disabled.step(disabled.at), Step::Send, "a disabled endpoint is reported at once");
     }
 
     #[test]

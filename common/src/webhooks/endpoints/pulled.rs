@@ -1,4 +1,4 @@
-//! Pull endpoints: their tenants take what comes for them. Their records say when somebody last did.
+//! Pull endpoints: their tenants receive deliveries. The endpoint's item has the times of the last calls.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// For how long an endpoint's record need not say that somebody asks: an idle client asks thousands of times an hour.
+/// The minimum time between two writes of `asked_at`: an idle client calls thousands of times an hour.
 const ASKED: Duration = Duration::from_secs(10 * 60);
-/// For how long it need not say that something is taken.
+/// The minimum time between two writes of `taken_at`.
 const TAKEN: Duration = Duration::from_secs(60);
 
 impl Endpoints {
-    /// The pull endpoint `id` of `tenant`, active, read consistently.
+    /// The active pull endpoint `id` of `tenant`, read consistently.
     ///
     /// # Errors
-    /// The tenant has no such endpoint, it is inactive, or deliveries are posted to it; or the read fails.
+    /// The tenant has no such endpoint, it is inactive, or it is a push endpoint; or the read fails.
     pub async fn pulled(&self, tenant: &TenantId, id: EndpointId) -> Result<Endpoint> {
         let endpoint = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
         match endpoint.address {
@@ -34,8 +34,7 @@ impl Endpoints {
         }
     }
 
-    /// Notes that somebody asked for what waits for an endpoint, and whether there was something to take, unless its record
-    /// says so already.
+    /// Notes that a client asked for deliveries, and whether it received any, unless the item was updated recently.
     pub async fn note_pulled(
         &self,
         tenant: &TenantId,
@@ -55,7 +54,7 @@ impl Endpoints {
         if set.is_empty() {
             return Ok(());
         }
-        // It may have been deleted meanwhile.
+        // The endpoint may have been deleted meanwhile.
         let update = change(self.change(tenant, endpoint.id), set, &[]);
         update_if(update.condition_expression("attribute_exists(webhook_endpoint_id)"), NOTING).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! Endpoints as they are stored: created, listed, found, changed and deleted.
+//! The stored endpoints: creating, listing, finding, changing and deleting them.
 
 use std::time::Duration;
 
@@ -30,58 +30,58 @@ use crate::{
     },
 };
 
-/// An endpoint to be stored.
+/// An endpoint to store.
 #[derive(Debug)]
 pub struct NewEndpoint {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
-    /// Where to deliver, or that its tenant takes what comes for it.
+    /// The URL of a push endpoint, or the kind pull.
     pub address: Address,
-    /// The secret to sign deliveries with.
+    /// The secret that signs deliveries.
     pub signing_secret: SigningSecret,
-    /// What the receiver gets with each attempt.
+    /// The headers that the receiver gets with each attempt.
     pub headers: Headers,
-    /// The tenant's own note.
+    /// The tenant's own description.
     pub description: Option<Description>,
     /// Whether events are delivered to it.
     pub active: bool,
-    /// The events that it wants; `None` for all.
+    /// The events to deliver; `None` for all.
     pub events: Option<EventFilter>,
     /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// An endpoint, reduced to what a delivery needs.
+/// An endpoint, reduced to the fields that a delivery needs.
 #[derive(Debug)]
 pub struct Endpoint {
     /// The endpoint's id.
     pub id: EndpointId,
-    /// Where to deliver, or that its tenant takes what comes for it.
+    /// The URL of a push endpoint, or the kind pull.
     pub address: Address,
-    /// The secret to sign deliveries with.
+    /// The secret that signs deliveries.
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
     pub previous_secret: Option<PreviousSecret>,
-    /// What it gets with each attempt.
+    /// The headers that the receiver gets with each attempt.
     pub headers: Headers,
-    /// The events that it wants; `None` for all.
+    /// The events to deliver; `None` for all.
     pub events: Option<EventFilter>,
-    /// How many shards its part of the delivery log has.
+    /// The number of its shards in the delivery log.
     pub log_shards: u8,
     /// The health of its receiver.
     pub health: Health,
-    /// Since when it is inactive; `None` if it is active.
+    /// The time at which it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// When its tenant last took something, if it does.
+    /// The last calls to receive its deliveries, if it is a pull endpoint.
     pub pulled: Pulled,
 }
 
-/// How long after becoming inactive an endpoint still collects what it misses. Zero is not at all.
+/// The time for which an inactive endpoint still collects held deliveries. Zero means not at all.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldFor(Duration);
 
 impl HoldFor {
-    /// The time that `env` sets, in seconds.
+    /// Reads `HOLD_FOR`, in seconds.
     ///
     /// # Errors
     /// The variable is missing, does not parse or is out of range.
@@ -89,7 +89,7 @@ impl HoldFor {
         env.number("HOLD_FOR", 0..=31_536_000).map(|seconds| Self(Duration::from_secs(seconds)))
     }
 
-    /// Until when an endpoint collects that is inactive since then; `None` if none collects.
+    /// The time until which an endpoint inactive since `inactive_since` collects deliveries; `None` if holding is off.
     #[must_use]
     pub fn end(self, inactive_since: Timestamp) -> Option<Timestamp> {
         (!self.0.is_zero()).then(|| inactive_since.after(self.0))
@@ -103,22 +103,22 @@ pub struct Change {
     pub url: Option<EndpointUrl>,
     /// The new signing secret.
     pub signing_secret: Option<SigningSecret>,
-    /// All its headers from now on.
+    /// The headers that replace all previous headers.
     pub headers: Patch<Headers>,
     /// The new description.
     pub description: Patch<Description>,
-    /// Whether to deliver events to it.
+    /// Whether to deliver events to the endpoint.
     pub active: Option<bool>,
-    /// The events that it wants; cleared for all.
+    /// The events to deliver; cleared for all.
     pub events: Patch<EventFilter>,
 }
 
-/// What a change with a secret does to the secret of an endpoint.
+/// The effect of a change with a secret on the secret of an endpoint.
 #[derive(Clone, Copy)]
 enum Rotation {
-    /// It replaces another one.
+    /// The secret replaces another secret.
     To,
-    /// Nothing: it is there already.
+    /// The endpoint already has the secret.
     Done,
 }
 
@@ -137,26 +137,26 @@ impl Change {
         )
     }
 
-    /// Whether the headers that an endpoint has would go to another URL, whoever that belongs to. Whoever may change an endpoint
-    /// may still not read them.
+    /// Whether the change would send the existing headers to another URL, which may belong to another party. A caller
+    /// that may change an endpoint still may not read its headers.
     fn takes_headers_along(&self) -> bool {
         self.url.is_some() && matches!(self.headers, Patch::Keep)
     }
 }
 
-/// The largest endpoint limit a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains the
-/// list as JSON inside a JSON string. There an endpoint takes up to 12,860 bytes: a URL of 2,048 characters of four bytes
-/// each, a description of 500 of seven (a control character, escaped twice), ten names of headers of 64, and 528 for the rest.
-/// 489 endpoints fit.
+/// The largest endpoint limit that a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains
+/// the list as JSON inside a JSON string. There, an endpoint takes up to 12,860 bytes: a URL of 2,048 characters of
+/// four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), ten header
+/// names of 64 bytes, and 528 bytes for the rest. 489 endpoints fit.
 pub const MAX_ENDPOINTS: u32 = 480;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
-/// The attributes of an [`Endpoint`], besides its [`Health`]. "url" is a reserved word in DynamoDB expressions.
+/// The attributes of an [`Endpoint`], except its [`Health`]. `url` is a reserved word in DynamoDB expressions.
 const ATTRIBUTES: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
                         headers, events, log_shards, healthy_at, inactive_since, updated_at, kind, asked_at, taken_at";
 
 impl Endpoints {
-    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`.
+    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`. `once` also remembers the call.
     ///
     /// # Errors
     /// The tenant has `limit` endpoints; or the write fails.
@@ -192,7 +192,7 @@ impl Endpoints {
         found.as_ref().map(Endpoint::from_item).transpose()
     }
 
-    /// Makes sure that an endpoint exists.
+    /// Checks that an endpoint exists.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or the read fails.
@@ -200,12 +200,11 @@ impl Endpoints {
         self.get(tenant, id, LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
 
-    /// Applies `change`. An empty change leaves even `updated_at` alone. A new secret rotates: the current secret becomes the
-    /// previous one, and goes on signing for the time of `overlap`.
+    /// Applies `change`. An empty change does not even update `updated_at`. A new secret rotates: the current secret
+    /// becomes the previous secret, and continues to sign for `overlap`.
     ///
     /// # Errors
-    /// The tenant has no such endpoint; it has headers, and the change has another URL and says nothing of them; or a call
-    /// fails.
+    /// The tenant has no such endpoint; the change has another URL and does not mention its headers; or a call fails.
     pub async fn update(
         &self,
         tenant: &TenantId,
@@ -226,12 +225,12 @@ impl Endpoints {
         if change.url.is_some() && kind::kind(&record(&endpoint))? == Kind::Pull {
             return Err(Error::Conflict(Conflict::PullEndpoint));
         }
-        // Without headers to lose, only another rotation between the two writes can be the reason.
+        // Without headers to protect, the only other reason is a rotation between the two writes.
         Err(if change.takes_headers_along() { Error::Conflict(Conflict::HeadersNeeded) } else { Error::Busy })
     }
 
-    /// Applies `change` in one write, so that rotations at the same time lose no secret. Returns false if there is no such
-    /// endpoint, its secret is not as `rotation` says, or its headers would go to another URL.
+    /// Applies `change` in one write, so that concurrent rotations lose no secret. Returns `false` if there is no such
+    /// endpoint, its secret does not match `rotation`, or its headers would go to another URL.
     async fn apply(
         &self,
         tenant: &TenantId,
@@ -251,7 +250,7 @@ impl Endpoints {
         set.extend(change.active.map(|active| ("active", boolean(active))));
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
-            // What was slow or silent was the receiver at the old URL, or as it was before.
+            // The slow or silent receiver was the one at the old URL, or before the fresh start.
             set.push(("good_at", number(now.as_millisecond())));
             remove.extend(health::SILENT.into_iter().chain([health::SLOW]));
         }
@@ -260,7 +259,7 @@ impl Endpoints {
             remove.extend(health::DISABLED.into_iter().chain([health::FAILING, health::INACTIVE]));
         }
         if change.active == Some(false) {
-            // It may have been inactive before.
+            // The endpoint may have been inactive before.
             set_once.push((health::INACTIVE, number(now.as_millisecond())));
         }
         match &change.description {
@@ -301,7 +300,7 @@ impl Endpoints {
         update_if(update, "updating an endpoint").await
     }
 
-    /// Deletes an endpoint and decrements the count. Its deliveries can still be listed until `remembered_until`.
+    /// Deletes an endpoint and decrements the count. The log still lists its deliveries until `remembered_until`.
     ///
     /// # Errors
     /// The tenant has no such endpoint; or the write fails.
@@ -329,7 +328,8 @@ fn attributes() -> String {
     format!("{ATTRIBUTES}, {}, {}, {}, good_at", health::SILENT.join(", "), health::FAILING, health::SLOW)
 }
 
-/// An unreadable endpoint must not stop deliveries to others of its tenant, but operators need to know.
+/// Reads an item. An unreadable endpoint is left out and reported to operators, so that it does not stop deliveries to
+/// the other endpoints of its tenant.
 pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text("webhook_endpoint_id");
     let unreadable = |error: &Error| {
@@ -373,24 +373,24 @@ fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
 }
 
 impl Endpoint {
-    /// Where to post, what to sign with, and what to send along. `None` if somebody has to take it.
+    /// The URL, keys and headers for an attempt. `None` for a pull endpoint.
     #[must_use]
     pub fn target(&self) -> Option<Target<'_>> {
         self.address.url().map(|url| Target { url, keys: self.keys(), headers: Some(&self.headers) })
     }
 
-    /// What to sign with.
+    /// The keys that sign deliveries.
     #[must_use]
     pub fn keys(&self) -> SigningKeys<'_> {
         SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() }
     }
 
-    /// The parts of the delivery log that have the deliveries to it.
+    /// The shards of the delivery log with its deliveries.
     pub fn shards(&self) -> Vec<Shard> {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }
 
-    /// Whether the endpoint wants this event.
+    /// Whether the endpoint's filter includes this event.
     #[must_use]
     pub fn wants(&self, event: EventName) -> bool {
         self.events.as_ref().is_none_or(|events| events.wants(event))
@@ -413,7 +413,7 @@ impl Endpoint {
         let record = record(item);
         let inactive_since = || match record.optional_number(health::INACTIVE) {
             Some(since) => Ok(Timestamp::from_millisecond(since)),
-            // It was made inactive before that was noted.
+            // The endpoint was made inactive by a version that did not store the time.
             None => record.parsed("updated_at"),
         };
         Ok(Self {

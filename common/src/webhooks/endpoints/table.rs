@@ -1,4 +1,4 @@
-//! The table of endpoints: its keys, and reading its items.
+//! The table of endpoints: its keys, and reads of its items.
 
 use aws_sdk_dynamodb::{Client, operation::update_item::builders::UpdateItemFluentBuilder};
 
@@ -13,8 +13,8 @@ use crate::{
     id::{EndpointId, TenantId},
 };
 
-/// The table of endpoints. Each tenant also has one item that counts its endpoints: the limit must hold under
-/// concurrent creates, and a DynamoDB condition can check an item, but not count items.
+/// The table of endpoints. Each tenant also has an item that counts its endpoints: the limit must hold under concurrent
+/// creates, and a DynamoDB condition can check an item, but not count items.
 #[derive(Clone)]
 pub struct Endpoints {
     pub(super) dynamodb: Client,
@@ -24,7 +24,7 @@ pub struct Endpoints {
 pub(super) const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found");
 
 impl Endpoints {
-    /// The store over the table that `env` names.
+    /// Opens the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
@@ -50,7 +50,7 @@ impl Endpoints {
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
-    /// An update of an endpoint's item, still without an expression.
+    /// An update of an endpoint's item, to be completed with an expression.
     pub(super) fn change(&self, tenant: &TenantId, id: EndpointId) -> UpdateItemFluentBuilder {
         self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)))
     }

@@ -1,4 +1,4 @@
-//! Tests of endpoints, at most ten a minute for each. An endpoint's record has the times of its last ten tests.
+//! Tests of endpoints, at most ten per minute each. The item of an endpoint stores the times of the last ten.
 
 use aws_sdk_dynamodb::types::{AttributeValue, Update};
 
@@ -17,15 +17,15 @@ use crate::{
     },
 };
 
-/// How many tests an endpoint gets in any [`WINDOW`].
+/// The number of tests that an endpoint may get in any [`WINDOW`].
 const TESTS: usize = 10;
-/// A minute, in milliseconds.
+/// One minute, in milliseconds.
 const WINDOW: i64 = 60_000;
 /// The attributes that the limit needs.
 const TESTED: &str = "webhook_endpoint_id, #url, tested_at";
 
 impl Endpoints {
-    /// Stores a test of an endpoint, and counts it. It has a due row, but no message yet.
+    /// Stores a test of an endpoint, and counts it. The test gets a due row, but the caller sends its message.
     ///
     /// # Errors
     /// The tenant has no such endpoint, or it was tested ten times in the last minute; or a call fails.
@@ -38,7 +38,7 @@ impl Endpoints {
         now: Timestamp,
     ) -> Result<()> {
         let id = test.webhook_endpoint_id.ok_or(NOT_FOUND)?;
-        // A round is refused only if another test was counted meanwhile, so the limit ends this.
+        // A round is refused only if a concurrent test was counted, so the limit bounds the rounds.
         for round in 0..=TESTS {
             let record = self.get(tenant, id, TESTED).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;
@@ -75,19 +75,19 @@ impl Endpoints {
     }
 }
 
-/// When an endpoint was tested, oldest first.
+/// The times of the endpoint's tests, oldest first.
 fn times(record: &Item) -> Vec<i64> {
     let times = record.get("tested_at").and_then(|times| times.as_l().ok()).into_iter().flatten();
     times.filter_map(|time| time.as_n().ok()?.parse().ok()).collect()
 }
 
-/// The times of the last tests, with one at `now`.
+/// The times of the last tests, including a test at `now`.
 fn with(times: &[i64], now: Timestamp) -> Result<Vec<i64>> {
     let now = now.as_millisecond();
     let recent: Vec<i64> = times.iter().copied().filter(|time| *time > now.saturating_sub(WINDOW)).collect();
     match recent.first() {
         Some(oldest) if recent.len() >= TESTS => {
-            // Of calls at once, a later one may have been counted first.
+            // A concurrent call may have counted a later time first.
             let wait = oldest.saturating_add(WINDOW).saturating_sub(now).min(WINDOW);
             Err(Error::TooMany { retry_after_seconds: wait.saturating_add(999) / 1000 })
         }

@@ -1,4 +1,4 @@
-//! Endpoints as their tenants see them.
+//! Endpoints in the form that their tenants see.
 
 use super::{
     headers,
@@ -20,22 +20,22 @@ use crate::{
     },
 };
 
-/// An endpoint as its tenant sees it. Its secret and the values of its headers are not even read.
+/// An endpoint in the form that its tenant sees. Its secret and the values of its headers are not read.
 #[derive(Debug)]
 pub struct EndpointView {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
-    /// How it gets its deliveries.
+    /// Whether the service posts its deliveries or the tenant receives them.
     pub kind: Kind,
-    /// Where they are posted: the stored text, so that the owner can see even a broken URL. A pull endpoint has none.
+    /// The stored text of the URL, so that the owner can see even a broken URL. A pull endpoint has none.
     pub url: Option<String>,
-    /// When its tenant last took something, if it does.
+    /// The last calls to receive its deliveries, if it is a pull endpoint.
     pub pulled: Pulled,
-    /// The tenant's own note.
+    /// The tenant's own description.
     pub description: Option<Description>,
     /// Whether events are delivered to it.
     pub active: bool,
-    /// The events that it wants; `None` for all.
+    /// The events to deliver; `None` for all.
     pub events: Option<EventFilter>,
     /// When it was created.
     pub created_at: Timestamp,
@@ -43,13 +43,13 @@ pub struct EndpointView {
     pub header_names: Vec<String>,
     /// When it was last changed.
     pub updated_at: Timestamp,
-    /// When the secret before the latest rotation stops signing, or stopped.
+    /// The time at which the secret before the latest rotation stops (or stopped) signing.
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// Since when deliveries to it have failed, without a success.
+    /// The time since which deliveries to it have failed without a success.
     pub failing_since: Option<Timestamp>,
-    /// When and why the service made it inactive, if it did.
+    /// The time and the reason of the service's decision to make it inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// How many shards its part of the delivery log has.
+    /// The number of its shards in the delivery log.
     pub log_shards: u8,
 }
 
@@ -101,14 +101,14 @@ impl EndpointView {
         })
     }
 
-    /// What to call it: its URL or, if it has none, its description.
+    /// The name to show: its URL or, if it has none, its description.
     #[must_use]
     pub fn name(&self) -> &str {
         let described = || self.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
         self.url.as_deref().or_else(described).unwrap_or("A pull endpoint")
     }
 
-    /// The parts of the delivery log that have the deliveries to it.
+    /// The shards of the delivery log with its deliveries.
     pub fn shards(&self) -> Vec<Shard> {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }

@@ -1,11 +1,11 @@
-//! Which events an endpoint wants.
+//! Filters of endpoints: the events that an endpoint gets.
 
 use serde::Serialize;
 
 use super::name::EventName;
 use crate::issue::Problem;
 
-/// The events that an endpoint wants, each once.
+/// The events that an endpoint gets, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct EventFilter(Vec<EventName>);
@@ -23,7 +23,7 @@ impl EventFilter {
         known.ok_or_else(|| vec![Problem::format(format!("Must be {}", NAMES.map(EventName::as_str).join(" or ")))])
     }
 
-    /// Whether the endpoint wants this event.
+    /// Whether the filter includes this event.
     #[must_use]
     pub fn wants(&self, event: EventName) -> bool {
         self.0.contains(&event)

@@ -1,4 +1,4 @@
-//! Job events: producers send one message per finished job.
+//! Job events. Producers send one message per finished job.
 
 use std::fmt;
 
@@ -14,36 +14,36 @@ use crate::{
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
 
-/// A finished job, and who hears of it.
+/// A finished job, and its audience.
 #[derive(Debug)]
 pub struct JobEvent {
-    /// How the job ended.
+    /// Whether the job completed or failed.
     pub name: EventName,
     /// The tenant that owns the job.
     pub tenant: TenantId,
-    /// The producer's id of the job, taken as it comes.
+    /// The producer's id of the job, unchecked.
     pub job_id: String,
     /// When the event entered its queue.
     pub at: Timestamp,
-    /// Where to deliver the event.
+    /// The destinations of the event.
     pub audience: Audience,
-    /// The body of each delivery, serialised once: every signature covers exactly these bytes.
+    /// The body of each delivery, serialized once: every signature covers exactly these bytes.
     pub body: Bytes,
 }
 
-/// Who hears of an event.
+/// The destinations of an event.
 #[derive(Debug)]
 pub enum Audience {
-    /// Nobody: the job skips its callbacks.
+    /// None: the job skips its callbacks.
     Nobody,
     /// Only the job's own callback.
     Callback {
-        /// Where to deliver.
+        /// The receiver's URL.
         url: EndpointUrl,
-        /// The secret to sign the delivery with.
+        /// The secret that signs the delivery.
         secret: SigningSecret,
     },
-    /// All endpoints of the tenant that are active when the event is handled.
+    /// All endpoints of the tenant that are active, or collect held deliveries, when the event is handled.
     Endpoints,
 }
 
@@ -58,8 +58,7 @@ impl Audience {
     }
 }
 
-/// Why a message of a queue cannot be parsed. Such a message never succeeds, so it is left to the queue's redrive
-/// policy.
+/// The reason why a queue's message cannot be parsed. It never succeeds, so it is left to the queue's redrive policy.
 #[derive(Debug)]
 pub struct Malformed(pub(in crate::webhooks) String);
 
@@ -69,7 +68,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The message as received. Values that are only passed on stay text, so that numbers keep all their digits and strings
+/// The message as received. Values that are only passed on stay raw JSON, so that numbers keep their digits and strings
 /// their escapes.
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -95,7 +94,7 @@ struct Message<'a> {
     skip_callbacks: Option<bool>,
 }
 
-/// The delivered body: always all of these fields, in this order.
+/// The delivered body. It always has all of these fields, in this order.
 #[derive(Serialize)]
 struct Body<'a> {
     event: EventName,
@@ -113,7 +112,7 @@ impl JobEvent {
     /// Parses a message that entered the job events queue at `at`.
     ///
     /// # Errors
-    /// It is not a job event. The error does not repeat any of its text.
+    /// The message is not a job event. The error repeats none of its text.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
         let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
         let body = Body {
@@ -131,7 +130,7 @@ impl JobEvent {
         Ok(Self {
             name: message.event,
             at,
-            tenant: message.tenant_id.parse().map_err(|_not_an_id| Malformed("tenant_id is no id".to_owned()))?,
+            tenant: message.tenant_id.parse().map_err(|_not_an_id| Malformed("tenant_id is not an id".to_owned()))?,
             audience: audience(
                 message.skip_callbacks.unwrap_or(false),
                 message.callback_url.as_deref(),
@@ -143,8 +142,8 @@ impl JobEvent {
     }
 }
 
-/// Removes the white space between the tokens of a JSON text. Many receivers verify the signature over `JSON.stringify`
-/// of the parsed body instead of the bytes they received. For ordinary payloads, this makes the two the same.
+/// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature over `JSON.stringify`
+/// of the parsed body instead of the bytes that they received. For ordinary payloads, compact JSON makes the two equal.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
         return json;
@@ -173,7 +172,7 @@ fn string_length(json: &[u8]) -> usize {
     json.len()
 }
 
-/// Skipping wins. One callback field without the other counts as no callback.
+/// `skip` takes precedence. A callback URL without a secret, or the reverse, counts as no callback.
 fn audience(skip: bool, url: Option<&str>, secret: Option<&str>) -> Result<Audience, Malformed> {
     match (skip, url, secret) {
         (true, _, _) => Ok(Audience::Nobody),
@@ -182,15 +181,15 @@ fn audience(skip: bool, url: Option<&str>, secret: Option<&str>) -> Result<Audie
     }
 }
 
-/// Parses a callback. The errors must not quote the values, which are secret.
+/// Parses a callback. The errors do not quote the values, which are secret.
 fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
-    let url = EndpointUrl::parse(url).map_err(|_problems| Malformed("callback_url is no endpoint URL".to_owned()))?;
+    let url = EndpointUrl::parse(url).map_err(|_problems| Malformed("callback_url is not a valid URL".to_owned()))?;
     let secret = SigningSecret::parse(secret)
-        .map_err(|_problems| Malformed("callback_secret is no signing secret".to_owned()))?;
+        .map_err(|_problems| Malformed("callback_secret is not a valid secret".to_owned()))?;
     Ok(Audience::Callback { url, secret })
 }
 
-/// Reports the position and kind of a JSON error, but none of the text, which may be secret.
+/// Reports the position and the kind of a JSON error, but none of the text, which may be secret.
 pub(in crate::webhooks) fn malformed(error: serde_json::Error) -> Malformed {
     Malformed(format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column()))
 }

@@ -7,7 +7,7 @@ use crate::{
     issue::Problem,
 };
 
-/// The name of an event, as producers send it and receivers get it.
+/// The name of an event, in the messages of producers and the headers of deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventName {
     /// `job.completed`

@@ -1,4 +1,4 @@
-//! A workflow that fails, and when its organization is told.
+//! A failing workflow, and the time at which its organization is told.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,50 +10,50 @@ use crate::{
 
 pub use notice::Step;
 
-/// How many failures between two mails are stored with their ids. What comes beyond that is only counted.
+/// The number of failures between two emails that are stored with their ids. Further failures are only counted.
 pub const FULL: usize = 100;
-/// How many failures a mail shows.
+/// The number of failures that an email shows.
 const SHOWN: usize = 3;
-/// The least time between two mails about a workflow.
+/// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
-/// For how long sending a notice is tried. It may have to wait until the next day.
+/// The time for which sending a notice is tried. A notice may have to wait for the next day's quota.
 const KEPT: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
-/// A workflow with failures of which its organization may have to be told.
+/// A workflow with failures that its organization may have to be told about.
 pub struct Failing {
-    /// What its producer calls it.
+    /// The name that its producer uses.
     pub workflow: Option<String>,
-    /// The newest failures, of which some may be the same or have been told.
+    /// The newest failures. Some may be duplicates, or may have been told already.
     pub(super) newest: Vec<JobFailure>,
-    /// The failures since the last mail.
+    /// The failures since the last email.
     pub(super) failed: Vec<FailureId>,
-    /// How many failures there were besides.
+    /// The number of further failures, which have no ids.
     pub(super) more: u64,
-    /// The last failures that have been told.
+    /// The latest failures that have been told.
     pub(super) told: Vec<FailureId>,
-    /// Before this time, there were so many that not all of those that were told are known.
+    /// The time up to which the ids of told failures are incomplete, since there were too many.
     pub(super) told_until: Option<Timestamp>,
-    /// Since when the notice is pending.
+    /// The time since which the notice has been pending.
     pub(super) at: Timestamp,
-    /// How many times sending it was tried.
+    /// The number of tries to send it.
     pub(super) tries: u32,
-    /// When the last mail was sent.
+    /// The time of the last email.
     pub(super) mailed_at: Option<Timestamp>,
-    /// How often a failure was noted: says whether there have been others since.
+    /// The number of writes to the item. A different number means that failures were noted since.
     pub(super) writes: i64,
 }
 
-/// How many failures there were.
+/// A number of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The number.
+    /// The number. It is approximate unless `is_exact`.
     pub number: u64,
-    /// Whether it is exact.
+    /// Whether the number is exact.
     pub is_exact: bool,
 }
 
 impl Failing {
-    /// What to do with the notice now.
+    /// The next step for the notice.
     #[must_use]
     pub fn step(&self, now: Timestamp) -> Step {
         match self.count().number {
@@ -64,11 +64,11 @@ impl Failing {
         }
     }
 
-    /// When the notice is sent, by the first sweep from then on.
+    /// The time from which the next sweep sends the notice.
     #[must_use]
     pub fn due(&self) -> Timestamp {
         let hour = self.mailed_at.map(|at| at.after(APART));
-        // Processes that know that it is pending, and full, rely on this time.
+        // Processes that know that the notice is pending and full rely on this time.
         let minute = self.is_full().then(|| next_minute(self.at));
         let due = self.at.after(after_tries(self.tries));
         [hour, minute].into_iter().flatten().fold(due, Ord::max)
@@ -80,7 +80,7 @@ impl Failing {
         self.failed.len() >= FULL
     }
 
-    /// How many failures have not been told.
+    /// The number of failures that have not been told.
     #[must_use]
     pub fn count(&self) -> Count {
         let mut jobs = HashSet::new();
@@ -105,7 +105,7 @@ impl Failing {
         was_one_of_many || self.told.iter().any(|told| told.job == id.job)
     }
 
-    /// The last failures that have been told, once a mail has been sent.
+    /// The ids to store as told after an email: the latest failures of the old and new ids.
     pub(super) fn told_with_these(&self) -> Vec<FailureId> {
         let mut told: Vec<_> = self.told.iter().chain(&self.failed).copied().collect();
         told.sort_by_key(FailureId::order);

@@ -1,4 +1,4 @@
-//! A job that failed, as far as its organization is told.
+//! A failed job, reduced to the fields that its organization is told.
 
 use std::{borrow::Cow, cmp::Reverse, collections::HashSet, fmt, str::FromStr};
 
@@ -13,19 +13,19 @@ use crate::{
     webhooks::event::{EventName, JobEvent},
 };
 
-/// How much of a job's error, of its mapped stack, and of a name is told, in characters.
+/// The number of characters of a job's error, of its mapped stack, and of a name that emails show.
 const ERROR: usize = 2000;
 const STACK: usize = 4000;
 const NAME: usize = 200;
 
-/// A job that failed. What its producer says of it may be secret, so it cannot be printed.
+/// A failed job. Its text may be secret, so it cannot be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobFailure {
-    /// Which failure it is.
+    /// Identifies the failure within its workflow.
     pub id: FailureId,
     /// The producer's id of the job, or the beginning of it.
     pub job_id: String,
-    /// The deployment.
+    /// The producer's id of the deployment.
     pub deployment: Option<String>,
     /// The beginning of the error.
     pub error: Option<String>,
@@ -33,18 +33,18 @@ pub struct JobFailure {
     pub stack: Option<String>,
 }
 
-/// Identifies a failure within its workflow. The same event has the same `job`, whenever it comes.
+/// Identifies a failure within its workflow. Every copy of an event has the same `job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureId {
-    /// When its event entered the queue, in milliseconds of Unix time.
+    /// The time at which the event entered the queue, in milliseconds of Unix time.
     pub(super) at: i64,
     /// A hash of the job's id.
     pub(super) job: u64,
-    /// Whether the event had been received before: then it may have been told, and forgotten, already.
+    /// Whether the event had been received before. It may then have been told, and its id forgotten, already.
     pub(super) is_repeated: bool,
 }
 
-/// The event of a job that failed, as it came. It is read when there is time for that.
+/// The unparsed event of a failed job. Parsing waits until the attempts are done.
 pub struct FailedJob {
     tenant: TenantId,
     job_id: String,
@@ -56,9 +56,9 @@ pub struct FailedJob {
 /// The workflow of a job.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Workflow {
-    /// Where it is stored.
+    /// The key of its item.
     pub key: WorkflowKey,
-    /// What its producer calls it, or the beginning of it.
+    /// The name that its producer uses, or the beginning of it.
     pub name: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct Workflow {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkflowKey(String);
 
-/// The members of a delivered body that are told.
+/// The members of a delivered body that emails show.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow, default)]
@@ -80,7 +80,7 @@ struct Body<'a> {
 }
 
 impl JobFailure {
-    /// Whether `job_id` is all of the job's id, so that its deliveries can be found by it.
+    /// Whether `job_id` is the complete id of the job, so that its deliveries can be found by it.
     #[must_use]
     pub fn has_whole_id(&self) -> bool {
         self.job_id.chars().count() < NAME
@@ -88,8 +88,7 @@ impl JobFailure {
 }
 
 impl FailedJob {
-    /// What is kept of an event; `None` unless it is of a job that failed. `is_repeated` says whether the event has been
-    /// received before.
+    /// Keeps the event of a failed job; `None` for others. `is_repeated` says whether it has been received before.
     #[must_use]
     pub fn of(event: &JobEvent, is_repeated: bool) -> Option<Self> {
         (event.name == EventName::Failed).then(|| Self {
@@ -107,7 +106,7 @@ impl FailedJob {
         &self.tenant
     }
 
-    /// Its workflow, and what is told of it. `None` if its body is no JSON object, which no event has.
+    /// Parses the workflow and the failure. `None` if the body is not a JSON object, which no event has.
     #[must_use]
     pub fn read(&self) -> Option<(Workflow, JobFailure)> {
         let Self { tenant, job_id, at, is_repeated, body } = self;
@@ -129,7 +128,7 @@ impl FailedJob {
 }
 
 impl JobFailure {
-    /// Failures, of which some may be the same: each once, the newest first.
+    /// Removes duplicates, and sorts the newest failure first.
     #[must_use]
     pub fn newest_first(mut failures: Vec<Self>) -> Vec<Self> {
         let mut jobs = HashSet::new();
@@ -139,10 +138,10 @@ impl JobFailure {
     }
 }
 
-/// The first characters of a value: of its text, if it is a text, or else of the JSON.
+/// The first characters of a string, or of the JSON of any other value.
 fn beginning(value: &RawValue, characters: usize) -> String {
     let json = value.get();
-    // Half of a surrogate pair is no text.
+    // A string with half of a surrogate pair is not valid text.
     let text: Option<Cow<'_, str>> = json.starts_with('"').then(|| serde_json::from_str(json).ok()).flatten();
     text.as_deref().unwrap_or(json).chars().take(characters).collect()
 }
@@ -158,12 +157,12 @@ fn hash(parts: &[&str]) -> u64 {
 }
 
 impl WorkflowKey {
-    /// The key of the workflow that has this JSON.
+    /// The key of the workflow with this JSON.
     fn of(name: &str) -> Self {
         Self(format!("{:016x}{:016x}", hash(&["workflow", name]), hash(&[name, "workflow"])))
     }
 
-    /// The key in what was stored.
+    /// The key that was stored as `text`.
     pub(super) fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -176,7 +175,7 @@ impl fmt::Display for WorkflowKey {
 }
 
 impl FailureId {
-    /// When its event entered the queue.
+    /// The time at which the event entered the queue.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         Timestamp::from_millisecond(self.at)
@@ -188,7 +187,7 @@ impl FailureId {
         self.is_repeated
     }
 
-    /// Sorts the newest first.
+    /// Sorts the newest failure first.
     pub(super) fn order(&self) -> Reverse<(i64, u64)> {
         Reverse((self.at, self.job))
     }

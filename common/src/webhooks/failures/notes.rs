@@ -1,4 +1,4 @@
-//! Noting failures, and telling them: the writes of an item's life.
+//! The writes to the items of failing workflows: noting failures, and telling organizations.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// How long an item is kept after its last failure: longer than its notice may be pending.
+/// The time for which an item is kept after its last failure. It exceeds the time for which its notice may be pending.
 const KEPT: Duration = Duration::from_secs(4 * 24 * 60 * 60);
-/// How many pages of the index a sweep reads. Each has some ten thousand workflows.
+/// The number of index pages that a sweep reads. Each has about ten thousand workflows.
 const PAGES: usize = 20;
 
 impl JobFailures {
-    /// Notes failures of a workflow, at least one, the newest first, and makes a notice pending. It can be repeated: each
-    /// failure counts once.
+    /// Notes failures of a workflow (at least one, newest first) and makes a notice pending. Repeating the call is
+    /// safe, since each failure counts once.
     ///
     /// # Errors
     /// The write failed.
@@ -65,7 +65,7 @@ impl JobFailures {
             set.push_str(&format!(", {place} = :{place}"));
             update = update.expression_attribute_values(format!(":{place}"), failure_value(failure));
         }
-        // New ones move the others on.
+        // New failures move the others back.
         for (from, to) in NEWEST.iter().zip(NEWEST.iter().skip(new.len())).filter(|_| !new.is_empty()) {
             set.push_str(&format!(", {to} = if_not_exists({from}, :none)"));
             update = update.expression_attribute_values(":none", AttributeValue::M(Item::new()));
@@ -85,7 +85,7 @@ impl JobFailures {
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })
     }
 
-    /// The workflows with a pending notice, by tenant: all, or very many of them. The index lags behind the table.
+    /// The workflows with a pending notice, by tenant: all, or many of them. The index lags behind the table.
     ///
     /// # Errors
     /// A read failed.
@@ -97,13 +97,13 @@ impl JobFailures {
                 .key_condition_expression("notice = :pending AND tenant_id > :after")
                 .expression_attribute_values(":pending", text(PENDING))
                 .expression_attribute_values(":after", text(&after));
-            let page = query.send().await.map_err(failure("listing workflows that fail"))?;
+            let page = query.send().await.map_err(failure("listing failing workflows"))?;
             for item in page.items.unwrap_or_default() {
                 let record = Record::new("failing workflow", &item);
                 let workflow = record.text("webhook_endpoint_id")?.trim_start_matches(PREFIX);
                 found.push((record.parsed("tenant_id")?, WorkflowKey::stored(workflow)));
             }
-            // The rest of a tenant that fills pages is left for later, so that those after it have their turn.
+            // The rest of a tenant that fills pages is left for later, so that the next tenants get their turn.
             match page.last_evaluated_key.as_ref().and_then(|last| last.get("tenant_id")?.as_s().ok()) {
                 Some(last) => last.clone_into(&mut after),
                 None => break,
@@ -118,12 +118,11 @@ impl JobFailures {
     /// The read failed, or the item cannot be read.
     pub async fn failing(&self, tenant: &TenantId, workflow: &WorkflowKey) -> Result<Option<Failing>> {
         let found = self.dynamodb.get_item().table_name(&self.table).set_key(Some(key(tenant, &sort_key(workflow))));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading a workflow that fails"))?;
+        let found = found.consistent_read(true).send().await.map_err(failure("reading a failing workflow"))?;
         found.item.as_ref().map(read).transpose().map(Option::flatten)
     }
 
-    /// Counts a try to send the notice. Returns what is told after that, or `None` if another process counted one: then
-    /// there is nothing to send.
+    /// Counts a try to send the notice. Returns the updated notice, or `None` if another process sends it.
     pub async fn try_notice(
         &self,
         tenant: &TenantId,
@@ -142,10 +141,12 @@ impl JobFailures {
                 .condition_expression("notice_at = :at AND notice_tries = :tries")
                 .expression_attribute_values(":tries", number(tries.into())),
         };
-        Ok(update_if(update, "counting a try to tell of failed jobs").await?.then_some(Failing { tries, ..failing }))
+        Ok(update_if(update, "counting a try to send an email about failed jobs")
+            .await?
+            .then_some(Failing { tries, ..failing }))
     }
 
-    /// Notes that a mail has told of what was read. What has failed since stays pending, for the next mail.
+    /// Notes that an email has told the failures in `failing`. Failures noted since stay pending for the next email.
     pub async fn told(
         &self,
         tenant: &TenantId,
@@ -180,19 +181,19 @@ impl JobFailures {
             delete.push_str(" DELETE failed :ids");
             update = update.expression_attribute_values(":ids", ids);
         }
-        // It is gone if its organization has been deleted meanwhile.
+        // The notice is gone if the organization was deleted meanwhile.
         let update = update.condition_expression("attribute_exists(notice)");
         update_if(update.update_expression(format!("{set} REMOVE notice_tries{delete}")), DOING).await.map(drop)
     }
 
-    /// Removes a notice of which there is nothing to tell, unless a failure has been noted since.
+    /// Removes a notice whose failures have all been told, unless a failure has been noted since.
     pub async fn drop_notice(&self, tenant: &TenantId, workflow: &WorkflowKey, failing: &Failing) -> Result<()> {
         let update = self.change(tenant, &sort_key(workflow)).update_expression(format!("REMOVE {}", done()));
         update_if(if_unchanged(update, failing), "dropping a notice about failed jobs").await.map(drop)
     }
 }
 
-/// The attributes that are there while a notice is pending.
+/// The attributes that exist only while a notice is pending.
 fn done() -> String {
     ["notice", "notice_at", "notice_tries", "failed", "more", AGAIN]
         .into_iter()

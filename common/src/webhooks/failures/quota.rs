@@ -1,4 +1,4 @@
-//! How many mails about failed jobs an organization gets in a day.
+//! The daily limit on emails about failed jobs to an organization.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The most mails of a day, which begins at midnight UTC. The last one says so.
+/// The limit per day, which begins at midnight UTC. The last email of a day mentions the limit.
 pub const MAILS_A_DAY: i64 = 50;
 
-/// The item of a tenant that counts its mails.
+/// The sort key of the item that counts a tenant's emails.
 const KEY: &str = "#failure-mails";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const DOING: &str = "counting mails about failed jobs";
+const DOING: &str = "counting emails about failed jobs";
 
 impl JobFailures {
-    /// Counts a mail of the day, before it is sent. Returns its number; `None` if that was all for the day.
+    /// Counts an email of the day before it is sent. Returns its number, or `None` if the day's limit has been reached.
     pub async fn take_mail(&self, tenant: &TenantId, now: Timestamp) -> Result<Option<i64>> {
         let day = now.day();
         let update = self
@@ -38,7 +38,7 @@ impl JobFailures {
         match update.send().await {
             Ok(counted) => {
                 let counted = counted.attributes.unwrap_or_default();
-                return Record::new("count of mails", &counted).number("mails").map(Some);
+                return Record::new("email count", &counted).number("mails").map(Some);
             }
             Err(error) if is_refused(&error) => {}
             Err(error) => return Err(failure(DOING)(error)),
@@ -53,7 +53,7 @@ impl JobFailures {
         Ok(update_if(first, DOING).await?.then_some(1))
     }
 
-    /// Takes back the count of a mail that was not sent.
+    /// Undoes the count of an email that was not sent.
     pub async fn give_back_mail(&self, tenant: &TenantId, now: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, KEY)

@@ -1,49 +1,49 @@
-//! Storms: a workflow has failed so often that a process need not write each failure.
+//! Storms: a workflow fails so often that a process does not write each failure.
 //!
-//! Once the notice is known to be pending, full, and not sent before some time, the failures until then are only counted
-//! here, and written together once in a minute. A process that dies forgets its count: then the mail says too low a number,
-//! but there is one.
+//! Once a process knows that the notice is pending and full, and is not sent before some time, it only counts the
+//! failures until then, and writes the count once a minute. A process that dies loses its count: the email then reports
+//! too low a number, but is still sent.
 
 use std::time::Duration;
 
 use super::table::Noted;
 use crate::timestamp::Timestamp;
 
-/// How far clocks may be apart, and how long a write may take.
+/// The margin for differences between clocks and for the duration of a write.
 const MARGIN: Duration = Duration::from_secs(10);
-/// How often a process writes what it has counted.
+/// The time between two writes of a process's count.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What a process knows of a workflow that fails very often.
+/// The state that a process keeps about a workflow that fails very often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storm {
-    /// Until when it need not write each failure.
+    /// The time until which the process does not write each failure.
     until: Timestamp,
-    /// When it writes its count.
+    /// The time of the next write of its count.
     next_write: Timestamp,
-    /// The failures that it has counted since it last wrote.
+    /// The number of failures counted since its last write.
     counted: u64,
 }
 
-/// What to do with the failures of a batch.
+/// The write for the failures of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Note them with their ids.
     Ids {
-        /// How many others have been counted.
+        /// The number of other failures counted so far.
         more: u64,
     },
     /// Note them without their ids.
     Count {
-        /// How many have been counted, with these.
+        /// The number of failures counted so far, including these.
         more: u64,
     },
-    /// They have been counted.
+    /// Write nothing: the failures have been counted.
     None,
 }
 
 impl Storm {
-    /// What follows if this is how a process has noted failures.
+    /// The storm that begins after a process has noted failures, if any.
     #[must_use]
     pub fn after(noted: &Noted, now: Timestamp) -> Option<Self> {
         let until = noted.due.before(MARGIN);
@@ -51,7 +51,7 @@ impl Storm {
     }
 }
 
-/// What to do with failures, so many of them `new`. If nothing is to be written, they are counted.
+/// Decides the write for a batch with `new` new failures. If nothing is to be written, counts them.
 pub fn write(storm: &mut Option<Storm>, new: u64, now: Timestamp) -> Write {
     let Some(known) = storm.as_mut() else { return Write::Ids { more: 0 } };
     if now >= known.until {

@@ -1,4 +1,4 @@
-//! The items of workflows that fail, in the table of endpoints.
+//! The items of failing workflows, in the table of endpoints.
 
 use aws_sdk_dynamodb::{Client, operation::update_item::builders::UpdateItemFluentBuilder, types::AttributeValue};
 
@@ -18,34 +18,34 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The table of endpoints, which also has the workflows that fail.
+/// The table of endpoints, which also stores the failing workflows.
 #[derive(Clone)]
 pub struct JobFailures {
     pub(super) dynamodb: Client,
     pub(super) table: String,
 }
 
-/// What a process learns when it notes failures.
+/// The state of a notice after a process has noted failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// Whether further failures need only be counted.
+    /// Whether further failures are only counted.
     pub is_full: bool,
-    /// When the notice is sent, at the earliest.
+    /// The earliest time at which the notice is sent.
     pub due: Timestamp,
 }
 
-/// The index of pending notices, and the partition with those about workflows.
+/// The index of pending notices, and its partition for workflows.
 pub(super) const INDEX: &str = "by-notice";
 pub(super) const PENDING: &str = "failures";
-/// The prefix of the sort keys, which sort before every id of an endpoint.
+/// The prefix of the sort keys of workflows. These keys sort before every id of an endpoint.
 pub(super) const PREFIX: &str = "#failing#";
 /// The attributes with the newest failures, newest first.
 pub(super) const NEWEST: [&str; 3] = ["newest_1", "newest_2", "newest_3"];
-/// The attribute with a failure whose event had been received before. It may be one of the others, so it moves none on.
+/// The attribute of a failure whose event came repeatedly. It may equal one of the others, so it does not move them.
 pub(super) const AGAIN: &str = "again";
 
 impl JobFailures {
-    /// The store over the table that `env` names.
+    /// Opens the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
@@ -63,7 +63,7 @@ pub(super) fn sort_key(workflow: &WorkflowKey) -> String {
     format!("{PREFIX}{workflow}")
 }
 
-/// Ids as a set, which is not empty.
+/// A set of ids, or `None` if there are none.
 pub(super) fn ids<'a>(ids: impl Iterator<Item = &'a FailureId>) -> Option<AttributeValue> {
     let ids: Vec<String> = ids.map(ToString::to_string).collect();
     (!ids.is_empty()).then(|| texts(ids.iter().map(String::as_str)))
@@ -95,7 +95,7 @@ fn read_id(text: &str) -> Result<FailureId, Vec<Problem>> {
     text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a failure")])
 }
 
-/// The item of a workflow; `None` if nothing is pending.
+/// Reads the item of a workflow; `None` if no notice is pending.
 pub(super) fn read(item: &Item) -> Result<Option<Failing>> {
     let record = Record::new("failing workflow", item);
     if record.optional_text("notice").is_none() {

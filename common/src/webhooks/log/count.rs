@@ -1,4 +1,4 @@
-//! Counting deliveries.
+//! Counts of deliveries by status, hour and reason.
 
 use std::{collections::BTreeMap, ops::AddAssign};
 
@@ -37,20 +37,20 @@ pub struct Counts {
     pub ended: u32,
 }
 
-/// The numbers of a tenant's or an endpoint's deliveries.
+/// The counts of a tenant's or an endpoint's deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// All of them.
+    /// The counts of all deliveries.
     pub total: Counts,
-    /// By the hour in which they were created.
+    /// The counts by the hour in which the deliveries were created.
     pub hours: BTreeMap<Timestamp, Counts>,
-    /// Those that failed, by the outcome of the last attempt.
+    /// The failed deliveries by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,
-    /// Whether all were counted. If not, there were too many, and the newest were counted.
+    /// Whether all deliveries were counted. If not, only the newest were.
     pub is_complete: bool,
 }
 
-/// The most pages, of a megabyte each, that are counted over all shards. Each shard has at least one.
+/// The number of pages, of a megabyte each, that are counted over all shards. Each shard gets at least one.
 const COUNTED: usize = 64;
 
 impl Log {

@@ -1,11 +1,11 @@
-//! Due rows: which attempt is due in which minute.
+//! Due rows: the attempts that are due in each minute.
 //!
-//! Every pending delivery has a row in the minute of its next attempt, written before its state. A sweep passes over each
-//! minute twice. At the minute itself it wakes the deliveries that wait for longer than SQS can delay a message. Fifteen
-//! minutes later it checks the state of all: a delivery that is still due has lost its message, and is woken again. Rows
-//! are never deleted, since that would cost as much as writing them: they expire.
+//! Every pending delivery has a row in the minute of its next attempt, written before its state. A sweep passes over
+//! each minute twice. At the minute itself, it wakes the deliveries whose wait exceeds the longest delay of SQS.
+//! Fifteen minutes later, it checks the state of all deliveries of that minute: a delivery that is still due has lost
+//! its message, and is woken again. Rows are never deleted, since a delete costs as much as a write: they expire.
 //!
-//! Several sweepers share the partitions of each minute, each with a lease and a cursor of its own.
+//! Several sweepers share the partitions of each minute. Each has its own lease and its own cursor.
 
 use std::{fmt, time::Duration};
 
@@ -24,38 +24,38 @@ use crate::{
     webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
 };
 
-/// The partitions of a minute. Each takes a thousand rows a second.
+/// The number of partitions of a minute. Each takes a thousand rows per second.
 pub const PARTITIONS: u8 = 16;
-/// The sweepers that share them. The template has a schedule for each.
+/// The number of sweepers that share the partitions. The template has a schedule for each.
 pub const SWEEPERS: u8 = 4;
-/// How many rows are read at once. In an outage, a minute has more rows than a function has memory for.
+/// The number of rows per read. In an outage, a minute has more rows than fit into a function's memory.
 const PAGE: i32 = 1000;
-/// How long after its minute a due row is checked: longer than anything that SQS delays, and any attempt, takes.
+/// The time from its minute until a due row is checked. It exceeds every delay of SQS and every attempt.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
-/// How long due rows are kept, and how far back a sweep begins at most.
+/// The time for which due rows are kept, and the oldest minute at which a sweep starts.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A due row: an attempt, when it is due, and the queue for its receiver when that was decided.
+/// A due row: an attempt, its time, and the queue chosen for its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRow {
     /// The attempt.
     pub attempt: DueAttempt,
-    /// When it is due.
+    /// The time at which it is due.
     pub at: Timestamp,
     /// The queue that brings it.
     pub queue: Queue,
 }
 
-/// Due rows of a partition of a minute: a thousand at most, however many there are.
+/// A page of the due rows in a partition of a minute: at most a thousand.
 #[derive(Debug)]
 pub struct DuePage {
     /// The rows.
     pub rows: Vec<DueRow>,
-    /// Where it ends. `None` if it is the last.
+    /// The end of the page. `None` if it is the last.
     pub next: Option<DueEnd>,
 }
 
-/// Where a page ends and the next begins.
+/// The position at which the next page begins.
 #[derive(Debug)]
 pub struct DueEnd(Item);
 
@@ -63,7 +63,7 @@ pub struct DueEnd(Item);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minute(i64);
 
-/// A sweeper, by its number. It sweeps every partition whose number has the same remainder.
+/// A sweeper, identified by its number. It sweeps every partition whose number has the same remainder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u8")]
 pub struct Sweeper(u8);
@@ -77,12 +77,12 @@ impl TryFrom<u8> for Sweeper {
 }
 
 impl Sweeper {
-    /// All of them.
+    /// All sweepers.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..SWEEPERS).map(Self)
     }
 
-    /// Whether it is the first, which does what is not shared.
+    /// Whether it is the first sweeper, which also does the work that is not shared.
     #[must_use]
     pub fn is_first(self) -> bool {
         self.0 == 0
@@ -93,7 +93,7 @@ impl Sweeper {
         (self.0..PARTITIONS).step_by(SWEEPERS.into())
     }
 
-    /// Whether it carries on the recoveries of `tenant`: one sweeper does, so that their rate is bounded.
+    /// Whether it continues the recoveries of `tenant`: a single sweeper does, so that their rate is bounded.
     #[must_use]
     pub fn recovers(self, tenant: &TenantId) -> bool {
         let sum = tenant.as_str().bytes().fold(0_u8, u8::wrapping_add);
@@ -106,7 +106,7 @@ impl Sweeper {
     }
 }
 
-/// How far a sweeper is.
+/// The progress of a sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// The last minute whose long waits have been woken.
@@ -139,7 +139,7 @@ impl Minute {
         (self.0.saturating_add(1)..=last.0).map(Self)
     }
 
-    /// How long ago, `now`, the minute began.
+    /// The time from the beginning of the minute to `now`.
     #[must_use]
     pub fn age(self, now: Timestamp) -> Duration {
         Duration::from_secs(u64::try_from(now.as_second() - self.0.saturating_mul(60)).unwrap_or(0))
@@ -156,16 +156,16 @@ impl fmt::Display for Minute {
     }
 }
 
-/// The kind of rows whose wait is longer than SQS delays a message.
+/// The kind of rows whose wait exceeds the longest delay of SQS.
 const WAKE: &str = "wake";
-/// The kind of the others, which have a message on its way and are only checked.
+/// The kind of the other rows. Their deliveries have a message, so they are only checked.
 const CHECK: &str = "check";
-/// Follows the kind of a row whose attempt has another queue than the shared one.
+/// The suffix of the kind of a row whose attempt uses another queue than the shared one.
 const SLOW: &str = "-slow";
 const HANGING: &str = "-hanging";
 
 impl Log {
-    /// The due row of a delivery to which more is to come: `queue` brings its next attempt.
+    /// The due row of a delivery that waits: `queue` brings its next attempt.
     #[must_use]
     pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, queue: Queue, now: Timestamp) -> Row {
         let at = delivery.wakes_at().unwrap_or(now);
@@ -173,18 +173,18 @@ impl Log {
         DueRow { attempt: DueAttempt::next(tenant, delivery), at, queue }.to_row(kind, now)
     }
 
-    /// The same due row, to be checked with those of the present minute.
+    /// The same due row, to be checked with the rows of the present minute.
     #[must_use]
     pub fn due_row_again(&self, row: &DueRow, now: Timestamp) -> Row {
         row.to_row(CHECK, now)
     }
 
-    /// A page of the long waits in a partition of a minute. `after` is the end of the page before.
+    /// A page of the long waits in a partition of a minute, after the page that ended at `after`.
     pub async fn waits(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
         self.due_page(minute, partition, WAKE, after).await
     }
 
-    /// A page of all due attempts in a partition of a minute, in the same way.
+    /// A page of all due attempts in a partition of a minute, after the page that ended at `after`.
     pub async fn all_due(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
         self.due_page(minute, partition, "", after).await
     }
@@ -199,19 +199,19 @@ impl Log {
             query.expression_attribute_values(":kind", text(kind))
         };
         let query = query.projection_expression("delivery").set_exclusive_start_key(after.map(|DueEnd(key)| key));
-        let page = query.send().await.map_err(failure("reading what is due"))?;
+        let page = query.send().await.map_err(failure("reading due rows"))?;
         Ok(DuePage {
             rows: page.items().iter().filter_map(parse_due_row).collect(),
             next: page.last_evaluated_key.map(DueEnd),
         })
     }
 
-    /// Takes the lease of `sweeper` until `until`, and returns how far it is; `None` if the lease is taken.
+    /// Takes the lease of `sweeper` until `until`, and returns its progress; `None` if the lease is taken.
     pub async fn take_sweep(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweeper.key()));
         let taken = update
             .update_expression("SET taken_until = :until, lease = :lease")
-            // It may be this very call, repeated because its answer was lost.
+            // This very call may have taken the lease, if its answer was lost.
             .condition_expression("attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease")
             .expression_attribute_values(":lease", text(LeaseId::generate()))
             .expression_attribute_values(":until", number(until.as_millisecond()))
@@ -223,16 +223,16 @@ impl Log {
             Err(error) => return Err(failure("taking the sweep")(error)),
         };
         let (record, present) = (Record::new("sweep", &item), Minute::of(now));
-        // A new deployment has no rows older than this.
+        // A new deployment has no older rows.
         let minute = |name| record.optional_number(name).map_or(present.before(CHECK_AFTER * 2), Minute);
-        // A sweep whose clock was ahead may have passed over minutes that still get rows.
+        // A sweep with a fast clock may have passed over minutes that still get rows.
         Ok(Some(Sweep {
             woken: minute("woken").clamp(present.before(KEPT), present),
             checked: minute("checked").clamp(present.before(KEPT), present.before(CHECK_AFTER)),
         }))
     }
 
-    /// Stores how far `sweeper` is. At its end, the lease is given back, so that the next sweep need not wait.
+    /// Stores the progress of `sweeper`. At its end, the lease is released, so that the next sweep need not wait.
     pub async fn save_sweep(&self, sweeper: Sweeper, sweep: Sweep, is_over: bool) -> Result<()> {
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweeper.key()));
         let given_back = if is_over { ", taken_until = :never" } else { "" };
@@ -246,8 +246,8 @@ impl Log {
         update.send().await.map(drop).map_err(failure("saving the sweep"))
     }
 
-    /// The last minute that every sweeper has woken, and whose check is not late; `None` before any has. A sweeper whose schedule
-    /// has stopped is seen by the others.
+    /// The last minute that every sweeper has woken, and whose check is not late; `None` if no sweeper has run. It
+    /// reveals a sweeper whose schedule has stopped.
     pub async fn swept(&self) -> Result<Option<Minute>> {
         let cursors = self.get(Sweeper::all().map(Sweeper::key).collect()).await?;
         let swept = cursors.values().filter_map(|item| {
@@ -266,7 +266,7 @@ impl DueRow {
             Queue::Slow => SLOW,
             Queue::Hanging => HANGING,
         };
-        // An overdue row goes into the present minute, since the past has been swept.
+        // An overdue row goes into the present minute, since past minutes have been swept.
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
         let mut item = key(partition, format!("{kind}{suffix}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
@@ -276,9 +276,9 @@ impl DueRow {
     }
 }
 
-/// What the key of a row says.
+/// Reads a row from its key.
 fn parse_due_row(item: &Item) -> Option<DueRow> {
-    // A tenant's id may have slashes, so it comes last.
+    // A tenant's id may contain slashes, so it comes last.
     let mut parts = item.get("delivery")?.as_s().ok()?.splitn(5, '/');
     let queue = match parts.next()? {
         kind if kind.ends_with(SLOW) => Queue::Slow,

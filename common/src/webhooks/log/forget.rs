@@ -1,7 +1,7 @@
-//! Forgets a tenant: deletes all that the log has of its deliveries.
+//! Deletes all deliveries of a tenant from the log.
 //!
-//! The work can stop anywhere and be repeated. Items that cannot be found by their tenant are left to expire: due rows,
-//! which hold ids and times, and events that version 0.1.0 has parked.
+//! The work can stop at any point and be repeated. Items that cannot be found by their tenant are left to expire: due
+//! rows, which contain ids and times, and events parked by version 0.1.0.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -20,7 +20,7 @@ use crate::{
     webhooks::delivery::Shard,
 };
 
-/// How many deliveries are deleted at once.
+/// The number of deliveries that are deleted at a time.
 const PAGE: i32 = 250;
 const DOING: &str = "forgetting deliveries";
 
@@ -28,7 +28,7 @@ impl Log {
     /// Deletes the oldest deliveries of a shard, with their payloads and attempts. Returns whether there are more.
     ///
     /// # Errors
-    /// A call failed, or the partition was throttled until the end.
+    /// A call failed, or the partition was throttled in every round.
     pub async fn forget_page(&self, tenant: &TenantId, shard: Shard) -> Result<bool> {
         let states = self.keys_of(shard_key(tenant, shard)).limit(PAGE);
         let page = Box::pin(states.send()).await.map_err(failure(DOING))?;
@@ -39,7 +39,7 @@ impl Log {
         });
         let details: Vec<Vec<Item>> =
             stream::iter(details.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
-        // The states come last: the other items are found through them.
+        // The states are deleted last, since the other items are found through them.
         for keys in [details.concat(), states] {
             batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await?;
         }

@@ -1,4 +1,4 @@
-//! Reads that are gathered: what several callers ask for at about the same time is read in one call.
+//! Gathered reads: the keys that several callers ask for at about the same time are read in one call.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -14,19 +14,19 @@ use tokio::{
 
 use crate::error::{Error, Result};
 
-/// The reads of a process. One of them is under way at a time, and takes all that has been asked for meanwhile.
+/// The reads of a process. Only one is in progress at a time; it takes all keys that were asked for meanwhile.
 pub(super) struct Gathered<K, V> {
     asked: Mutex<Vec<Asked<K, V>>>,
     turn: sync::Mutex<()>,
 }
 
-/// What a read has found, and the keys that it could not read.
+/// The values that a read has found, and the keys that it could not read.
 pub(super) struct Found<K, V> {
     pub(super) values: HashMap<K, V>,
     pub(super) unread: HashSet<K>,
 }
 
-/// What somebody has asked for.
+/// The keys that a caller has asked for.
 struct Asked<K, V> {
     keys: Vec<K>,
     answer: oneshot::Sender<Result<HashMap<K, V>>>,
@@ -39,7 +39,7 @@ impl<K, V> Default for Gathered<K, V> {
 }
 
 impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
-    /// Reads values by their keys, in a call of `read` that begins after this one. It gets each key once.
+    /// Reads values by their keys, in a call of `read` that begins after this call. `read` gets each key once.
     ///
     /// # Errors
     /// [`Error::Busy`]: a key of this caller could not be read.
@@ -51,13 +51,13 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
         loop {
             let (sender, mut answer) = oneshot::channel();
             self.asked().push(Asked { keys: keys.clone(), answer: sender });
-            // Whoever is about to ask does so before anybody reads.
+            // Yields so that concurrent callers can enqueue their keys before this read starts.
             yield_now().await;
             let turn = tokio::select! {
                 biased;
                 found = &mut answer => match found {
                     Ok(found) => return found,
-                    // Whoever read for this caller was stopped.
+                    // The caller that read for this one was stopped.
                     Err(_) => continue,
                 },
                 turn = self.turn.lock() => turn,
@@ -70,7 +70,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
         }
     }
 
-    /// Reads all that has been asked for.
+    /// Reads all keys that have been asked for.
     async fn read_all<R: Future<Output = Found<K, V>>>(&self, read: impl Fn(Vec<K>) -> R) {
         let asked = mem::take(&mut *self.asked());
         if asked.is_empty() {
@@ -84,7 +84,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
             } else {
                 Ok(keys.into_iter().filter_map(|key| Some((key.clone(), values.get(&key)?.clone()))).collect())
             };
-            // Nobody waits any more if the caller was stopped.
+            // The send fails if the caller was stopped and no longer waits.
             answer.send(found).ok();
         }
     }
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads twice each number, and remembers what it was asked for.
+    /// Reads twice each number, and records the requested keys.
     async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> Found<u8, u8> {
         calls.borrow_mut().push(keys.clone());
         yield_now().await;

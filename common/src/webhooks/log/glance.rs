@@ -1,5 +1,4 @@
-//! A glance at a destination: its newest deliveries, and what waits for somebody to do something. What that reads is bounded,
-//! however much there is in the log.
+//! A glance at a destination: its newest deliveries, and its backlog, read in bounded time from a log of any size.
 
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -19,31 +18,41 @@ use crate::{
 /// The newest deliveries to a destination.
 #[derive(Clone, Debug, Default)]
 pub struct Glance {
-    /// Their numbers.
+    /// The counts of the newest deliveries.
     pub counted: Statistics,
-    /// How many of them wait for another attempt after one that failed.
+    /// The number of deliveries that wait for another attempt after a failure.
     pub retrying: u32,
-    /// The latest attempt of them that failed: when, and why.
-    pub last_failure: Option<(Timestamp, String)>,
+    /// The time and the reason of the latest failed attempt.
+    pub last_failure: Option<LastFailure>,
 }
 
-/// Deliveries to a destination that have the same status.
+/// An attempt that failed.
+#[derive(Clone, Debug)]
+pub struct LastFailure {
+    /// When it began.
+    pub at: Timestamp,
+    /// Why it failed, as the log names it.
+    pub reason: String,
+    /// The receiver's HTTP status, if it sent one.
+    pub status_code: Option<u16>,
+}
+
+/// The deliveries to a destination with a given status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// How many were counted.
+    /// The number of deliveries counted.
     pub count: usize,
-    /// Whether that is all of them.
+    /// Whether all of them were counted.
     pub is_complete: bool,
-    /// When the oldest of them was created.
+    /// The time at which the oldest of them was created.
     pub oldest: Option<Timestamp>,
 }
 
-/// How many deliveries of a status are counted over all shards of a destination.
+/// The number of deliveries of a status that are counted over all shards of a destination.
 const COUNTED: usize = 1000;
 
 impl Log {
-    /// The deliveries in `shards` that were created at `since` or later: the newest `most` of them, a few more if there are
-    /// many shards.
+    /// The newest `most` deliveries in `shards` created at `since` or later; a few more if there are many shards.
     ///
     /// # Errors
     /// A read failed.
@@ -60,10 +69,11 @@ impl Log {
         let read = stream::iter(shards.to_vec()).map(async |shard| {
             let query = self.query(tenant, shard, None, &range).scan_index_forward(false).limit(limit);
             let query = query
-                .projection_expression("delivery, #status, #last.outcome, #last.#at")
+                .projection_expression("delivery, #status, #last.outcome, #last.#at, #last.#code")
                 .expression_attribute_names("#status", "status")
                 .expression_attribute_names("#last", "last")
-                .expression_attribute_names("#at", "at");
+                .expression_attribute_names("#at", "at")
+                .expression_attribute_names("#code", "code");
             let answer = Box::pin(query.send()).await.map_err(failure("reading the newest deliveries"))?;
             Ok((shard, answer.items.unwrap_or_default(), answer.last_evaluated_key.is_none()))
         });
@@ -77,8 +87,9 @@ impl Log {
                 let last = Record::new("attempt", last);
                 let failed = last.optional_text("outcome").filter(|outcome| *outcome != "delivered");
                 let Some((reason, at)) = failed.zip(last.time("at").ok()) else { continue };
-                if glance.last_failure.as_ref().is_none_or(|(latest, _)| *latest < at) {
-                    glance.last_failure = Some((at, reason.to_owned()));
+                if glance.last_failure.as_ref().is_none_or(|latest| latest.at < at) {
+                    let status_code = last.optional_number("code").and_then(|code| u16::try_from(code).ok());
+                    glance.last_failure = Some(LastFailure { at, reason: reason.to_owned(), status_code });
                 }
                 let status: Option<Status> = Record::new("delivery", item).parsed("status").ok();
                 glance.retrying += u32::from(status == Some(Status::Pending));
@@ -87,8 +98,8 @@ impl Log {
         Ok(glance)
     }
 
-    /// The deliveries in `shards` that have this status, which is not [`Status::Delivered`]: their number, up to a bound. The
-    /// index that it reads lags behind the table.
+    /// Counts the deliveries in `shards` with this status (never [`Status::Delivered`]), up to a bound. The index lags
+    /// behind the table.
     ///
     /// # Errors
     /// A read failed.
@@ -121,7 +132,7 @@ impl Log {
     }
 }
 
-/// How many items of each shard to read.
+/// The number of items to read from each shard.
 fn limit(most: usize, shards: &[Shard]) -> i32 {
     i32::try_from((most / shards.len().max(1)).max(1)).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Deliveries and attempts as attributes of items.
+//! Deliveries and attempts in the form of DynamoDB attributes.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -9,7 +9,7 @@ use crate::{
     webhooks::delivery::{Attempt, Delivery, DeliveryId, Lease, Pull, Status, Trigger},
 };
 
-/// An attempt as a map, with short names: every delivery pays for each of its bytes.
+/// An attempt in the form of a map, with short names, since every byte of an item is paid for.
 pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     let mut value = item([
         ("at", number(attempt.at.as_millisecond())),
@@ -22,13 +22,13 @@ pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     AttributeValue::M(value)
 }
 
-/// Attempts that are kept beside a last one; `None` if there are none.
+/// The attempts before the last, if there are any.
 pub(super) fn earlier_value(earlier: &[Attempt]) -> Option<(&'static str, AttributeValue)> {
     let values = earlier.iter().map(attempt_value).collect();
     (!earlier.is_empty()).then_some((EARLIER, AttributeValue::L(values)))
 }
 
-/// The attempts that are kept beside the last one of `item`.
+/// Reads the attempts before the last of `item`.
 pub(super) fn read_earlier(item: &Item) -> Result<Vec<Attempt>> {
     let values = item.get(EARLIER).and_then(|value| value.as_l().ok()).map_or(&[][..], Vec::as_slice);
     values.iter().map(read_attempt).collect()
@@ -73,7 +73,7 @@ pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     })
 }
 
-/// The attributes of a delivery to a pull endpoint. The index of what can be taken has those that are `due`.
+/// The attributes of a delivery to a pull endpoint. Deliveries with `due` are in the index of pull deliveries.
 pub(super) fn pull_attributes(pull: &Pull) -> Vec<(&'static str, AttributeValue)> {
     let mut set = vec![("kind", text(PULL))];
     set.extend(pull.due.map(|due| ("due", number(due.as_millisecond()))));
@@ -95,7 +95,7 @@ fn pull(record: &Record<'_>) -> Result<Option<Pull>> {
     Ok(Some(Pull { due: time("due"), lease }))
 }
 
-/// The kind of the deliveries to pull endpoints. The others have none.
+/// The kind of deliveries to pull endpoints. Other deliveries have no kind.
 const PULL: &str = "pull";
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::webhooks::delivery::{Failure, Outcome};
 
-    /// So a process recognises its own write if the answer to it was lost.
+    /// A process recognizes its own write by this if the answer was lost.
     #[test]
     fn an_attempt_is_the_same_once_it_has_been_stored_and_read() {
         let answer = Some("no".to_owned());

@@ -1,5 +1,5 @@
-//! Events that version 0.1.0 has parked: it stored the event of a slow receiver outside the deliveries' states. Such rows are
-//! still read, so that an update of a running service loses none. This version writes none.
+//! Events parked by version 0.1.0, which stored the event of a slow receiver outside the deliveries' states. This
+//! version still reads such items, so that an update of a running service loses none, but writes none.
 
 use serde::Deserialize;
 
@@ -18,21 +18,21 @@ use crate::{
     },
 };
 
-/// An event that version 0.1.0 has parked, as its message names it.
+/// The key of an event parked by version 0.1.0, as its message names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ParkedEvent {
-    /// Whose event it is.
+    /// The owner of the event.
     pub tenant: TenantId,
-    /// Its key.
+    /// The id of the event's item.
     pub parked: ParkedId,
 }
 
-/// The key of a parked event.
+/// The id of a parked event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParkedId {
-    /// Its row is the payload of its only delivery.
+    /// Its item is the payload of its only delivery.
     Delivery(DeliveryId),
-    /// It has a row of its own.
+    /// It has its own item.
     Event(WebhookId),
 }
 
@@ -40,11 +40,11 @@ pub enum ParkedId {
 pub struct Parked {
     /// The event.
     pub event: JobEvent,
-    /// The endpoints that the event was parked for; none if it was parked for its callback.
+    /// The endpoints for which the event was parked; empty if it was parked for its callback.
     pub endpoints: Vec<EndpointId>,
 }
 
-/// The part of a body that says which event it is.
+/// The part of a body that identifies the event.
 #[derive(Deserialize)]
 struct Body {
     event: EventName,
@@ -55,7 +55,7 @@ impl Log {
     /// A parked event, read consistently; `None` if it has expired.
     ///
     /// # Errors
-    /// The read failed, or what is stored cannot be read.
+    /// The read failed, or the item cannot be read.
     pub async fn parked(&self, due: &ParkedEvent) -> Result<Option<Parked>> {
         let found = self.get(vec![parked_key(&due.tenant, due.parked)]).await?;
         found.values().next().map(|item| read(due, item)).transpose()
@@ -66,7 +66,7 @@ fn read(ParkedEvent { tenant, parked }: &ParkedEvent, item: &Item) -> Result<Par
     let broken = |what: &str| Error::Internal(format!("a parked event of {tenant} has no {what}"));
     let record = Record::new("parked event", item);
     let (at, endpoints) = match parked {
-        // The row may also have been written as the payload of the delivery, which says no more.
+        // The item may also have been written as the payload of the delivery, which contains the same data.
         ParkedId::Delivery(id) => {
             (Timestamp::from_millisecond(id.at.get()), id.destination.endpoint().into_iter().collect())
         }

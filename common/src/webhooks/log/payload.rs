@@ -1,4 +1,4 @@
-//! The bodies of deliveries, as they are stored: compressed where that makes them smaller.
+//! The stored bodies of deliveries, compressed if that makes them smaller.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
@@ -13,23 +13,23 @@ use crate::{
     },
 };
 
-/// What nearly every body has, so that compression need not store it. Stored bodies depend on it: it must never change.
+/// Text that nearly every body contains and that is not stored. It must never change: stored bodies depend on it.
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
-/// The attributes of a plain body, and of a compressed body behind its plain length.
+/// The attribute of a plain body, and that of a compressed body preceded by its plain length.
 pub(super) const RAW: &str = "payload";
 pub(super) const LZ4: &str = "payload_lz4";
-/// The attributes of a payload, wherever it is stored.
+/// The attributes of a payload in every item that stores one.
 pub(super) const ATTRIBUTES: [&str; 4] = [RAW, LZ4, "callback_url", "callback_secret"];
 
-/// A body in the form in which it is stored.
+/// A body in its stored form.
 pub(super) struct Packed {
     name: &'static str,
     bytes: Vec<u8>,
 }
 
 impl Packed {
-    /// Packs `body`. It stays plain in items of up to a kilobyte, the least that DynamoDB charges for.
+    /// Packs `body`. It stays plain if the item fits into a kilobyte, the minimum that DynamoDB charges for.
     pub(super) fn new(body: &Bytes) -> Self {
         if body.len() > SMALL {
             let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -56,10 +56,10 @@ impl Packed {
     }
 }
 
-/// The largest body that fits into a kilobyte, with the rest of a delivery that succeeds at once.
+/// The largest body that fits into a kilobyte together with the rest of a delivery that succeeds immediately.
 const SMALL: usize = 640;
 
-/// No body is larger: SQS takes no larger event (1 MiB).
+/// The largest body: SQS accepts events up to 1 MiB.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The stored size of the body in `item`.

@@ -1,8 +1,8 @@
-//! What waits for a pull endpoint: taken for the time of a lease, and settled.
+//! The deliveries that wait for a pull endpoint: received under a lease, and settled.
 //!
-//! A sparse index has the deliveries that can be taken, now or later, by their time: what is leased is in it with the end of
-//! its lease, and what has been settled is not in it. It lags behind the table, so each delivery is leased on condition that
-//! it is still due when the index says. Nothing passes over what becomes visible late: it is found by the next look.
+//! A sparse index contains the deliveries that can be received, now or later, by their time: a leased delivery is in it
+//! with the end of its lease, and a settled delivery is not in it. The index lags behind the table, so each delivery is
+//! leased on condition that it is still due at the indexed time. Later calls find late entries.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,47 +31,47 @@ use crate::{
     webhooks::delivery::{Delivery, DeliveryId, Lease, Pull, Shard, Status},
 };
 
-/// A delivery that has been taken.
+/// A received delivery.
 pub struct Taken {
     /// The delivery, with its lease.
     pub delivery: Delivery,
-    /// Which lease it is.
+    /// The id of the lease.
     pub lease: LeaseId,
-    /// When the lease ends.
+    /// The end of the lease.
     pub ends: Timestamp,
     /// The JSON that the receiver gets.
     pub body: Bytes,
 }
 
-/// How many deliveries wait to be taken, up to [`MOST_COUNTED`] of each.
+/// The numbers of deliveries that wait to be received, up to [`MOST_COUNTED`] each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Those that can be taken now.
+    /// Deliveries that can be received now.
     pub due: usize,
-    /// Those that somebody has taken and not settled yet, and those that can be taken within a minute.
+    /// Leased deliveries that are not settled yet, and deliveries that become due within a minute.
     pub leased: usize,
 }
 
-/// The index of what can be taken.
+/// The index of the deliveries that can be received.
 const INDEX: &str = "by-due";
-/// How many deliveries are leased at the same time. Their bodies may be large.
+/// The number of deliveries that are leased concurrently. Their bodies may be large.
 const LEASES: usize = 10;
-/// How often the index is read, if others take what was found there.
+/// The number of reads of the index, if other clients receive the deliveries found there first.
 const LOOKS: usize = 3;
-/// The time that most leases have.
+/// The duration of most leases.
 const SOON: Duration = Duration::from_secs(60);
-/// The most that is counted for an overview.
+/// The number of deliveries that an overview counts.
 pub const MOST_COUNTED: usize = 1000;
 
-/// A place in the index: from when on a delivery can be taken, and which it is.
+/// An entry of the index: the time from which a delivery can be received, and its id.
 type Due = (Timestamp, DeliveryId);
 
 impl Log {
-    /// Leases up to `limit` deliveries of an endpoint: those that have been due for the longest time. Each is taken only if
-    /// `has_room` says that there is room for it; what there is no room for can be taken again at once.
+    /// Leases up to `limit` deliveries of an endpoint, longest due first. Each is returned only if `has_room` accepts
+    /// it; a delivery without room is released immediately.
     ///
     /// # Errors
-    /// A call failed, and nothing was taken. If it failed after something was taken, that is the answer.
+    /// A call failed before anything was leased. If it failed later, the leased deliveries are returned.
     pub async fn take(
         &self,
         tenant: &TenantId,
@@ -123,7 +123,7 @@ impl Log {
         }
     }
 
-    /// What can be taken now: the first `limit` deliveries by their time, behind those that were passed in each shard.
+    /// The first `limit` deliveries that can be received now, by time, after the entry in `passed` of each shard.
     async fn due_for_taking(
         &self,
         tenant: &TenantId,
@@ -141,7 +141,7 @@ impl Log {
             });
             let limit = i32::try_from(limit).unwrap_or(i32::MAX);
             let query = query.set_exclusive_start_key(behind).projection_expression("delivery, due").limit(limit);
-            let answer = Box::pin(query.send()).await.map_err(failure("reading what can be taken"))?;
+            let answer = Box::pin(query.send()).await.map_err(failure("reading the deliveries to receive"))?;
             Ok::<_, Error>(answer.items.unwrap_or_default().iter().filter_map(|item| due(*shard, item)).collect())
         });
         let mut read: Vec<Due> = try_join_all(read).await?.into_iter().flat_map(|read: Vec<Due>| read).collect();
@@ -159,7 +159,7 @@ impl Log {
             .expression_attribute_values(":last", number(last.as_millisecond()))
     }
 
-    /// Leases a delivery, if it is still due since then. Others may have taken it, or settled it.
+    /// Leases a delivery, if it is still due at the indexed time. Another client may have received or settled it.
     async fn lease(&self, tenant: &TenantId, (due, id): Due, ends: Timestamp) -> Result<Option<Taken>> {
         let lease = LeaseId::generate();
         let pull = Pull { due: Some(ends), lease: Some(Lease { id: lease, ends: Some(ends) }) };
@@ -179,7 +179,7 @@ impl Log {
             None => self.body(tenant, &id).await?,
         };
         if body.is_none() {
-            // It comes back, and fails in the end.
+            // The delivery becomes due again after its lease, and fails in the end.
             tracing::error!(%tenant, delivery_id = %id, "the payload of a delivery is missing, and nobody can take it");
         }
         Ok(body.map(|body| Taken { delivery, lease, ends, body }))
@@ -195,10 +195,10 @@ impl Log {
         self.settle(tenant, delivery, &delivery.released(now), now).await.map(drop)
     }
 
-    /// Settles the lease of `before`: changes the state to `after`. Returns `false` if it has another lease, or none, by now.
+    /// Settles the lease of `before`: changes the state to `after`. Returns `false` if the lease is no longer current.
     ///
     /// # Errors
-    /// A call failed, and nothing is settled; or the settled delivery still has a large payload.
+    /// A call failed, and nothing is settled; or the delivery is settled, but its large payload was not deleted.
     pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
         let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
         let is_attempted = after.attempts > before.attempts;
@@ -221,7 +221,7 @@ impl Log {
         }
     }
 
-    /// Counts what waits to be taken, up to a bound.
+    /// Counts the deliveries that wait to be received, up to a bound.
     ///
     /// # Errors
     /// A read failed.
@@ -238,7 +238,7 @@ impl Log {
         let limit = i32::try_from(MOST_COUNTED / shards.len().max(1)).unwrap_or(i32::MAX);
         let counted = shards.iter().map(async |shard| {
             let query = self.index_of_due(tenant, *shard, first, last).select(Select::Count).limit(limit);
-            let answer = Box::pin(query.send()).await.map_err(failure("counting what can be taken"))?;
+            let answer = Box::pin(query.send()).await.map_err(failure("counting the deliveries to receive"))?;
             Ok::<_, Error>(usize::try_from(answer.count).unwrap_or_default())
         });
         Ok(try_join_all(counted).await?.into_iter().sum())

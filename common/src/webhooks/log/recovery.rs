@@ -1,11 +1,11 @@
-//! Recoveries: what an endpoint missed within some time, its failed and held deliveries, is sent again at a bounded rate.
+//! Recoveries: resend the failed and held deliveries that an endpoint missed in a time range, at a bounded rate.
 //!
-//! A recovery is an item with its progress, which is stored after every page. A page is harmless to repeat, because only
-//! deliveries that are still failed or held are resent; after a crash, `resent` does not count those of the page that was not
-//! stored. Failed tests are sent again, too. Until a recovery has begun, calls may join it.
+//! A recovery is an item with its progress, which is stored after every page. A page is safe to repeat, since only
+//! deliveries that are still failed or held are resent; after a crash, `resent` omits the deliveries of the page that
+//! was not stored. Failed tests are resent too. Calls may join a recovery until it has begun.
 //!
-//! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item, so calls at
-//! the same time cannot miss each other's.
+//! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item on
+//! condition that it is unchanged, so that concurrent calls notice each other's recoveries.
 
 use std::{
     collections::HashSet,
@@ -35,7 +35,7 @@ use crate::{
     webhooks::delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
 };
 
-/// A recovery, and how far it is.
+/// A recovery and its progress.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Recovery {
@@ -65,7 +65,7 @@ pub struct Recovery {
     begun: bool,
 }
 
-/// Which deliveries a recovery sends again.
+/// The deliveries that a recovery resends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
@@ -78,24 +78,23 @@ pub enum Missed {
     Both,
 }
 
-/// How many deliveries are sent again between two saves.
+/// The number of deliveries that are resent between two saves.
 pub const PAGE: usize = 100;
-/// How many recoveries are listed, and how many of a tenant are looked at.
+/// The number of recoveries in a list, and the number of a tenant's recoveries that are searched for it.
 const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
-/// How many recoveries of a tenant may be unfinished. Calls at the same moment may exceed it.
+/// The number of unfinished recoveries that a tenant may have. Concurrent calls may exceed it.
 const UNFINISHED: usize = 100;
-/// How often a call starts over after another call came first.
+/// The number of times that a call starts over because a concurrent call was faster.
 const ROUNDS: u32 = 10;
-/// The partition of the index with the recoveries that are not done.
+/// The partition of the index with the unfinished recoveries.
 const OPEN: &str = "recovery";
 
 impl Log {
-    /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status, and remembers the
-    /// call with it.
+    /// Adds a recovery of the deliveries to `endpoint` created in `time` with this status, and remembers the call.
     ///
-    /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated calls do
-    /// not add work. A recovery that has begun is never joined: it may have passed a delivery that failed a moment ago.
+    /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated
+    /// calls add no work. A recovery that has begun is never joined: it may have passed a recently failed delivery.
     ///
     /// # Errors
     /// The tenant has too many unfinished recoveries, or a call failed.
@@ -131,9 +130,9 @@ impl Log {
             };
             match transaction.first_refused(&self.dynamodb).await? {
                 None => return Ok(recovery.id),
-                // The same call came first: the caller looks for its answer.
+                // The same call was made concurrently and was faster. The caller looks for its answer.
                 Some(0) if call.is_some() => return Err(Error::Busy),
-                // Another call was faster, or the recovery has begun.
+                // A concurrent call was faster, or the recovery has begun.
                 Some(_) => {}
             }
         }
@@ -170,7 +169,7 @@ impl Log {
         transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(added)))
     }
 
-    /// Stores the wider time of a recovery, on condition that it still waits and that no call has widened it further.
+    /// Stores the wider time of a recovery, if it still waits and no other call has widened it further.
     fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
@@ -183,7 +182,7 @@ impl Log {
         transaction.update_item(&update)
     }
 
-    /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all.
+    /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all endpoints.
     pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
         let recoveries = self.newest_recoveries(tenant).await?;
         let wanted = |recovery: &Recovery| endpoint.is_none_or(|endpoint| endpoint == recovery.webhook_endpoint_id);
@@ -208,8 +207,8 @@ impl Log {
         found.map(|item| Record::new("latest recovery", &item).text("recovery").map(str::to_owned)).transpose()
     }
 
-    /// The oldest unfinished recovery of each of these tenants: one at a time, so that a tenant with many does not hold up others,
-    /// and the rate of each tenant is bounded.
+    /// The oldest unfinished recovery of each wanted tenant. One recovery at a time bounds the rate of each tenant, and
+    /// keeps a tenant with many recoveries from delaying others.
     pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
         let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
         let query = query
@@ -225,7 +224,7 @@ impl Log {
         let mut open = Vec::new();
         for ([partition, _], item) in self.get(wanted.map(only_key).collect()).await? {
             let tenant = tenant(&partition);
-            // An unreadable recovery must not stop the others.
+            // An unreadable recovery must not stop the other recoveries.
             match Recovery::from_item(&item) {
                 Ok(recovery) => open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery))),
                 Err(error) => tracing::error!(partition, ?error, "a recovery cannot be read and is left out"),
@@ -237,11 +236,12 @@ impl Log {
         Ok(open)
     }
 
-    /// Makes the next page of deliveries pending again, each at the time that `due` gives. Returns those that are, and an error if
-    /// others could not be. Without one, it moves `recovery` to the end of the page. It does not save it.
+    /// Makes the next page of deliveries pending again, each at the time that `due` gives. Returns the reopened
+    /// deliveries, and an error if others could not be reopened. Without an error, it moves `recovery` to the end of
+    /// the page, unsaved.
     ///
     /// # Errors
-    /// The page could not be read. It can be repeated.
+    /// The page could not be read. The call can be repeated.
     pub async fn recover_page(
         &self,
         tenant: &TenantId,
@@ -257,12 +257,12 @@ impl Log {
         }
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
         let KeyRange { from, to } = self.range(&filter, None, now);
-        // Just after the last key: keys have a fixed length.
+        // The position just after the last key, since keys have a fixed length.
         let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
         let ids = self.missed(tenant, shard, recovery.status, &KeyRange { to: to.max(from.clone()), from }).await?;
-        // Once the partition is throttled, what has not begun waits for the next call.
+        // Once the partition is throttled, the remaining deliveries wait for the next call.
         let is_throttled = AtomicBool::new(false);
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             if is_throttled.load(Ordering::Relaxed) {
@@ -303,7 +303,7 @@ impl Log {
         Ok((resent, Ok(())))
     }
 
-    /// Closes a recovery to further calls, and reads its final time. A deleted recovery is done.
+    /// Closes a recovery to further calls, and reads its final time. A deleted recovery counts as done.
     async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
@@ -317,7 +317,7 @@ impl Log {
         Ok(())
     }
 
-    /// The oldest deliveries of a shard that its endpoint missed, oldest first.
+    /// The first page of the deliveries in a shard that the endpoint missed, oldest first.
     async fn missed(
         &self,
         tenant: &TenantId,
@@ -329,16 +329,16 @@ impl Log {
         for status in missed.statuses() {
             let query = self.query(tenant, shard, Some(*status), range);
             let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
-            let answer = Box::pin(query.send()).await.map_err(failure("listing what an endpoint missed"))?;
+            let answer = Box::pin(query.send()).await.map_err(failure("listing missed deliveries"))?;
             ids.extend(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)));
         }
-        // These are the first of each status, and so the first of all are among them.
+        // These are the oldest of each status, so the oldest of both are among them.
         ids.sort_by_key(DeliveryId::moment);
         ids.truncate(PAGE);
         Ok(ids)
     }
 
-    /// Stores how far a recovery is, unless it was deleted.
+    /// Stores the progress of a recovery, unless it was deleted.
     pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
@@ -359,7 +359,7 @@ impl Missed {
     /// Parses a status from a request.
     ///
     /// # Errors
-    /// There is no such status, or no recovery is about it.
+    /// There is no such status, or recoveries do not resend it.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be failed, held or both")])
     }
@@ -395,12 +395,12 @@ impl Recovery {
         }
     }
 
-    /// The same recovery, over `time` as well.
+    /// The same recovery, extended by `time`.
     fn widened(&self, time: &Range<Timestamp>) -> Self {
         Self { since: self.since.min(time.start), until: self.until.max(time.end), ..self.clone() }
     }
 
-    /// Whether it has not begun.
+    /// Whether it has not begun yet.
     fn waits(&self) -> bool {
         !self.done && !self.begun && self.shard == 0 && self.after.is_empty()
     }
@@ -423,7 +423,7 @@ impl Recovery {
     }
 }
 
-/// What the partitions of recoveries begin with.
+/// The prefix of the partitions of recoveries.
 const PREFIX: &str = "recovery/";
 /// Sorts before every id, and after the keys of the items that name latest recoveries.
 const BEFORE_IDS: &str = "$";
@@ -440,7 +440,7 @@ fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Item {
     key(partition(tenant), format!("#{endpoint}"))
 }
 
-/// The key of the table in an item of the index.
+/// The table's key from an item of the index.
 fn only_key(mut item: Item) -> Item {
     item.remove("open");
     item

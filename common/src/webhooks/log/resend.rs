@@ -1,4 +1,4 @@
-//! Resends a delivery: makes it pending again.
+//! Resends a delivery by making it pending again.
 
 use super::{
     payload,
@@ -17,12 +17,12 @@ use crate::{
 };
 
 impl Log {
-    /// Makes a delivery pending again, whatever its status, with the whole schedule ahead, and the first attempt due at
-    /// `due`. Returns its new state. It has a due row, but no message yet. A recovery resends only what its endpoint
-    /// missed: failed and held deliveries.
+    /// Makes a delivery of any status pending again, with the whole schedule ahead and the first attempt due at `due`.
+    /// Returns its new state. It gets a due row, but the caller sends its message. A recovery resends only failed and
+    /// held deliveries.
     ///
     /// # Errors
-    /// There is no such delivery, or its payload was not kept; the marker is not new; or a call failed.
+    /// There is no such delivery, its payload was not kept, or the marker is not new; or a call failed.
     pub async fn resend(
         &self,
         tenant: &TenantId,
@@ -63,8 +63,7 @@ impl Log {
         Err(Error::Busy)
     }
 
-    /// Makes a delivery pending again, unless an attempt or another resend came first. A payload that was moved leaves its
-    /// state.
+    /// Makes a delivery pending again, unless an attempt or another resend came first. The state loses a moved payload.
     async fn reopen(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! Finds deliveries, newest first: to one destination of a tenant or to all, with filters.
+//! Finds deliveries, newest first, with filters: those to one destination of a tenant, or to all.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Which deliveries to find.
+/// The conditions that deliveries must meet. Unset fields match every delivery.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only deliveries with this status.
@@ -42,19 +42,19 @@ pub struct Filter {
 /// A page of deliveries, newest first.
 #[derive(Debug)]
 pub struct Page {
-    /// The deliveries; there may be none although there is a further page.
+    /// The deliveries. There may be none even if there is a next page.
     pub deliveries: Vec<Delivery>,
-    /// Where the next page begins, if there may be one.
+    /// The start of the next page, if there may be one.
     pub next: Option<Cursor>,
 }
 
-/// Where a page ends in the order of all deliveries of a tenant: the second half of a delivery's id.
+/// The end of a page in the order of all deliveries of a tenant: the second half of a delivery's id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Cursor(String);
 
 impl Cursor {
-    /// The cursor as text.
+    /// The cursor in the form of text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -63,33 +63,33 @@ impl Cursor {
     /// Parses a cursor from a request.
     ///
     /// # Errors
-    /// The text is not a cursor of ours.
+    /// The service did not issue the text as a cursor.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let id: Result<DeliveryId, NotAnId> = format!("{}.0.{text}", DestinationId::Callback).parse();
         id.map(|id| Self(id.moment())).map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
     }
 }
 
-/// The most items that a page reads, over all shards, if a filter leaves some of them out.
+/// The number of items that a filtered page reads, over all shards.
 const FILTERED: usize = 4000;
-/// The same for items that are read one by one, because the index has only their keys.
+/// The same limit for items that are read one by one, because the index has only their keys.
 const FILTERED_KEYS: usize = 1000;
 /// Sorts after every key.
 const END: &str = "~";
-/// The attributes that a list shows of a delivery: not its payload.
+/// The attributes of a delivery that a list shows. The payload is not among them.
 const LISTED: [&str; 8] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last", "kind", "due"];
 
-/// The keys to read of a shard, both ends included.
+/// The range of keys to read from a shard, both ends included.
 #[derive(Clone, Debug)]
 pub(super) struct KeyRange {
     pub(super) from: String,
     pub(super) to: String,
 }
 
-/// What was read of the log, newest first.
+/// A part of the log that was read, newest first.
 struct Stretch<T> {
     found: Vec<T>,
-    /// The last delivery that was looked at, if there are more behind it.
+    /// The last delivery that was examined, if there are more after it.
     end: Option<String>,
 }
 
@@ -110,7 +110,7 @@ impl Log {
         let range = self.range(filter, cursor, now);
         let page = match filter.status {
             None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
-            // The index has all other deliveries, so the delivered ones need not be read.
+            // The index has all other deliveries, so delivered ones need not be read.
             Some(_) => self.search_index(tenant, shards, filter, &range, limit).await?,
         };
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
@@ -157,25 +157,25 @@ impl Log {
         let read: Vec<Stretch<DeliveryId>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
         let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
         let known = self.known(tenant, &ids.found).await?;
-        // The index lags behind the table, so the status is checked, too.
+        // The index lags behind the table, so the status is checked as well.
         let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
         Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
 
-    /// The keys of the deliveries that were created in the time of `filter`, and come after `cursor` in a list.
+    /// The keys of the deliveries that were created in the time of `filter` and follow `cursor` in a list.
     pub(super) fn range(&self, filter: &Filter, cursor: Option<&Cursor>, now: Timestamp) -> KeyRange {
         let moment = |time: Timestamp| Millis::new(time.as_millisecond());
         let since = filter.since.map_or(Millis::new(0), moment).max(self.oldest(now));
-        // A time alone sorts before the keys with that time.
+        // A time without an id sorts before the keys with that time.
         let until = filter.until.map(|until| moment(until).to_string());
         let before = cursor.map(|Cursor(moment)| just_before(moment));
         let last = [until, before].into_iter().flatten().min().unwrap_or_else(|| END.to_owned());
         let since = since.to_string();
-        // DynamoDB refuses a range whose ends are the wrong way round.
+        // DynamoDB refuses a range whose ends are in the wrong order.
         KeyRange { to: last.max(since.clone()), from: since }
     }
 
-    /// A query for the deliveries of a shard, or through the index for those with a status.
+    /// A query for the deliveries of a shard, or through the index for the deliveries with a status.
     pub(super) fn query(
         &self,
         tenant: &TenantId,
@@ -202,7 +202,7 @@ impl Filter {
         self.event.is_some() || self.job_id.is_some()
     }
 
-    /// The job's id as the log keeps it.
+    /// The job's id in the form that the log stores.
     fn kept_job_id(&self) -> Option<&str> {
         self.job_id.as_ref().map(|job| kept_job_id(job))
     }
@@ -214,16 +214,16 @@ impl Filter {
     }
 }
 
-/// How many items of each shard to read: one more than `limit`, to know whether there are more. With a filter, up to
+/// The number of items to read from each shard: one more than `limit`, to detect further items. With a filter, up to
 /// `filtered` over all shards.
 fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
     let share = filtered.unwrap_or_default() / shards.len().max(1);
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges the stretches of several shards, newest first, as far as all shards were read, and `most` at most.
+/// Merges the stretches of several shards, newest first, as far as all shards were read, and at most `most`.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
-    // Behind this point, some shard has not been read yet.
+    // After this point, some shard has not been read yet.
     let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
     let found = read.into_iter().flat_map(|stretch| stretch.found).map(|found| (moment(&found), found));
     let mut found: Vec<_> = found.filter(|(at, _)| end.as_ref().is_none_or(|end| at >= end)).collect();
@@ -234,7 +234,7 @@ fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -
     Stretch { found: found.into_iter().map(|(_, found)| found).collect(), end }
 }
 
-/// Reads only what the list of deliveries shows. Some names are words that DynamoDB reserves.
+/// Reads only the attributes that a list shows. Some names are reserved words of DynamoDB.
 fn listed(query: QueryFluentBuilder) -> QueryFluentBuilder {
     let names = LISTED.iter().map(|name| format!("#{name}")).collect::<Vec<_>>().join(", ");
     let query =
@@ -242,7 +242,7 @@ fn listed(query: QueryFluentBuilder) -> QueryFluentBuilder {
     LISTED.iter().fold(query, |query, name| query.expression_attribute_names(format!("#{name}"), *name))
 }
 
-/// Has DynamoDB apply a filter to a query that names all attributes.
+/// Makes DynamoDB apply a filter to a query that names all attributes.
 fn filtered(mut query: QueryFluentBuilder, filter: &Filter) -> QueryFluentBuilder {
     let wanted = [
         ("status", filter.status.map(text)),
@@ -257,7 +257,7 @@ fn filtered(mut query: QueryFluentBuilder, filter: &Filter) -> QueryFluentBuilde
     if conditions.is_empty() { query } else { query.filter_expression(conditions.join(" AND ")) }
 }
 
-/// The last key before `moment` that a delivery can have.
+/// The last possible key of a delivery before `moment`.
 fn just_before(moment: &str) -> String {
     let (at, hex) = moment.split_once('.').unwrap_or((moment, ""));
     match u128::from_str_radix(hex, 16).ok().and_then(|id| id.checked_sub(1)) {
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Reads a shard as DynamoDB does: the newest before `cursor`, `most` of them before the filter is applied.
+    /// Reads a shard as DynamoDB does: the newest before `cursor`, at most `most` before the filter is applied.
     fn read(shard: &[u16], cursor: Option<u16>, most: usize, wanted: impl Fn(u16) -> bool) -> Stretch<u16> {
         let mut newest: Vec<_> = shard.iter().copied().filter(|at| cursor.is_none_or(|cursor| *at < cursor)).collect();
         newest.sort_unstable_by(|one, other| other.cmp(one));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the shards hold, and whatever a filter leaves out of them, the pages together are the whole list.
+        /// For any contents of the shards and any filter, the pages together are the whole list.
         #[test]
         fn the_pages_are_the_list_without_gaps_or_repetitions(
             moments in prop::collection::btree_set(0..1000_u16, 0..200),
@@ -326,8 +326,8 @@ mod tests {
                 listed.extend(page.found);
                 let Some(end) = page.end else { break };
                 let end = end.parse().expect("a number");
-                prop_assert!(cursor.is_none_or(|before| end < before), "every page gets further");
-                // Without a filter, the cursor says whether there is more.
+                prop_assert!(cursor.is_none_or(|before| end < before), "every page advances");
+                // Without a filter, a cursor means that there is more.
                 prop_assert!(divisor > 1 || listed.len() < all.len());
                 cursor = Some(end);
             }

@@ -1,4 +1,4 @@
-//! Deliveries in the log: their states, payloads and attempts, written and read.
+//! Deliveries in the log: writing and reading their states, payloads and attempts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,31 +30,31 @@ use crate::{
     webhooks::delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
 };
 
-/// How much of a job's id the log keeps, in bytes. Producers may send ids of any length.
+/// The number of bytes of a job's id that the log keeps. Producers may send ids of any length.
 const JOB_ID_BYTES: usize = 1024;
-/// The largest body that is stored with the state of a delivery that is held at once, in bytes. Many are written in one call.
+/// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
-/// The same of a delivery whose state changes soon, in bytes: its row then takes about a kilobyte, the least that DynamoDB
-/// charges for an update.
+/// The largest body, in bytes, that is stored with a state that changes soon: the item then takes about a kilobyte, the
+/// minimum that DynamoDB charges for an update.
 pub const CHANGED_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
-/// How many earlier attempts are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON inside a
-/// JSON string. There a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
+/// The number of earlier attempts that are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON
+/// inside a JSON string. There, a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
 const MAX_ATTEMPTS: usize = 200;
 
-/// The first state of a delivery that did not succeed at once.
+/// The first state of a delivery that did not succeed immediately.
 pub struct First<'a> {
-    /// Whose delivery it is.
+    /// The owner of the delivery.
     pub tenant: &'a TenantId,
     /// The delivery.
     pub delivery: &'a Delivery,
-    /// The payload, if it has no row of its own.
+    /// The payload, if it has no separate item.
     pub payload: Option<&'a Payload>,
 }
 
 impl Log {
-    /// The row of a delivery that succeeded at once, with its payload unless that is too large to be kept.
+    /// The row of a delivery that succeeded immediately, with its payload unless that is too large to be kept.
     #[must_use]
     pub fn delivered_row(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);
@@ -65,7 +65,7 @@ impl Log {
         Row(item)
     }
 
-    /// The row with the payload of a delivery that did not succeed at once.
+    /// The row with the payload of a delivery that did not succeed immediately.
     #[must_use]
     pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
         let mut item = details_key(tenant, id, PAYLOAD);
@@ -74,7 +74,7 @@ impl Log {
         Row(item)
     }
 
-    /// The row that keeps the attempts that the state of a delivery has before another attempt, and has no room for after it.
+    /// The row for the attempts in `before` that no longer fit into the state `after`; `None` if they fit.
     #[must_use]
     pub fn attempts_row(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
         let attempt = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
@@ -85,15 +85,16 @@ impl Log {
         Some(Row(item))
     }
 
-    /// Stores the first states of deliveries. Returns for each, in the same order, `false` if there is a state already: the
-    /// same event is handled elsewhere at the same time, and goes on there. A payload that is given is stored with the state:
-    /// of a delivery that is held at once, that is all there is to write.
+    /// Stores the first states of deliveries. Returns for each, in the same order, `false` if there is a state already:
+    /// another process handles the same event, and continues with it. A given payload is stored with the state, which
+    /// is then the only item of a delivery that is held immediately.
     ///
     /// [`Error::Busy`] means that the partition, or the table, was throttled.
     ///
-    /// These are statements and not a batched write, since that has no conditions: an `INSERT` fails where there is an
-    /// item already (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No
-    /// delivery may occur twice: its whole batch would fail.
+    /// The call executes statements instead of a batched write, since a batched write has no conditions: an `INSERT`
+    /// fails if the item exists
+    /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No delivery may
+    /// occur twice, since its whole batch would fail.
     pub async fn begin(&self, states: &[First<'_>], now: Timestamp) -> Vec<Result<bool>> {
         let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
@@ -135,11 +136,11 @@ impl Log {
                 })
             }
         });
-        // Without an answer, none is known to be stored.
+        // Without an answer, no state is known to be stored.
         begun.chain(iter::repeat_with(|| Err(unwritten()))).take(batch.len()).collect()
     }
 
-    /// Stores the state of a new delivery together with other writes.
+    /// Adds the write of a new delivery's state to a transaction.
     pub(in crate::webhooks) fn begin_in(
         &self,
         transaction: Transaction,
@@ -150,8 +151,8 @@ impl Log {
         transaction.put_new(&self.table, "delivery", self.state(tenant, delivery, now))
     }
 
-    /// Changes the state from `before` to `after`. Returns `false` if it is no longer `before`: another attempt or a resend
-    /// came first. A delivery that succeeded is `delivered`, whatever came first.
+    /// Changes the state from `before` to `after`. Returns `false` if the state is no longer `before`, because another
+    /// attempt or a resend came first. A delivery that succeeded becomes `delivered` in any case.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
         let (set, remove) = attempted(tenant, after);
         let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
@@ -159,7 +160,7 @@ impl Log {
         let update = if after.status == Status::Delivered {
             update.condition_expression("attribute_exists(delivery)")
         } else {
-            // Somebody may have taken it.
+            // A client may have received the delivery.
             let due = before.pull.as_ref().and_then(|pull| pull.due);
             let (update, still_due) = match due {
                 Some(due) => {
@@ -174,7 +175,7 @@ impl Log {
                 ))
                 .expression_attribute_values(":was", number(before.attempts.into()))
                 .expression_attribute_values(":tried", number(before.tries.into()))
-                // A resend moves this, even if there has been no attempt.
+                // A resend changes this time, even if there has been no attempt.
                 .expression_attribute_values(":end", number(before.fails_at.as_millisecond()))
                 .expression_attribute_values(":before", text(before.status))
         };
@@ -191,7 +192,7 @@ impl Log {
         delete.send().await.map(drop).map_err(failure("deleting a payload"))
     }
 
-    /// Deletes the payload of a delivery that has succeeded, if it has a row of its own, and is too large to be kept.
+    /// Deletes the payload of a delivery that has succeeded, if it is a separate item and too large to be kept.
     pub(super) async fn forget_large_apart(&self, tenant: &TenantId, id: &DeliveryId) -> Result<()> {
         let key = details_key(tenant, id, PAYLOAD);
         let delete = self.dynamodb.delete_item().table_name(&self.table).set_key(Some(key));
@@ -204,12 +205,12 @@ impl Log {
         }
     }
 
-    /// The states of these deliveries, as far as the log has them, read consistently.
+    /// The states of these deliveries that the log contains, read consistently.
     ///
     /// # Errors
     /// The read failed, or a delivery cannot be read.
     pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
-        // DynamoDB refuses a batch that names a key twice.
+        // DynamoDB refuses a batch that contains a key twice.
         let different: BTreeSet<_> = ids.iter().collect();
         let found = self.get(different.iter().map(|id| state_key(tenant, id)).collect()).await?;
         let deliveries = different.into_iter().filter_map(|id| {
@@ -219,10 +220,11 @@ impl Log {
         deliveries.collect()
     }
 
-    /// The states of these attempts' deliveries, whoever their tenants are, each once. What the log does not have is left out.
-    /// Each has an error of its own: [`Error::Busy`] means that it was not read, and can be.
+    /// The states of these attempts' deliveries, of any tenants, without duplicates. Deliveries that the log does not
+    /// contain are omitted. Each result has its own error: [`Error::Busy`] means that another try may read it.
     ///
-    /// They may be a second old: what matters here is a quarter of an hour old, and such a read takes half the units.
+    /// The reads are eventually consistent, and so may be a second old: the sweep checks deliveries of a quarter of an
+    /// hour ago, and such a read takes half the units.
     pub async fn states(&self, due: Vec<DueRow>) -> Vec<(DueRow, Result<Delivery>)> {
         let key = |row: &DueRow| [shard_key(&row.attempt.tenant, row.attempt.id.shard()), row.attempt.id.moment()];
         let different: BTreeMap<_, _> = due.into_iter().map(|row| (key(&row), row)).collect();
@@ -242,16 +244,16 @@ impl Log {
         states.collect()
     }
 
-    /// A delivery, with its payload if that is kept, read consistently.
+    /// A delivery with its payload, if that is kept, read consistently.
     ///
     /// # Errors
-    /// The read failed, or what is stored cannot be read.
+    /// The read failed, or an item cannot be read.
     pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Delivery, Option<Payload>)>> {
         let found = self.get(vec![state_key(tenant, id), details_key(tenant, id, PAYLOAD)]).await?;
         let Some(state) = found.get(&[shard_key(tenant, id.shard()), id.moment()]) else { return Ok(None) };
         let delivery = read_delivery(*id, state)?;
         let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
-        // A payload that is too large is gone after a success, even if a crash came before its deletion.
+        // A payload that is too large counts as deleted after a success, even if a crash prevented its deletion.
         let is_kept = |item: &&Item| {
             delivery.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes
         };
@@ -262,10 +264,10 @@ impl Log {
         Ok(Some((delivery, payload)))
     }
 
-    /// [Finds](Self::find) a delivery for its tenant: after the retention it is gone, even if it is not deleted yet.
+    /// [Finds](Self::find) a delivery for its tenant. After the retention it counts as deleted.
     ///
     /// # Errors
-    /// There is no such delivery; the read failed, or what is stored cannot be read.
+    /// There is no such delivery; the read failed, or an item cannot be read.
     pub async fn visible(
         &self,
         tenant: &TenantId,
@@ -276,7 +278,7 @@ impl Log {
         found.ok_or(NOT_FOUND)
     }
 
-    /// The attempts of a delivery before the last one, oldest first; only the newest, if there are very many.
+    /// The attempts of a delivery before the last, oldest first. If there are too many, only the newest.
     ///
     /// # Errors
     /// The read failed, or an attempt cannot be read.
@@ -288,7 +290,7 @@ impl Log {
             .key_condition_expression("destination = :delivery AND delivery BETWEEN :first AND :last")
             .expression_attribute_values(":delivery", text(details_partition(tenant, &delivery.id)))
             .expression_attribute_values(":first", text(ATTEMPT))
-            // Rows are written before the state, so after a crash both may have an attempt: the state's count.
+            // Rows are written before the state, so after a crash both may have an attempt: the state's count decides.
             .expression_attribute_values(":last", text(attempt_key(apart)))
             .scan_index_forward(false)
             .limit(i32::try_from(MAX_ATTEMPTS).unwrap_or(i32::MAX));
@@ -299,7 +301,7 @@ impl Log {
             attempts.extend(item.get("last").map(read_attempt).transpose()?);
         }
         attempts.extend(delivery.earlier.iter().cloned());
-        // A success counts whatever came first, so there may be items of attempts that the state has not.
+        // A success counts in any case, so there may be items of attempts that the state does not have.
         attempts.sort_by_key(|attempt| attempt.at);
         attempts.dedup();
         attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));
@@ -329,7 +331,7 @@ fn attempt_key(number: u32) -> String {
     format!("{ATTEMPT}{number:06}")
 }
 
-/// The attributes that go with a status. `delivered` needs few.
+/// The attributes that go with a status. `delivered` needs only a few.
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static str, AttributeValue)> {
     let mut set = vec![("status", text(delivery.status))];
     if delivery.status != Status::Delivered {
@@ -348,7 +350,7 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static 
     set
 }
 
-/// What another attempt changes, and the attributes that the delivery no longer has.
+/// The changes of the state after another attempt: the attributes to set, and those to remove.
 pub(super) fn attempted(
     tenant: &TenantId,
     after: &Delivery,
@@ -364,13 +366,13 @@ pub(super) fn attempted(
     (set, remove)
 }
 
-/// The attributes of [`standing`] that a delivery no longer has, if these are set.
+/// The attributes of [`standing`] to remove when these are set.
 pub(super) fn unset(set: &[(&'static str, AttributeValue)]) -> Vec<&'static str> {
     let all = ["next_attempt_at", "open", "due", "lease", "lease_ends"].into_iter();
     all.filter(|name| set.iter().all(|(set, _)| set != name)).collect()
 }
 
-/// A job's id as the log keeps it.
+/// A job's id in the form that the log stores.
 pub(super) fn kept_job_id(job_id: &str) -> &str {
     job_id.get(..job_id.floor_char_boundary(JOB_ID_BYTES)).unwrap_or(job_id)
 }

@@ -1,4 +1,4 @@
-//! The table of the delivery log: its keys, and reading and writing its items.
+//! The table of the delivery log: its keys, and the reads and writes of its items.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -36,16 +36,16 @@ pub struct Log {
     gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
-/// How long deliveries can be seen.
+/// The time for which deliveries can be seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention(Duration);
 
-/// An item to be written unconditionally. It may have a callback's secret, so it cannot be printed.
+/// An item to write unconditionally. It may contain a callback's secret, so it cannot be printed.
 #[derive(Clone)]
 pub struct Row(pub(super) Item);
 
 impl Retention {
-    /// The time that `env` sets, in days.
+    /// Reads `DELIVERY_RETENTION`, in days.
     ///
     /// # Errors
     /// The variable is missing, does not parse or is out of range.
@@ -54,7 +54,7 @@ impl Retention {
         Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
     }
 
-    /// When an item that is written now may be deleted. DynamoDB may do that days later, so reading checks the age too.
+    /// The time from which an item written `now` may be deleted. DynamoDB may take days longer, so reads check the age.
     #[must_use]
     pub fn end(self, now: Timestamp) -> Timestamp {
         now.after(self.0 + GRACE)
@@ -77,10 +77,10 @@ pub(super) fn key_of(item: &Item) -> Key {
     })
 }
 
-/// The rows that could not be written, by their labels.
+/// The labels of the rows that could not be written.
 #[derive(Debug)]
 pub struct Unwritten<T> {
-    /// Rows whose partition, or table, was throttled until the end.
+    /// Rows whose partition, or table, was throttled in every round.
     pub throttled: Vec<T>,
     /// Rows whose call failed.
     pub failed: Vec<T>,
@@ -96,20 +96,20 @@ impl<T> Unwritten<T> {
 
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
-/// How long items outlive the retention: a delivery that is resent on its last day still has its whole schedule.
+/// The time for which items outlive the retention, so that a resend on the last day still has its whole schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
-/// The most items that `BatchWriteItem` takes.
+/// The number of items that `BatchWriteItem` accepts.
 pub(super) const WRITES: usize = 25;
-/// The most items that `BatchGetItem` takes.
+/// The number of items that `BatchGetItem` accepts.
 const READS: usize = 100;
-/// How many calls one caller may have under way.
+/// The number of calls that a caller may have in progress.
 pub(super) const CONCURRENCY: usize = 16;
-/// How often a batch is sent again for items that DynamoDB left out, because their partition is throttled.
+/// The number of times that a batch is sent for items that DynamoDB left out because their partition is throttled.
 pub(super) const ROUNDS: u32 = 4;
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
 impl Log {
-    /// The log over the table that `env` names.
+    /// Opens the table that `env` names.
     ///
     /// # Errors
     /// A variable is missing, does not parse or is out of range.
@@ -118,27 +118,27 @@ impl Log {
             dynamodb: aws.dynamodb(),
             table: env.required("DELIVERIES_TABLE")?,
             retention: Retention::from_env(env)?,
-            // The largest item that DynamoDB takes has 400 KB.
+            // The largest item that DynamoDB accepts has 400 KB.
             kept_payload_bytes: env.number("KEPT_PAYLOAD_BYTES", 0..=350_000)?,
             gathered: None,
         })
     }
 
-    /// How large the payload of a delivery may be, as it is stored, to be kept once it is delivered.
+    /// The maximum size of a stored payload, in bytes, that is kept once its delivery is delivered.
     #[must_use]
     pub fn kept_payload_bytes(&self) -> usize {
         self.kept_payload_bytes
     }
 
-    /// The same, but what is read by key at about the same time is read in one call.
+    /// The same log, but keys that are read at about the same time are read in one call.
     #[must_use]
     pub fn gathering(self) -> Self {
         Self { gathered: Some(Arc::default()), ..self }
     }
 
-    /// Writes rows, in any order. Each has a label, by which the caller knows it.
+    /// Writes rows, in any order. Each has a label that identifies it to the caller.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
-        // A batch may not have the same key twice: of duplicates, the last one counts.
+        // A batch may not contain the same key twice: the last of several duplicates counts.
         let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(label, row)| (row.key(), (label, row))).collect();
         let mut rows = rows.into_iter().peekable();
         let mut calls = Vec::new();
@@ -159,7 +159,7 @@ impl Log {
         unwritten
     }
 
-    /// Writes up to 25 rows. Returns the labels of those that are not written.
+    /// Writes up to 25 rows. Returns the labels of the rows that were not written.
     async fn put_batch<T: Copy>(&self, batch: Vec<(Key, (T, Row))>) -> (Vec<T>, Result<()>) {
         let (mut left, mut requests) = (BTreeMap::new(), Vec::with_capacity(batch.len()));
         for (key, (label, Row(item))) in batch {
@@ -185,7 +185,7 @@ impl Log {
         (left.into_values().collect(), Ok(()))
     }
 
-    /// Reads items consistently, in any number, by their keys.
+    /// Reads any number of items consistently by their keys.
     pub(super) async fn get(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
         let Some(gathered) = &self.gathered else {
             let (found, error) = self.get_all(keys, true).await;
@@ -202,7 +202,7 @@ impl Log {
         gathered.get(keys.iter().map(key_of).collect(), read).await
     }
 
-    /// The items, and an error if there are keys that could not be read.
+    /// The items, and an error if some keys could not be read.
     pub(super) async fn get_all(&self, keys: Vec<Item>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
         let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec(), is_consistent)).collect();
         let mut calls = stream::iter(calls).buffer_unordered(CONCURRENCY);
@@ -215,7 +215,7 @@ impl Log {
         (found, failed)
     }
 
-    /// Reads up to 100 items. Returns them, the keys that could not be read, and why.
+    /// Reads up to 100 items. Returns them, the keys that could not be read, and the reason.
     async fn get_batch(&self, mut keys: Vec<Item>, is_consistent: bool) -> (Vec<Item>, Vec<Item>, Option<Error>) {
         let mut items = Vec::new();
         for round in 0..ROUNDS {
@@ -242,7 +242,7 @@ impl Log {
         number(self.retention.end(now).as_second())
     }
 
-    /// The creation time of the oldest deliveries that can be seen.
+    /// The creation time of the oldest visible deliveries.
     pub(super) fn oldest(&self, now: Timestamp) -> Millis {
         Millis::new(now.as_millisecond() - i64::try_from(self.retention.0.as_millis()).unwrap_or(i64::MAX))
     }
@@ -256,7 +256,7 @@ pub(super) fn shard_key(tenant: &TenantId, shard: Shard) -> String {
     format!("{tenant}/{shard}")
 }
 
-/// The partition of the index with the deliveries of a shard that have this status.
+/// The partition of the index with the deliveries of a shard and a status.
 pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> String {
     format!("{tenant}/{shard}/{status}")
 }

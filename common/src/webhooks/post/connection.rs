@@ -1,4 +1,4 @@
-//! A connection to a receiver, with a limit on how much is read from it.
+//! A connection to a receiver, with a limit on the bytes that are read from it.
 
 use std::{
     error::Error,
@@ -21,15 +21,15 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-/// How much is read of a response, or of a TLS handshake. Interim responses, headers, the framing of the body and the
-/// overhead of TLS all count, because a receiver could send any of them forever.
+/// The number of bytes that are read of a response, or of a TLS handshake. Interim responses, headers, the framing of
+/// the body and the overhead of TLS all count, since a receiver could send any of them forever.
 const MAX_BYTES: usize = 64 * 1024;
-/// What a read counts at least: a single byte is as much work for us as many.
+/// The minimum that a read counts, since reading a single byte costs as much as reading many.
 const READ: usize = 128;
-/// What an interim response (100, 102, 103) counts: a handful is normal, sixteen are too many.
+/// The number of bytes that an interim response (100, 102, 103) counts: a few are normal, sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
 
-/// How many bytes may still be read.
+/// The number of bytes that may still be read.
 #[derive(Debug)]
 pub(super) struct Meter(AtomicUsize);
 
@@ -56,19 +56,19 @@ impl Meter {
     }
 }
 
-/// The receiver sent more than is read.
+/// The receiver sent more than the limit.
 #[derive(Debug)]
 pub(super) struct TooMuch;
 
 impl fmt::Display for TooMuch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the receiver sent more than is read")
+        f.write_str("the receiver sent more than the limit")
     }
 }
 
 impl Error for TooMuch {}
 
-/// A stream that fails once its meter is used up.
+/// A stream that fails once its meter is exhausted.
 pub(super) struct Metered<S> {
     stream: S,
     meter: Arc<Meter>,
@@ -124,16 +124,16 @@ pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
     /// Reads and writes; `None` once the connection is closed.
     driver: Option<BoxFuture<'static, hyper::Result<()>>>,
-    /// Counts what arrives over TCP.
+    /// Counts the bytes that arrive over TCP.
     wire: Arc<Meter>,
-    /// Counts what arrives inside TLS; without TLS, the same meter as `wire`.
+    /// Counts the bytes that arrive inside TLS; without TLS, the same meter as `wire`.
     response: Arc<Meter>,
     /// Counts this connection against the pool's limit.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
-    /// A connection over `stream`, whose TCP layer is metered by `wire`. Releases `permit` when it closes.
+    /// Opens a connection over `stream`, whose TCP layer is metered by `wire`. It releases `permit` when it closes.
     pub(super) async fn over<S>(
         stream: Metered<S>,
         wire: Arc<Meter>,
@@ -156,7 +156,7 @@ impl Connection {
         self.wire.refill();
         self.response.refill();
         let meter = Arc::clone(&self.response);
-        // If this uses up the meter, the next read fails.
+        // If this exhausts the meter, the next read fails.
         on_informational(&mut request, move |_| meter.count(INTERIM));
         let response = self.requests.send_request(request);
         let driver = &mut self.driver;
@@ -175,7 +175,7 @@ impl Connection {
         self.response.is_full()
     }
 
-    /// Whether the connection can be used again: it is open, and done with the last exchange.
+    /// Whether the connection can be reused: it is open, and has finished the last exchange.
     pub(super) fn is_idle(&mut self) -> bool {
         // Polling also replaces the waker, and so releases the task that used the connection last.
         let context = &mut Context::from_waker(Waker::noop());

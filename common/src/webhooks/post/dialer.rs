@@ -1,4 +1,4 @@
-//! Connects to permitted addresses only, whatever a URL or the DNS says.
+//! Connects to permitted addresses only, regardless of the URL and of DNS answers.
 
 use std::{
     io,
@@ -19,14 +19,13 @@ use crate::webhooks::destination::DestinationPolicy;
 
 /// The time limit for connecting to a host, over all of its addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many addresses of a name are tried.
+/// The number of addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
-/// How many addresses are tried at the same time, and so how many sockets a dial needs.
+/// The number of addresses that are tried concurrently, and so the number of sockets that a dial needs.
 pub(super) const MAX_PARALLEL: usize = 2;
-/// How long one address is tried alone before the next one is tried too (RFC 8305, section 5).
+/// The time for which one address is tried alone before the next is tried too (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// The time limit for one address when there are more than can be tried at the same time. TCP sends a lost packet again
-/// after a second.
+/// The time limit for one address when there are more than [`MAX_PARALLEL`]. TCP resends a lost packet after a second.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks up the addresses of a host name.
@@ -40,7 +39,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// How hosts are reached.
+/// The means of reaching hosts, replaceable in tests.
 #[derive(Clone)]
 pub struct Network {
     /// Looks up names.
@@ -67,7 +66,7 @@ impl Network {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DialError {
     /// The deployment allows none of the addresses.
@@ -76,7 +75,7 @@ pub(super) enum DialError {
     NoAddress,
     /// No address accepted a connection.
     NoAnswer,
-    /// This process has no file descriptor left, which is not the receiver's fault.
+    /// The process has no file descriptor left, which is not the receiver's fault.
     NoDescriptor,
 }
 
@@ -86,8 +85,8 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// Opens connections to permitted addresses. A name is looked up once per connection, and the addresses that were
-/// checked are the ones dialled, so a resolver that changes its answer (DNS rebinding) gains nothing.
+/// Opens connections to permitted addresses. A name is looked up once per connection, and only checked addresses are
+/// dialed, so a resolver that changes its answer (DNS rebinding) gains nothing.
 pub(super) struct Dialer {
     policy: DestinationPolicy,
     network: Network,
@@ -99,7 +98,7 @@ impl Dialer {
         Self { policy, network }
     }
 
-    /// Whether the policy allows a URL, as far as can be told without a look-up.
+    /// Whether the policy allows a URL, as far as this can be decided without a DNS lookup.
     pub(super) fn permits(&self, url: &Url) -> bool {
         self.policy.refusals(url).next().is_none()
     }
@@ -129,8 +128,7 @@ impl Dialer {
         }
     }
 
-    /// Connects to the address that answers first. The addresses are tried in order: the next when one fails, or alongside
-    /// a slow one.
+    /// Connects to the address that answers first. Tries them in order: the next if one fails or is slow.
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> io::Result<Box<dyn Stream>> {
         let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
         let mut next = addresses.iter().map(|address| {
@@ -238,7 +236,7 @@ mod tests {
         };
         let network = Network { lookup: Arc::new(lookup), connect: Arc::new(connect) };
         let dialer = Dialer::new(DestinationPolicy::new(true, vec![loopback]), network);
-        // The first packet is lost. TCP sends it again after a second.
+        // The first packet is lost. TCP resends it after a second.
         let accept = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             loop {

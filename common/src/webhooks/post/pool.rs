@@ -1,4 +1,4 @@
-//! Idle connections, kept to be used again.
+//! Idle connections, kept for reuse.
 
 use std::{
     collections::VecDeque,
@@ -13,14 +13,14 @@ use tokio::{
 
 use super::{connection::Connection, dialer::MAX_PARALLEL};
 
-/// A connection that has been idle for longer is not used again: some gateways drop idle connections silently.
+/// Connections that have been idle for longer are not reused, since some gateways drop idle connections silently.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
-/// Bounds the open connections, in use and idle together, by what the concurrent attempts need, however many hosts
-/// there are. At the limit, a new connection replaces the one that has been idle longest.
+/// Bounds the open connections, in use and idle together, by the needs of the concurrent attempts, for any number of
+/// hosts. At the limit, a new connection replaces the connection that has been idle longest.
 ///
 /// Lambda allows a process 1,024 file descriptors. A dial takes at most two: for two addresses at the same time, or for
-/// the sockets and files of a look-up. So with `MAX_CONCURRENT_ATTEMPTS` at its maximum:
+/// the sockets and files of a lookup. So with `MAX_CONCURRENT_ATTEMPTS` at its maximum:
 ///
 /// ```text
 ///  800  connections and dials of 400 attempts, and idle connections
@@ -31,13 +31,11 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 ///  904
 /// ```
 ///
-/// Attempts that wait beyond that, of which there may be twice as many, go ahead, and leave no room for idle connections.
-///
-/// The pool of `hyper-util` has no such bound: it limits idle connections by host, and not how many there are in all.
-///
-/// There is no limit per host: a host never has more idle connections than it had concurrent attempts.
+/// Attempts beyond that, of which there may be twice as many, proceed without a permit, and leave no room for idle
+/// connections. The pool of `hyper-util` has no such bound: it limits idle connections per host, and not in total.
+/// There is no limit per host, since a host never has more idle connections than it had concurrent attempts.
 pub(super) struct Pool {
-    /// The longest idle first.
+    /// The idle connections, longest idle first.
     idle: Mutex<VecDeque<Idle>>,
     /// One permit for each socket.
     sockets: Arc<Semaphore>,
@@ -50,13 +48,13 @@ struct Idle {
 }
 
 impl Pool {
-    /// A pool for this many concurrent attempts.
+    /// A pool for `attempts` concurrent attempts.
     pub(super) fn new(attempts: usize) -> Self {
         let sockets = attempts.saturating_mul(MAX_PARALLEL).min(Semaphore::MAX_PERMITS);
         Self { idle: Mutex::default(), sockets: Arc::new(Semaphore::new(sockets)) }
     }
 
-    /// Takes the idle connection to `origin` that was used last: it is the least likely to have been closed.
+    /// Takes the most recently used idle connection to `origin`, since it is the least likely to have been closed.
     pub(super) fn take(&self, origin: &str) -> Option<Connection> {
         let mut idle = self.idle();
         while idle.front().is_some_and(|longest| longest.since.elapsed() > MAX_IDLE) {
@@ -71,15 +69,15 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection to `origin` if it can be used again.
+    /// Keeps a connection to `origin` if it can be reused.
     pub(super) fn put(&self, origin: &str, mut connection: Connection) {
         if connection.is_idle() {
             self.idle().push_back(Idle { origin: origin.into(), since: Instant::now(), connection });
         }
     }
 
-    /// Reserves the sockets for a dial, and closes idle connections if necessary, the longest idle first. `None` if none is
-    /// left to close: the dial is beyond the limit, and may go ahead all the same.
+    /// Reserves the sockets for a dial, and closes idle connections if necessary, the longest idle first. `None` if
+    /// there are none to close: the dial exceeds the limit, and may proceed anyway.
     pub(super) fn reserve(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(permit) = Arc::clone(&self.sockets).try_acquire_many_owned(MAX_PARALLEL as u32) {

@@ -1,4 +1,4 @@
-//! What the forms of an endpoint do.
+//! The actions of an endpoint's forms.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
     }
 }
 
-/// Shows the test's delivery, which tells how it went.
+/// Sends a test event, and redirects to its delivery.
 async fn test(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
     let now = Timestamp::now();
     let test = Delivery::test(id, now);
@@ -80,8 +80,7 @@ async fn change(app: &App, tenant: &TenantId, id: EndpointId, change: Change) ->
     app.endpoints.update(tenant, id, change, app.rotation_overlap, Timestamp::now()).await
 }
 
-/// Sends again what the endpoint missed. The endpoint becomes active first if the form says so: to an inactive endpoint,
-/// nothing is sent.
+/// Starts a recovery. If the form says so, the endpoint is enabled first: nothing is sent to an inactive endpoint.
 async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
     let (since, missed) = form.read(|fields| {
@@ -97,7 +96,7 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
     Ok(after(id, "recovering"))
 }
 
-/// Changes what is not as it was: another URL starts anew with its receiver, and needs the headers again.
+/// Changes only the settings that differ. A new URL resets the endpoint's health, and needs the headers again.
 async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let was = app.endpoints.view(tenant, id).await?;
     let new = Settings::read(form, was.kind, &app.destinations)?;
@@ -126,7 +125,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
     Ok(after(id, "saved"))
 }
 
-/// Rotates to the secret that the form has, and shows it.
+/// Rotates to the secret in the form, and shows it.
 async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let field = if form.get("own").is_empty() { "secret" } else { "own" };
     let secret = form.read(|fields| fields.text(field, SigningSecret::parse_chosen))?;
@@ -134,7 +133,7 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == shown);
     if !is_done && form.get("updated_at") != endpoint.updated_at.to_string() {
-        let message = "The endpoint has been changed since this form was opened. Look at it, and try again";
+        let message = "The endpoint was changed after you opened this form. Review the change, then try again";
         return form.read(|fields| Err(fields.reject("own", Problem::format(message))));
     }
     if !is_done {
@@ -143,10 +142,10 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         (verify::secret(&shown))
-        p { "For a while, the old secret signs, too. Change your server before that ends." }
-        p { a href={ "/console/endpoints/" (id) } { "Back to the endpoint" } }
+        p { "The old secret also signs deliveries for a limited time. Update your server before then." }
+        p { a href={ "/console/endpoints/" (id) } { "Back to endpoint" } }
     };
-    Ok(Page::new("The secret has been changed", content).done().within(console).into())
+    Ok(Page::new("Secret rotated", content).done().within(console).into())
 }
 
 async fn delete(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {

@@ -13,17 +13,17 @@ use maud::{Markup, html};
 
 use crate::{chart, settings::Shown, times};
 
-/// A form that was not accepted, and why.
+/// A refused form, with the reason.
 pub(super) struct Refused<'a> {
     pub(super) form: &'a Typed,
     pub(super) error: Error,
 }
 
-/// The forms, with what was refused of one of them.
+/// All forms. A refused form is open and shows its error.
 pub(super) fn all(endpoint: &EndpointView, refused: Option<&Refused<'_>>, now: Timestamp) -> Markup {
     let refusal = |action: &str| refused.filter(|refused| refused.form.get("action") == action);
     html! {
-        h2 { "Change it" }
+        h2 { "Manage endpoint" }
         (edit(endpoint, refusal("edit")))
         (rotate(endpoint, refusal("rotate").map(|refused| &refused.error)))
         (since(refusal("recover").map(|refused| &refused.error), now))
@@ -33,9 +33,10 @@ pub(super) fn all(endpoint: &EndpointView, refused: Option<&Refused<'_>>, now: T
 
 fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     let headers_hint = if endpoint.header_names.is_empty() {
-        "One on a line, such as “authorization: Bearer …”. They are not shown again"
+        "One per line, such as “authorization: Bearer …”. They are not shown again"
     } else {
-        "Leave this empty to keep those that there are. Other values replace all of them. A new URL needs them again"
+        "Leave empty to keep the current headers. New values replace all of them. If you change the URL, enter them \
+         again"
     };
     let shown = match refused {
         Some(Refused { form, .. }) => Shown {
@@ -53,39 +54,39 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     };
     html! {
         details open[refused.is_some()] {
-            summary { @if endpoint.url.is_some() { "URL, d" } @else { "D" } "escription, events, headers" }
+            summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events and headers" }
             form .fill method="post" action="?" {
                 input type="hidden" name="action" value="edit";
                 (shown.fields("edit", refused.map(|refused| &refused.error)))
                 @if !endpoint.header_names.is_empty() {
-                    (Field::tick("no_headers", "Remove all its headers").optional().html("edit", None))
+                    (Field::tick("no_headers", "Remove all headers").optional().html("edit", None))
                 }
-                button { "Save" }
+                button { "Save changes" }
             }
         }
     }
 }
 
-/// The new secret is made with the form, so that sending the form twice rotates once. The form is for the endpoint as it is: an
-/// old form must not bring back a secret that has been rotated away.
+/// The form that rotates the secret. It contains the new secret, so that submitting it twice rotates once. It also
+/// contains the time of the endpoint's last change, so that an old form cannot restore a secret that was rotated away.
 fn rotate(endpoint: &EndpointView, error: Option<&Error>) -> Markup {
     html! {
         details open[error.is_some()] {
-            summary { "Change the secret" }
+            summary { "Rotate secret" }
             p {
-                "From then on, each delivery has a signature of both secrets for a while, so that you can change your server \
-                 at your leisure. The new secret is shown once."
+                "After the rotation, deliveries are signed with both secrets for a limited time, so that you can \
+                 update your server. The new secret is shown once."
             }
             (Form {
                 id: "rotate",
-                button: "Change the secret",
+                button: "Rotate secret",
                 hidden: &[
                     ("action", "rotate"),
                     ("secret", SigningSecret::generate().reveal()),
                     ("updated_at", &endpoint.updated_at.to_string()),
                 ],
-                fields: &[Field::text("own", "A secret of your own", "off", "").optional()
-                    .hint("Leave it empty for a random secret")],
+                fields: &[Field::text("own", "Your own secret", "off", "").optional()
+                    .hint("Leave empty for a random secret")],
                 error,
                 ..Form::default()
             })
@@ -97,16 +98,16 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
     let day = times::local(chart::since(now));
     html! {
         details open[error.is_some()] {
-            summary { "Send again what it missed" }
+            summary { "Recover missed deliveries" }
             (Form {
                 id: "recover",
-                button: "Send them again",
+                button: "Recover deliveries",
                 hidden: &[("action", "recover")],
                 fields: &[
                     Field::moment("since", "Created since (UTC)", &day),
                     Field::select(
                         "status",
-                        "Which",
+                        "Deliveries",
                         &[("both", "Failed and held"), ("failed", "Failed"), ("held", "Held")],
                         "both",
                     ),
@@ -121,11 +122,11 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
 fn delete(error: Option<&Error>) -> Markup {
     html! {
         details open[error.is_some()] {
-            summary { "Delete it" }
-            p { "What waits for it ends. Its deliveries can still be seen for as long as the log is kept." }
+            summary { "Delete endpoint" }
+            p { "Pending deliveries are canceled. Past deliveries stay visible until the log expires." }
             (Form {
                 id: "delete",
-                button: "Delete the endpoint",
+                button: "Delete endpoint",
                 is_secondary: true,
                 hidden: &[("action", "delete")],
                 fields: &[Field::tick("sure", "Yes, delete this endpoint")],

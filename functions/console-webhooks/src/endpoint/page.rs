@@ -9,10 +9,10 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::Status,
+        delivery::{Status, error_meaning, error_name},
         endpoints::{EndpointView, Kind, Pulled},
         log::{
-            glance::{Backlog, Glance},
+            glance::{Backlog, Glance, LastFailure},
             pull::{MOST_COUNTED, Waiting},
             recovery::Recovery,
             search::Filter,
@@ -25,30 +25,30 @@ use super::forms::{self, Refused};
 use crate::{
     app::App,
     chart, deliveries,
-    overview::{events, is_rotating, missed},
-    states::{self, State},
+    overview::{counted, events, is_rotating, missed, resend_button},
+    states::State,
     times,
 };
 
-/// How many of its newest deliveries are shown, and how many are counted.
+/// The number of latest deliveries that are shown, and that are counted.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
 
-const NOT_FOUND: Error = Error::NotFound("There is no such endpoint");
+const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
 
 /// The endpoint that the path names.
 pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
-/// What is known of an endpoint.
+/// An endpoint with its numbers from the log.
 struct Known {
     endpoint: EndpointView,
     glance: Glance,
     failed: Backlog,
     held: Backlog,
     pending: Backlog,
-    /// What waits to be taken, of a pull endpoint.
+    /// The deliveries that wait to be received, for a pull endpoint.
     waiting: Option<Waiting>,
     recoveries: Vec<Recovery>,
 }
@@ -86,16 +86,16 @@ pub(super) async fn page(
             @if !matches!(error, Error::Invalid(_)) { (alert(error)) }
         }
         (state(app, &known, now))
-        (recovery(&known, now))
+        (recovery(&known))
         section .big {
             h2 { "Last 24 hours" }
             (chart::day(&known.glance.counted, now))
             (chart::by_hour(&known.glance.counted))
         }
         section {
-            h2 { "Newest deliveries" }
-            (deliveries::table(&page.deliveries, &[], now))
-            p { a href={ "/console/deliveries?endpoint=" (id) } { "All its deliveries" } }
+            h2 { "Latest deliveries" }
+            (deliveries::table(&page.deliveries, &[], "No deliveries yet.", now))
+            p { a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" } }
         }
         (forms::all(&known.endpoint, refused.as_ref(), now))
     };
@@ -103,27 +103,27 @@ pub(super) async fn page(
     Ok(Page::new(visible(known.endpoint.name()).into_owned(), content).refused(error).within(console))
 }
 
-/// What has just been done.
+/// The notice about a finished action.
 fn done(did: &str) -> Option<&'static str> {
     Some(match did {
-        "activated" => "The endpoint is active. New events are sent to it.",
-        "deactivated" => "The endpoint is inactive. What comes for it is held.",
-        "recovering" => "What it missed is being sent again, a hundred a second.",
-        "saved" => "The changes have been saved.",
+        "activated" => "Endpoint enabled. New events are sent to it.",
+        "deactivated" => "Endpoint disabled. New events are held.",
+        "recovering" => "Recovery requested. It starts within 2 minutes and resends up to 100 deliveries per second.",
+        "saved" => "Changes saved.",
         _ => return None,
     })
 }
 
 fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
     let Known { endpoint, glance, failed, held, pending, waiting, .. } = known;
-    // What a pull endpoint holds is not missed: it waits to be taken.
+    // A pull endpoint has not missed its held deliveries: they wait to be received.
     let held = if waiting.is_some() && endpoint.active { &Backlog::default() } else { held };
     let state = State::of(endpoint, glance);
-    let created = times::date_and_time(endpoint.created_at);
+    let created = endpoint.created_at.readable();
     let id = endpoint.id.to_string();
     let wanted = events(endpoint);
     let headers = endpoint.header_names.join(", ");
-    let mut rows = vec![("Id", id.as_str()), ("Events", &wanted), ("Created", &created)];
+    let mut rows = vec![("ID", id.as_str()), ("Events", &wanted), ("Created", &created)];
     rows.extend((!headers.is_empty()).then_some(("Headers", headers.as_str())));
     html! {
         p .row {
@@ -132,67 +132,89 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
         }
         @if let Some(waiting) = waiting { (pulled(endpoint, *waiting, now)) }
         @if let Some(meaning) = state.meaning() { p { (meaning) } }
-        @if let Some(since) = endpoint.failing_since { p { "Failing since " (times::when(since, now)) "." } }
+        @if let Some(since) = endpoint.failing_since { p { "Failing for " (times::lasting("since", since, now)) "." } }
         @if let Some((at, _)) = endpoint.disabled.filter(|_| !endpoint.active) {
             p { "Disabled " (times::when(at, now)) "." }
-            @if let Some(end) = app.hold_for.end(at) { p { "What comes for it is held until " (times::when(end, now)) "." } }
+            @if let Some(end) = app.hold_for.end(at) {
+                p { "New events are held for another " (times::lasting("until", end, now)) "." }
+            }
         }
-        @if let Some((at, reason)) = &glance.last_failure {
-            p { "Last failure: " code { (reason) } " (" (states::reason(reason)) ") " (times::when(*at, now)) "." }
+        @if let Some(LastFailure { at, reason, status_code }) = &glance.last_failure {
+            p {
+                "Last error: " strong { (error_name(reason, *status_code)) } ", " (times::when(*at, now)) ". "
+                (error_meaning(reason))
+            }
         }
         @if let Some(oldest) = pending.oldest {
             p { "Oldest pending delivery: " (times::when(oldest, now)) "." }
         }
         @if is_rotating(endpoint, now) && let Some(end) = endpoint.previous_secret_expires_at {
-            p { "Its secret has been changed. Until " (times::when(end, now)) ", the old secret signs, too." }
+            p {
+                "Secret rotated. The old secret also signs deliveries for another " (times::lasting("until", end, now)) "."
+            }
         }
         (facts(&rows))
         @if failed.count + held.count > 0 { (again(endpoint, failed, held)) }
         div .row {
-            (Form { button: "Send a test", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
+            (Form { button: "Send test event", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
             @if endpoint.active {
                 (Form {
-                    button: "Make it inactive",
+                    button: "Disable endpoint",
                     is_secondary: true,
                     hidden: &[("action", "deactivate")],
                     ..Form::default()
                 })
             } @else {
-                (Form { button: "Make it active", is_secondary: true, hidden: &[("action", "activate")], ..Form::default() })
+                (Form {
+                    button: "Enable endpoint",
+                    is_secondary: true,
+                    hidden: &[("action", "activate")],
+                    ..Form::default()
+                })
             }
         }
     }
 }
 
-/// What waits for a pull endpoint, and when somebody last took something.
+/// The waiting deliveries of a pull endpoint, and the times of the last receive and the last poll.
 fn pulled(endpoint: &EndpointView, waiting: Waiting, now: Timestamp) -> Markup {
     let Pulled { asked_at, taken_at } = endpoint.pulled;
     html! {
         p {
-            "A pull endpoint: a program of yours takes its deliveries. "
+            "Pull endpoint: your program receives its deliveries. "
             strong { (at_most(waiting.due)) " waiting, " (at_most(waiting.leased)) " leased" } "."
         }
         p {
-            @if let Some(at) = taken_at { "Last taken " (times::when(at, now)) ". " } @else { "Nothing has been taken yet. " }
-            @if let Some(at) = asked_at { "Last asked " (times::when(at, now)) "." } @else { "Nobody has asked yet." }
+            @match taken_at {
+                Some(at) => { "Last delivery received " (times::when(at, now)) ". " },
+                None => "No delivery received yet. ",
+            }
+            @match asked_at {
+                Some(at) => { "Last poll " (times::when(at, now)) "." },
+                None => "No client has polled yet.",
+            }
         }
     }
 }
 
-/// A number that was counted up to a bound.
+/// A number that was counted up to [`MOST_COUNTED`].
 fn at_most(count: usize) -> String {
     if count >= MOST_COUNTED { format!("{MOST_COUNTED} or more") } else { count.to_string() }
 }
 
-/// What it missed, and the button that sends it again.
+/// The missed deliveries, with the button that recovers them.
 fn again(endpoint: &EndpointView, failed: &Backlog, held: &Backlog) -> Markup {
     let oldest = [failed.oldest, held.oldest].into_iter().flatten().min();
     html! {
         div .notice.bad {
-            p { strong { (missed(failed, held)) } @if let Some(oldest) = oldest { " since " (times::date_and_time(oldest)) } "." }
+            p {
+                strong { (missed(failed, held)) }
+                @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
+                "."
+            }
             @if let Some(oldest) = oldest {
                 (Form {
-                    button: if endpoint.active { "Send them again" } else { "Make it active, and send them again" },
+                    button: &resend_button(endpoint.active, failed, held),
                     hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
                     ..Form::default()
                 })
@@ -201,23 +223,22 @@ fn again(endpoint: &EndpointView, failed: &Backlog, held: &Backlog) -> Markup {
     }
 }
 
-/// How far the newest recoveries are.
-fn recovery(known: &Known, now: Timestamp) -> Markup {
+/// The progress of the newest recovery.
+fn recovery(known: &Known) -> Markup {
     let Some(newest) = known.recoveries.first() else { return html! {} };
     html! {
         div .notice {
             p {
-                @if newest.done { "Sent again: " } @else { "Being sent again: " }
-                strong { (newest.resent) }
-                " of what it missed since " (times::when(newest.since, now))
-                @if newest.done { "." } @else { ", and not done yet." }
+                @if newest.done { "Recovery finished: " } @else { "Recovery in progress: " }
+                strong { (counted(newest.resent, "delivery", "deliveries")) " resent" }
+                " of those missed since " (times::date(newest.since)) "."
             }
-            @if !newest.done { p { a href="?" { "Look again" } } }
+            @if !newest.done { p { a href="?" { "Refresh" } } }
         }
     }
 }
 
-/// The page after a form that redirects.
+/// The redirect after a form.
 pub(super) fn after(id: EndpointId, did: &str) -> Reply {
     Reply::Redirect { to: format!("/console/endpoints/{id}?did={did}"), cookies: Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! The mails about failed jobs.
+//! The emails about failed jobs.
 
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ use url::form_urlencoded;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The mail that jobs of a workflow have failed. What the producer says of them is somebody else's words. `last_of` is the
-/// day of which it is the last mail.
+/// The email about failed jobs of a workflow. It quotes untrusted text. `last_of` is set in a day's last email.
 pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
     let subject = if count.number == 1 { "A job has failed" } else { "Jobs have failed" };
@@ -28,30 +27,30 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         _ => format!("Jobs of {} have failed.", organization.as_str()),
     };
     let mut facts =
-        vec![format!("Workflow: {workflow}"), format!("Failed jobs since the last mail: {about}{}", count.number)];
+        vec![format!("Workflow: {workflow}"), format!("Failed jobs since the last email: {about}{}", count.number)];
     if newest.len() > 1 {
-        facts.push(format!("The newest {} follow.", newest.len()));
+        facts.push(format!("The {} newest are listed below.", newest.len()));
     }
     let mut parts = vec![Part::Text("Hello,".to_owned()), Part::Text(news), Part::Text(facts.join("\n"))];
     parts.extend(newest.iter().flat_map(|failure| told(base, failure)));
     if count.number != 1
         && let Some(oldest) = newest.last()
     {
-        parts.push(Part::Text("The deliveries of these and of all newer ones:".to_owned()));
+        parts.push(Part::Text("Deliveries of these and all newer failures:".to_owned()));
         let (event, since) = (EventName::Failed.as_str(), oldest.id.at().to_string());
         parts.push(deliveries(base, &[("event", event), ("since", &since)]));
     }
     parts.push(Part::Text(
-        "While jobs of this workflow keep failing, there is a mail at most once an hour. An owner can end these mails, or have \
-         them sent elsewhere:"
+        "While jobs of this workflow keep failing, we send an email at most once an hour. An owner can turn these \
+         emails off or change their address:"
             .to_owned(),
     ));
     parts.push(Part::Link(format!("{base}/console/settings")));
     if let Some(now) = last_of {
         parts.push(Part::Text(format!(
-            "This is the last mail about failed jobs today, whatever the workflow. What fails until {} is in the mails after \
-             that.",
-            now.day().after(DAY)
+            "This is today's last email about failed jobs, regardless of their workflow. Failures until {} are \
+             reported in the emails after that.",
+            now.day().after(DAY).readable()
         )));
     }
     Mail::new(subject, &parts)
@@ -62,8 +61,8 @@ fn told(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
     let JobFailure { id, job_id, deployment, error, stack } = failure;
     let mut facts = vec![format!("Job: {}", line(job_id))];
     facts.extend(deployment.as_ref().map(|deployment| format!("Deployment: {}", line(deployment))));
-    facts.push(format!("When: {}", id.at()));
-    facts.push("Its deliveries:".to_owned());
+    facts.push(format!("Failed at: {}", id.at().readable()));
+    facts.push("Deliveries:".to_owned());
     let mut parts = vec![Part::Text(facts.join("\n")), link];
     for (name, words) in [("Error:", error), ("Stack:", stack)] {
         if let Some(words) = words {
@@ -73,7 +72,7 @@ fn told(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
     parts
 }
 
-/// The deliveries of a job: by its id or, if only the beginning of that is known, by the moment.
+/// The link to the deliveries of a job: by its id or, if only the beginning of that is known, by the moment.
 fn link(base: &BaseUrl, failure: &JobFailure) -> Part {
     let at = failure.id.at();
     let (since, until) = (at.to_string(), at.after(Duration::from_millis(1)).to_string());
@@ -83,18 +82,18 @@ fn link(base: &BaseUrl, failure: &JobFailure) -> Part {
     }
 }
 
-/// The page with the deliveries that pass these filters.
+/// The link to the page with the deliveries that pass these filters.
 fn deliveries(base: &BaseUrl, filters: &[(&str, &str)]) -> Part {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
     Part::Link(format!("{base}/console/deliveries?{query}"))
 }
 
-/// Somebody else's words on a single line.
+/// Untrusted text on a single line.
 fn line(words: &str) -> String {
     harmless(words).replace('\n', " ")
 }
 
-/// Somebody else's words without characters that are not seen, or that change how others are seen.
+/// Untrusted text without characters that are invisible, or that change the display of other characters.
 fn harmless(words: &str) -> String {
     let words = words.replace("\r\n", "\n");
     let seen = words.chars().map(|character| match character {

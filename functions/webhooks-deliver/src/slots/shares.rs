@@ -1,4 +1,4 @@
-//! Shares: whose turn it is, decided from who has how many slots and places. Nothing is done here, and nothing waits.
+//! Shares: decide whose turn it is, from the slots and places in use. Nothing here waits or has side effects.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -13,25 +13,24 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// How many attempts at once a receiver gets once the first has succeeded, and a slow receiver: as many as a batch has records.
+/// The width of a lane after its first success, and of a slow receiver's lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
-/// How many attempts at once a receiver gets that hangs. More would hardly save invocation time, and with fewer, its deliveries
-/// would pile up.
+/// The number of concurrent attempts to a hanging receiver. More hardly saves invocation time; with fewer, deliveries
+/// pile up.
 pub(super) const HANGING: usize = 4;
-/// How long an attempt that has to be short waits for a receiver that does not succeed.
+/// The time that an attempt that must be short waits for a receiver that does not succeed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
-/// How many attempts of a tenant may wait for a slot while an invocation waits with them: those of two batches.
+/// The number of a tenant's attempts that may wait for a slot (their invocations wait too): those of two batches.
 const PATIENT: usize = 20;
-/// How many batches of a queue a process handles at once: one on Lambda, so many in the local runner.
+/// The number of batches of a queue that a process handles concurrently: one on Lambda, this many in the local runner.
 const BATCHES: usize = 32;
-/// How many lanes a process remembers.
+/// The number of lanes that a process remembers.
 const LANES: usize = 10_000;
-/// How many places there are for each slot, and how many at most: Lambda allows a process 1,024 file descriptors, and our
-/// own calls to AWS need some of them.
+/// The places per slot, and their maximum: Lambda allows 1,024 file descriptors, and calls to AWS need some of them.
 const PLACES: usize = 4;
 const MOST_PLACES: usize = 800;
 
-/// The attempts at a receiver that share its width: those of one queue.
+/// The attempts to a receiver that share its width: those of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub(crate) key: Key,
@@ -45,28 +44,28 @@ pub(super) enum Share {
     Half,
 }
 
-/// What a silent receiver gets.
+/// The answer to a request for a probe.
 pub(super) enum Probe {
     Given(Share),
-    /// All slots are taken: without a turn of its own, the receiver would never be tried.
+    /// All slots are taken. The attempt waits for its turn, since the receiver would otherwise never be tried.
     Waits,
-    /// The receiver, or its tenant, has as many attempts under way as it may have.
+    /// The receiver, or its tenant, has its maximum number of attempts in progress.
     Full,
 }
 
-/// The slots and places of a process, and who has them. `W` is how an attempt waits for its turn.
+/// The slots and places of a process, and their holders. `W` represents an attempt that waits for its turn.
 pub(super) struct State<W> {
     total: usize,
-    /// How many slots and places are free.
+    /// The numbers of free slots and places.
     slots: usize,
     places: usize,
-    /// How many places there are.
+    /// The total number of places.
     all_places: usize,
-    /// How many slots receivers have that are not known to be good.
+    /// The number of slots in use for receivers that are not known to be good.
     half: usize,
-    /// How many places slow receivers have, and those that hang.
+    /// The numbers of places in use for slow and for hanging receivers.
     apart: Apart,
-    /// How many batches wait for probes, counted for each tenant that has some there.
+    /// The number of batches that wait for probes, counted once for each tenant with probes in the batch.
     probed: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
@@ -74,16 +73,15 @@ pub(super) struct State<W> {
 
 #[derive(Default)]
 struct TenantState {
-    /// How many slots and places it has, for good receivers and for others, and how many of the places for slow receivers and for
-    /// those that hang.
+    /// The slots and places in use for good receivers and others, and the places of slow and hanging receivers.
     good: Taken,
     others: Taken,
     apart: Apart,
-    /// How many of its attempts may wait.
+    /// The number of its attempts that have permission to wait.
     patient: usize,
-    /// How many probes it has in each batch.
+    /// The number of its probes in each batch.
     probes: BTreeMap<u64, usize>,
-    /// The lanes in which attempts wait, the longest wait first.
+    /// The lanes in which attempts wait, longest wait first.
     waiting: Vec<Lane>,
 }
 
@@ -93,7 +91,7 @@ struct Taken {
     places: usize,
 }
 
-/// Places by the queue of their attempts; those of the shared queues are not counted.
+/// Places by the queue of their attempts. Places of the shared queues are not counted.
 #[derive(Clone, Copy, Default)]
 struct Apart {
     slow: usize,
@@ -122,7 +120,7 @@ struct LaneState<W> {
     under_way: usize,
     width: usize,
     share: Share,
-    /// When the receiver last succeeded, or else when its first attempt began.
+    /// The time of the receiver's last success, or else of the start of its first attempt.
     succeeded_at: Instant,
     waiting: VecDeque<W>,
 }
@@ -144,9 +142,9 @@ impl TenantState {
 }
 
 impl Lane {
-    /// How many attempts at once it begins with, of a process with so many slots. Where they have to be short, a first one goes
-    /// ahead: if the receiver is slow, it gets that one twice, and no other. Of new origins of callbacks, many may hang, and
-    /// the others wait for them.
+    /// The initial width in a process with `total` slots. If attempts must be short, a first attempt goes ahead alone:
+    /// a slow receiver then gets that delivery twice, and no other. Many new origins of callbacks may hang, and the
+    /// others wait for them, so their shared lane is wider.
     fn first_width(self, total: usize) -> usize {
         match self.queue {
             Queue::Shared => 1,
@@ -173,13 +171,13 @@ impl<W> State<W> {
         }
     }
 
-    /// Takes a slot and a place, if they are free.
+    /// Takes a slot and a place, if both are free.
     pub(super) fn take(&mut self, lane: Lane, standing: Standing) -> Option<Share> {
         self.lane(lane).share = standing.into();
         self.give(lane)
     }
 
-    /// Takes them for a receiver that hangs, in this batch.
+    /// Takes a slot and a place for a hanging receiver, in this batch.
     pub(super) fn probe(&mut self, lane: Lane, batch: u64) -> Probe {
         let left = BATCHES.saturating_sub(self.probed);
         let is_held = self.tenants.get(&lane.key.tenant).is_some_and(|tenant| {
@@ -224,7 +222,7 @@ impl<W> State<W> {
         }
     }
 
-    /// Makes a lane wider after a success. One that is not half full has not shown that its receiver takes more.
+    /// Widens a lane after a success. A lane that is not half full has not shown that its receiver handles more.
     pub(super) fn widen(&mut self, lane: Lane) {
         let total = self.total;
         let known = self.lane(lane);
@@ -235,7 +233,7 @@ impl<W> State<W> {
         }
     }
 
-    /// Makes a lane as narrow as a new one, and lets no attempt wait in it.
+    /// Makes a lane as narrow as a new lane, and lets no attempt wait in it.
     pub(super) fn narrow(&mut self, lane: Lane) {
         let width = lane.first_width(self.total);
         let known = self.lane(lane);
@@ -268,7 +266,7 @@ impl<W> State<W> {
         self.lanes.get(&lane).is_some_and(|known| known.under_way >= known.width)
     }
 
-    /// Whether the receiver or the tenant has as much as it may have, whatever others have.
+    /// Whether the receiver or the tenant has reached its share, even if others leave slots free.
     fn has_its_share(&self, lane: Lane) -> bool {
         let tenant = self.tenants.get(&lane.key.tenant);
         let taken = tenant.map_or_else(Taken::default, |tenant| tenant.taken(self.share(lane)));
@@ -280,8 +278,8 @@ impl<W> State<W> {
             || is_greedy(apart, self.left(lane.queue))
     }
 
-    /// How many places are left for attempts of this queue. Slow receivers have half of all places together, and those that hang
-    /// as many as there are slots.
+    /// The number of places left for attempts of this queue. Slow receivers together get half of all places, and
+    /// hanging receivers as many as there are slots.
     fn left(&self, queue: Queue) -> usize {
         let most = match queue {
             Queue::Shared => return self.places,
@@ -291,7 +289,7 @@ impl<W> State<W> {
         most.saturating_sub(self.apart.of(queue))
     }
 
-    /// Notes that an attempt of the tenant may wait, if few others do.
+    /// Gives an attempt of the tenant permission to wait, if few others have it.
     pub(super) fn begin_wait(&mut self, tenant: u64) -> bool {
         let tenant = self.tenants.entry(tenant).or_default();
         let may_wait = tenant.patient < PATIENT;
@@ -306,21 +304,21 @@ impl<W> State<W> {
         self.forget_idle(tenant);
     }
 
-    /// Whether an attempt that waits since `began` has waited for long enough: for a receiver that does not succeed, or for
-    /// other attempts of its tenant.
+    /// Whether an attempt that waits since `began` should stop waiting: its receiver does not succeed, or other
+    /// attempts of its tenant take too long.
     pub(super) fn is_stuck(&self, lane: Lane, began: Instant) -> bool {
         let known = self.lanes.get(&lane).filter(|known| known.under_way > 0);
         let since = known.map_or(began, |known| known.succeeded_at);
         (since.elapsed() >= PATIENCE && self.is_full(lane)) || (began.elapsed() >= SOON && self.has_its_share(lane))
     }
 
-    /// Whether there is a slot and a place that the lane may have now.
+    /// Whether there is a slot and a place that the lane may take now.
     fn is_free(&self, lane: Lane) -> bool {
         let has_slot = self.slots > 0 && (self.share(lane) == Share::Any || self.half < self.total.div_ceil(2));
         has_slot && self.places > 0 && self.left(lane.queue) > 0 && !self.has_its_share(lane)
     }
 
-    /// Gives a slot and a place, if they are free.
+    /// Takes a slot and a place, if both are free.
     fn give(&mut self, lane: Lane) -> Option<Share> {
         if !self.is_free(lane) {
             return None;
@@ -393,8 +391,8 @@ impl<W> State<W> {
         None
     }
 
-    /// Of the tenants that wait for what they may have, the one with the fewest slots and places; and the index of its
-    /// waiting lane with the fewest attempts.
+    /// Finds the tenant with the fewest slots and places among those that wait for a share they may have, and the index
+    /// of its waiting lane with the fewest attempts.
     fn turn(&self) -> Option<(u64, usize)> {
         let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty()).collect();
         tenants.sort_by_key(|(_, tenant)| {
@@ -415,7 +413,7 @@ impl<W> State<W> {
         })
     }
 
-    /// How many slots and places are free, and how many slots receivers have that are not known to be good.
+    /// The numbers of free slots, of free places, and of slots in use for receivers that are not known to be good.
     #[cfg(test)]
     pub(super) fn free(&self) -> (usize, usize, usize) {
         (self.slots, self.places, self.half)

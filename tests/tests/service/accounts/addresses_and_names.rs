@@ -102,10 +102,10 @@ async fn a_newer_rule_breaks_no_existing_account() {
     assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invitation).await.status, 200);
 }
 
-/// An account with such an address could never be signed in to, and would receive no mail. To the invited person the
-/// invitation looks expired; whoever invites again sees what is wrong with the address.
+/// An account with such an address could never be signed in to, and would receive no email. To the invited person the
+/// invitation looks expired; a second invitation tells the inviter about the address.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_to_an_address_that_is_no_longer_valid_is_expired() {
+async fn an_invitation_to_an_invalid_address_is_expired() {
     let world = World::start().await;
     let organization = world.sign_up("acme").await["organizationId"].as_str().expect("an id").to_owned();
     let in_an_hour = common::timestamp::Timestamp::now().as_second() + 3600;

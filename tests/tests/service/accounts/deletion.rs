@@ -41,8 +41,7 @@ async fn has_ended(world: &World, who: &Tenant) {
     assert_eq!(world.sign_in(&who.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
 }
 
-/// What the tables have that names an organization, as table and key. Left out is what is meant to expire: the tokens of
-/// its users, and due rows.
+/// The items that name an organization, as table and key, without those that expire: the tokens of its users, and due rows.
 pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     for table in ALL {
@@ -93,7 +92,7 @@ pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_member_takes_the_organization_along() {
-    // What has to be tried again is due at once.
+    // Retries are due at once.
     let world = World::with(&[("RETRY_SCHEDULE", "0,0,0")]).await;
     let (receiver, others_receiver) = (Receiver::start().await, Receiver::start().await);
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
@@ -113,7 +112,7 @@ async fn the_last_member_takes_the_organization_along() {
     has_ended(&world, &jo).await;
     assert_eq!(delete(&world, &jo).await.refused(), (401, "UNAUTHORIZED"));
     assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
-    // An event goes to nobody.
+    // A late event reaches no receiver.
     world.enqueue("job-events", event(&jo.id, "late")).await;
     world.poll_all("job-events").await;
     assert!(world.log(&jo.id).await.iter().all(|delivery| delivery.job_id != "late"));
@@ -135,7 +134,7 @@ async fn the_last_member_takes_the_organization_along() {
     assert_eq!(left_of(&world, &other.id).await, others);
     assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.status, 200);
 
-    // What was under way is dropped without an error.
+    // Deliveries in progress are dropped without an error.
     let mut dropped = 0;
     while let handled @ 1.. = world.poll_due().await {
         dropped += handled;
@@ -244,7 +243,7 @@ async fn who_joined_a_moment_ago_is_not_deleted_with_the_organization() {
 
 /// Either they join, and the organization stays, or it is deleted, and they do not.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_joins_an_organization_that_is_deleted_at_the_same_time() {
+async fn a_concurrent_deletion_prevents_joining_the_organization() {
     let world = World::start().await;
     let mut outcomes = BTreeSet::new();
     for round in 0..24_u64 {
@@ -268,7 +267,7 @@ async fn nobody_joins_an_organization_that_is_deleted_at_the_same_time() {
             _ => unreachable!("{deleted:?} {joined:?}"),
         }
         outcomes.insert(deleted.status);
-        // Nobody is a member of nothing.
+        // No user is left without an organization.
         let members = world.items("users").await.iter().filter(|item| format!("{item:?}").contains(&jo.id)).count();
         assert_eq!(members, if deleted.status == 200 { 0 } else { 2 });
     }
@@ -277,7 +276,7 @@ async fn nobody_joins_an_organization_that_is_deleted_at_the_same_time() {
 
 /// The slug was read before the deletion, and the transaction comes after it.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acceptance_that_is_under_way_finds_the_organization_deleted() {
+async fn an_acceptance_in_progress_finds_the_organization_deleted() {
     let world = World::start().await;
     for is_purged in [false, true] {
         let jo = world.tenant("acme").await;
@@ -297,7 +296,7 @@ async fn an_acceptance_that_is_under_way_finds_the_organization_deleted() {
     }
 }
 
-/// Each time, somebody joins between the last look at the organization and its deletion.
+/// Each time, a member joins between the last read of the organization and its deletion.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_is_under_way_finds_that_somebody_has_joined() {
     let before = Arc::new(Mutex::new(Value::Null));
@@ -313,7 +312,7 @@ async fn a_deletion_that_is_under_way_finds_that_somebody_has_joined() {
     .await;
     let jo = world.tenant("acme").await;
     let organization = json!({"pk": {"S": format!("org#{}", jo.id)}, "slug": {"S": "acme"}});
-    // Nobody had ever joined, or somebody who is gone.
+    // No member had ever joined, or only a removed one.
     let mut joined = organization.clone();
     joined["joined"] = json!({"SS": ["01890f3e-7b5a-7cc0-8000-000000000000"]});
     world.member(&jo, "al@example.com", "member").await;
@@ -327,7 +326,7 @@ async fn a_deletion_that_is_under_way_finds_that_somebody_has_joined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_owners_who_delete_their_accounts_at_once_the_last_takes_the_organization_along() {
+async fn concurrent_owner_deletions_remove_the_organization() {
     let world = World::start().await;
     for round in 0..6 {
         let jo = world.tenant(&format!("acme{round}")).await;
@@ -399,7 +398,7 @@ async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_may_die_at_any_call_and_is_complete_or_has_not_begun() {
+async fn a_crash_leaves_a_deletion_complete_or_not_begun() {
     for takes_effect in [false, true] {
         let lives = at_each_call(0.., |call| delete_and_die(call, takes_effect)).await;
         assert_eq!((lives.first(), lives.last()), (Some(&(true, false)), Some(&(false, true))));

@@ -86,7 +86,7 @@ async fn of_changes_at_once_one_succeeds() {
 
 /// A session that an old password begins at the same time is of the old epoch, or was before the change.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_in_during_the_change_is_worth_nothing_with_the_old_password() {
+async fn a_concurrent_sign_in_with_the_old_password_is_void() {
     let world = World::start().await;
     for round in 0..4 {
         let tenant = world.tenant(&format!("acme{round}")).await;

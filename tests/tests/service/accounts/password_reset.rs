@@ -70,7 +70,7 @@ async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
     assert_eq!(world.cli_get(&cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(1));
     let new = world.cli(&cookie, "api-key/create", json!({"name": "new"})).await.body["key"].clone();
     assert!(world.key_works(new.as_str().expect("a key")).await);
-    // Nobody else's.
+    // Other users keep theirs.
     for (cookie, key) in [(&other.cookie, &other.key), (&member.cookie, &member.key)] {
         assert!(world.is_signed_in(cookie).await && world.key_works(key).await);
     }
@@ -123,14 +123,14 @@ async fn the_page_behind_the_link_resets_without_a_script() {
     for fields in [&[("token", token(&link)), ("newPassword", NEW)][..], &[("token", "x"), ("newPassword", NEW)]] {
         let page = post(fields).await;
         assert_eq!(page.status, 400);
-        assert!(page.page().contains("This link does not work"));
+        assert!(page.page().contains("This link is not valid"));
     }
     let methods = world.http.put(world.url("/reset-password"));
     assert_eq!(world.send(methods).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_without_a_token_sends_the_mail_and_says_the_same_for_any_address() {
+async fn the_reset_page_answers_the_same_for_any_address() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let page = world.send(world.http.get(world.url("/reset-password"))).await;
@@ -166,7 +166,7 @@ async fn the_page_without_a_token_sends_the_mail_and_says_the_same_for_any_addre
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail() {
+async fn the_api_answers_the_same_and_only_an_account_gets_an_email() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     world.sign_up("unverified").await;
@@ -179,7 +179,7 @@ async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail(
         let headers: Vec<_> = plain.headers.keys().map(ToString::to_string).collect();
         answers.push((plain.status, plain.body, headers, enveloped.body));
     }
-    let message = "If this address has an account, a mail with a link is on its way";
+    let message = "If this address has an account, we sent it an email with a link";
     assert_eq!((answers[0].0, &answers[0].1), (200, &json!({"status": true, "message": message})));
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     assert_eq!(world.mails().await.len(), before + 4, "two of them have an account");
@@ -198,7 +198,7 @@ async fn the_answer_is_the_same_for_any_address_and_only_an_account_gets_a_mail(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_gets_five_mails_an_hour_and_a_client_asks_for_a_hundred() {
+async fn an_address_gets_five_emails_an_hour_and_a_client_a_hundred() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for email in [&tenant.email, "nobody@example.com"] {
@@ -215,7 +215,7 @@ async fn an_address_gets_five_mails_an_hour_and_a_client_asks_for_a_hundred() {
         assert!(more.headers.contains_key("retry-after"));
     }
     assert_eq!(world.tokens("password_reset").await.len(), 5);
-    // What the stranger used up are links that work.
+    // The stranger's requests sent working links.
     assert_eq!(reset(&world, token(&link(&world.mail_to(&tenant.email).await)), NEW).await.status, 200);
     world.set("tokens", ("kind", "reset_mail_client"), json!({"attempts": 100})).await;
     let other = json!({"email": "other@example.com"});
@@ -302,7 +302,7 @@ async fn of_resets_at_once_one_succeeds_and_ends_the_other_links() {
     assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200, "a later one works");
 }
 
-/// A stranger who signed up with somebody's address can neither keep the account nor hold up its owner.
+/// A stranger who signed up with another person's address can neither keep the account nor block that person.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let world = World::start().await;
@@ -327,7 +327,7 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let user = world.session(&owner).await.body["user"].clone();
     assert_eq!((&user["id"], &user["emailVerified"]), (&account["userId"], &json!(true)));
     assert_eq!(world.cli(&owner, "api-key/create", json!({"name": "mine"})).await.status, 200);
-    // The link from the sign-up only verifies what is verified; it gives nobody a session.
+    // The link from the sign-up verifies the verified address again; it creates no session.
     assert_eq!(world.confirm(&verification).await.status, 200);
     assert!(!world.is_signed_in(&stranger).await && world.is_signed_in(&owner).await);
 }
@@ -364,7 +364,7 @@ async fn a_link_of_a_removed_member_leads_nowhere() {
     let removed = json!({"memberIdOrEmail": member.email});
     assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", removed).await.status, 200);
     assert!(is_refused(&world, token(&link)).await);
-    // Neither for whoever has the address now.
+    // Nor for the new holder of the address.
     let again = world.member(&tenant, "al@example.com", "member").await;
     assert!(is_refused(&world, token(&link)).await);
     assert!(world.is_signed_in(&again.cookie).await);

@@ -1,4 +1,4 @@
-//! What a deleted organization leaves behind is purged.
+//! The purge of a deleted organization.
 
 use std::{
     collections::BTreeSet,
@@ -60,7 +60,7 @@ async fn a_long_log_is_deleted_as_far_as_there_is_time() {
     let env = Env::new(move |name| settings.get(name).cloned());
     let hurried = Handler::start("accounts-purge", &env).expect("settings");
     let tick = json!({"time": Timestamp::now().after(Duration::from_secs(180))});
-    // What is left of ten seconds is for calls under way.
+    // The last ten seconds are for calls in progress.
     hurried.clone().call(tick.clone(), context(9)).await.expect("there is no time");
     assert!(left_of(&world, &jo.id).await.len() > 1200);
     hurried.call(tick, context(60)).await.expect("a pass");
@@ -92,7 +92,7 @@ async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
     assert!(!left_of(&world, &jo.id).await.is_empty());
     fails.off();
     purge(&world, 3).await.expect("a pass");
-    // An attempt may be under way, for the endpoint that this pass has found.
+    // An attempt to the endpoint of this pass may be in progress.
     assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
     assert!(!left_of(&world, &jo.id).await.is_empty());
     purge(&world, 3).await.expect("a pass");

@@ -117,7 +117,7 @@ async fn a_taken_slug_and_a_taken_email_are_conflicts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_16_at_once_with_one_slug_one_wins_and_the_others_leave_nothing() {
+async fn one_of_16_concurrent_sign_ups_with_one_slug_wins() {
     let world = World::start().await;
     let answers = join_all((0..16).map(|number| {
         let mut fields = World::sign_up_fields("acme");
@@ -138,7 +138,7 @@ async fn of_16_at_once_with_one_slug_one_wins_and_the_others_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_16_at_once_with_one_email_one_wins_and_the_others_leave_nothing() {
+async fn one_of_16_concurrent_sign_ups_with_one_email_wins() {
     let world = World::start().await;
     let answers = join_all((0..16).map(|number| {
         let mut fields = World::sign_up_fields(&format!("acme-{number}"));
@@ -178,7 +178,7 @@ async fn a_password_is_counted_in_characters_and_never_trimmed() {
     }
 }
 
-/// The answer sets a session cookie: a page of somebody else's could sign a visitor in to an account of its owner's.
+/// The answer sets a session cookie: a foreign page could sign its visitors in to an account of its owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_page_signs_nobody_up() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
@@ -197,7 +197,7 @@ async fn a_foreign_page_signs_nobody_up() {
     assert_eq!(sign_up("theirs", "https://app.example.com").await.status, 200);
 }
 
-/// Somebody makes accounts with a stranger's address and deletes them, to have us write to the stranger.
+/// A caller creates and deletes accounts with another person's address, so that the service sends emails to that person.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_signs_up_again_and_again_gets_few_mails() {
     let world = World::start().await;

@@ -43,7 +43,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     let after =
         |label: &str| text.lines().find_map(|line| line.strip_prefix(label)).expect("it is in the mail").to_owned();
     let accept = json!({
-        "invitationId": after("Invitation id: "), "tenantSlug": after("Organization slug: "), "name": "Al",
+        "invitationId": after("Invitation ID: "), "tenantSlug": after("Organization slug: "), "name": "Al",
         "password": "another long password",
     });
     let al = world.rpc("", "auth/acceptInviteAndSignup", accept).await.ok().clone();

@@ -60,7 +60,7 @@ async fn issuing_a_key_needs_a_session_and_our_origin() {
 
 /// Keys are listed in one answer, which must fit into Lambda's.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_organization_has_at_most_100_keys_also_under_concurrent_creates() {
+async fn concurrent_creates_stop_at_100_keys() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut issued = Vec::new();

@@ -1,10 +1,10 @@
-//! Whose keys somebody sees and deletes.
+//! The keys that a member can list and delete.
 
 use serde_json::{Value, json};
 use tests::World;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_the_keys_is_listed_as_asked_for_and_what_is_not_served_is_refused_by_its_name() {
+async fn a_list_has_pages_and_refuses_unsupported_parameters() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let al = world.member(&tenant, "al@example.com", "member").await;

@@ -29,7 +29,7 @@ async fn a_key_works_until_it_expires() {
     world.set_where("api-keys", |item| item.contains_key("expires_at"), &json!({"expires_at": created})).await;
     assert!(!world.key_works(text(&issued["key"])).await);
     assert!(world.key_works(&tenant.key).await);
-    // It is listed until somebody deletes it.
+    // It is listed until it is deleted.
     assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
 }
 
@@ -91,7 +91,7 @@ async fn a_process_that_knows_a_key_reads_it_and_its_user_in_one_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_a_process_knows_works_while_batched_reads_of_it_are_throttled() {
+async fn a_known_key_works_while_batched_reads_are_throttled() {
     let (throttled, left_out) = (Switch::default(), Arc::new(AtomicUsize::new(0)));
     let (is_on, counted) = (throttled.clone(), Arc::clone(&left_out));
     let world = World::answering(&[], move |call| {
@@ -124,7 +124,7 @@ async fn a_key_that_a_process_knows_ends_at_once_with_its_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_works_like_a_cookie_except_for_issuing_keys_and_signing_out() {
+async fn a_key_cannot_issue_keys_or_sign_out() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let get = |route: &str| {

@@ -1,4 +1,4 @@
-//! Somebody approves in the browser.
+//! The approval in the browser.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -10,7 +10,7 @@ use tests::{
 use super::{approve, approved, create, expired, pending, poll};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_signs_up_in_the_browser_is_signed_in_once_the_address_is_verified() {
+async fn a_sign_up_in_the_browser_completes_after_verification() {
     let world = World::start().await;
     let login = create(&world).await;
     let account = world.sign_up("acme").await;
@@ -27,7 +27,7 @@ async fn whoever_signs_up_in_the_browser_is_signed_in_once_the_address_is_verifi
     assert_eq!((&answer["status"], &answer["emailVerified"]), (&json!("approved"), &json!(true)));
     assert!(world.is_signed_in(answer["cookieHeader"].as_str().expect("a cookie")).await);
     assert_eq!(poll(&world, &login).await, expired());
-    // What ends all sessions ends the waiting, too.
+    // Ending all sessions ends pending logins, too.
     let (login, account) = (create(&world).await, world.sign_up("other").await);
     assert_eq!(approve(&world, &cookie(&account), &login).await.status, 200);
     assert_eq!(world.cli(&cookie(&account), "revoke-other-sessions", json!({})).await.status, 200);
@@ -65,7 +65,7 @@ async fn what_ends_all_sessions_ends_an_approval() {
     let login = approved(&world, &tenant.cookie).await;
     assert_eq!(world.cli(&tenant.cookie, "revoke-other-sessions", json!({})).await.status, 200);
     assert_eq!(poll(&world, &login).await, expired());
-    // Whoever approves again means it.
+    // A second approval succeeds.
     assert_eq!(approve(&world, &tenant.cookie, &login).await.status, 200);
 
     let changed = json!({"currentPassword": PASSWORD, "newPassword": "a longer password"});
@@ -86,7 +86,7 @@ async fn what_ends_all_sessions_ends_an_approval() {
     let removed = json!({"memberIdOrEmail": member.email});
     assert_eq!(world.cli(&cookie, "organization/remove-member", removed).await.status, 200);
     assert_eq!(poll(&world, &login).await, expired());
-    // Not even for whoever has the address now.
+    // Nor for the new holder of the address.
     world.member(&Tenant { cookie, ..tenant }, "al@example.com", "member").await;
     assert_eq!(poll(&world, &login).await, expired());
 
@@ -127,7 +127,7 @@ async fn only_a_session_from_a_trusted_page_approves() {
     }
     assert_eq!(poll(&world, &login).await, pending());
     assert_eq!(approve(&world, &tenant.cookie, &login).await.status, 200);
-    // Foreign pages can neither make requests from somebody's address nor fetch sessions.
+    // Foreign pages can neither make requests from a visitor's address nor fetch sessions.
     for (route, fields) in [("auth/cliLoginCreate", json!({})), ("auth/cliLoginPoll", login.clone())] {
         let request = world.http.post(world.url(&format!("/v1/{route}"))).json(&json!({"json": fields}));
         let foreign = world.send(request.header("origin", "https://evil.example.com")).await;

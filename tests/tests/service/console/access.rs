@@ -1,4 +1,4 @@
-//! Who sees which pages.
+//! The access to pages.
 
 use serde_json::json;
 use tests::{Browser, World, event, world::cookie};
@@ -41,7 +41,7 @@ async fn who_has_not_verified_their_email_is_told_so() {
     for path in PAGES {
         let page = browser.open(path).await;
         assert_eq!(page.status, 403, "{path}");
-        says(&page, &["Confirm your email address first", "Your account"]);
+        says(&page, &["Confirm your email address first", "Go to your account"]);
     }
 }
 
@@ -109,6 +109,6 @@ async fn a_member_sees_and_changes_the_endpoints() {
     let endpoint = world.endpoint(&owner, "http://127.0.0.1:9/hook", "s").await;
     let (browser, path) = (Browser::new(&world, &member.cookie), format!("/console/endpoints/{endpoint}"));
     let page = browser.open(&path).await;
-    says(&browser.press(&path, &page, "Make it inactive", &[]).await, &["The endpoint is inactive", "Inactive"]);
+    says(&browser.press(&path, &page, "Disable endpoint", &[]).await, &["Endpoint disabled", "Inactive"]);
     assert_eq!(world.only_endpoint(&owner).await["active"], json!(false));
 }

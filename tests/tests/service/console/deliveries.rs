@@ -22,30 +22,29 @@ async fn a_failed_delivery_tells_why_and_is_sent_again() {
             break page;
         }
     };
-    says(&page, &["▲ Failed", "job.completed", "job-1", "1, status_5xx"]);
+    says(&page, &["▲ Failed", "job.completed", "job-1", "1, HTTP 500"]);
     let (_, link) = page.page().split_once("<td><a href=\"").expect("a link");
     let path = link.split('"').next().unwrap_or_default().to_owned();
     let page = browser.open(&path).await;
     says(
         &page,
         &[
-            "job.completed of",
-            "▲ Failed No attempt follows.",
-            "Send it again",
-            "Goes to",
+            "job.completed, 20",
+            "▲ Failed It won't be retried automatically.",
+            "Resend",
+            "Destination",
             "/hook",
             "Attempts",
-            "▲ status_5xx",
-            "Status 500",
-            "the first attempt: the receiver answered with a 5xx status",
+            "▲ HTTP 500",
+            "first attempt. The receiver reported a server error.",
             "Payload",
             "\"note\": \"<script>alert(1)</script>⟨U+202E⟩\"",
             "Headers",
             "x-event-type: job.completed",
         ],
     );
-    let page = browser.press(&path, &page, "Send it again", &[]).await;
-    says(&page, &["● Delivered", "● Delivered", "sent again", "▲ status_5xx"]);
+    let page = browser.press(&path, &page, "Resend", &[]).await;
+    says(&page, &["● Delivered", "● Delivered", "manual resend", "▲ HTTP 500"]);
     assert_eq!(receiver.count().await, 2);
 }
 
@@ -61,7 +60,7 @@ async fn the_filters_are_the_address_and_pages_go_on_with_them() {
     world.deliver(callback(&tenant.id, "called", receiver.url("/callback"))).await;
     let browser = Browser::new(&world, &tenant.cookie);
     let first = browser.open("/console/deliveries").await;
-    says(&first, &["called", "the job's callback", "129", "127.0.0.1"]);
+    says(&first, &["called", "Job callback", "129", "127.0.0.1"]);
     let path = format!("/console/deliveries?endpoint={endpoint}&status=delivered&since=2026-01-31T12%3A00");
     let (mut seen, mut next) = (Vec::new(), path);
     let mut pages = 0;
@@ -70,14 +69,14 @@ async fn the_filters_are_the_address_and_pages_go_on_with_them() {
         let text = text(&page);
         seen.extend((100..130).filter(|job| text.contains(&format!(" {job} "))));
         pages += 1;
-        let Some((before, _)) = page.page().split_once("\">Older</a>") else { break };
+        let Some((before, _)) = page.page().split_once("\">Older deliveries</a>") else { break };
         next = before.rsplit('"').next().unwrap_or_default().replace("&amp;", "&");
         assert!(next.contains("endpoint=") && next.contains("status=delivered") && next.contains("since="), "{next}");
     }
     seen.sort_unstable();
     assert_eq!((pages, seen), (2, (100..130).collect::<Vec<_>>()));
     says(&browser.open("/console/deliveries?job_id=called").await, &["called"]);
-    says(&browser.open("/console/deliveries?status=failed").await, &["There are no such deliveries"]);
+    says(&browser.open("/console/deliveries?status=failed").await, &["No deliveries match these filters."]);
     let form = browser.open(&format!("/console/deliveries?endpoint={endpoint}&status=held&job_id=%22%3E")).await;
     assert!(form.page().contains("<option value=\"held\" selected>") && form.page().contains("value=\"&quot;&gt;\""));
 }
@@ -89,7 +88,7 @@ async fn a_filter_that_cannot_be_read_is_marked() {
     let browser = Browser::new(&world, &tenant.cookie);
     for (query, message) in [
         ("status=lost", "Must be pending, delivered, failed, held or ended"),
-        ("since=yesterday", "Must be a time of RFC 3339"),
+        ("since=yesterday", "Must be an RFC 3339 time"),
         ("event=%3Cb%3E", "Must be the name of an event"),
         ("endpoint=x", "Must be a UUID"),
     ] {
@@ -97,7 +96,7 @@ async fn a_filter_that_cannot_be_read_is_marked() {
         assert_eq!(page.status, 400, "{query}");
         says(&page, &[message]);
     }
-    // Whoever changes a link by hand.
+    // A link changed by hand.
     assert_eq!(browser.open("/console/deliveries?cursor=x").await.status, 400);
     assert_eq!(browser.open("/console/deliveries?status=&since=&cursor=").await.status, 200);
 }
@@ -118,5 +117,5 @@ async fn a_large_payload_makes_no_endless_page() {
     let page = Browser::new(&world, &tenant.cookie).open(&format!("/console/deliveries/{delivery}")).await;
     assert_eq!(page.status, 200);
     assert!(page.page().len() < 700_000, "{}", page.page().len());
-    says(&page, &["This is the beginning of", "The API has all of them"]);
+    says(&page, &["Shortened: the payload has", "The API returns all of them"]);
 }

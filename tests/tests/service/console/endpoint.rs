@@ -14,7 +14,7 @@ async fn begin(world: &World, url: &str) -> (Tenant, String) {
 
 async fn edit(browser: &Browser<'_>, path: &str, typed: &[(&str, &str)]) -> Answer {
     let page = browser.open(path).await;
-    browser.press(path, &page, "Save", typed).await
+    browser.press(path, &page, "Save changes", typed).await
 }
 
 const HOOK: &str = "http://127.0.0.1:9/hook";
@@ -28,7 +28,7 @@ async fn saving_changes_what_was_changed_and_nothing_else() {
     let before = world.only_endpoint(&tenant).await;
     let same =
         edit(&browser, &path, &[&[("url", HOOK), ("description", ""), ("headers", "")], &BOTH[..]].concat()).await;
-    says(&same, &["The changes have been saved"]);
+    says(&same, &["Changes saved"]);
     assert_eq!(world.only_endpoint(&tenant).await, before, "not even the time of the change");
 
     let typed = [("url", HOOK), ("description", "Orders"), ("completed", "yes"), ("headers", "x-key: 0123456789")];
@@ -40,7 +40,7 @@ async fn saving_changes_what_was_changed_and_nothing_else() {
     let moved = [&[("url", "http://127.0.0.1:9/new"), ("description", "Orders")], &BOTH[..]].concat();
     let refused = edit(&browser, &path, &moved).await;
     assert_eq!(refused.status, 409);
-    says(&refused, &["Another url would get the headers"]);
+    says(&refused, &["A new url would get the secret headers"]);
     assert!(refused.page().contains("value=\"http://127.0.0.1:9/new\""), "what was typed stays");
     let bare = [&moved[..], &[("no_headers", "yes"), ("description", "")]].concat();
     edit(&browser, &path, &bare).await;
@@ -57,45 +57,45 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
     let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open(&path).await;
-    let changed = browser.press(&path, &page, "Change the secret", &[]).await;
-    says(&changed, &["The secret has been changed", "Copy the signing secret now", "whsec_"]);
-    let again = browser.press(&path, &page, "Change the secret", &[]).await;
+    let changed = browser.press(&path, &page, "Rotate secret", &[]).await;
+    says(&changed, &["Secret rotated", "Copy the signing secret now", "whsec_"]);
+    let again = browser.press(&path, &page, "Rotate secret", &[]).await;
     let secret = |page: &Answer| {
         let (_, secret) = page.page().split_once("<pre id=\"secret\">").expect("a secret");
         secret.split('<').next().unwrap_or_default().to_owned()
     };
     assert_eq!(secret(&again), secret(&changed), "a reload rotates nothing");
     let later = browser.open(&path).await;
-    let newest = browser.press(&path, &later, "Change the secret", &[]).await;
-    let old = browser.press(&path, &page, "Change the secret", &[]).await;
+    let newest = browser.press(&path, &later, "Rotate secret", &[]).await;
+    let old = browser.press(&path, &page, "Rotate secret", &[]).await;
     assert_eq!(old.status, 400, "an old form brings back nothing");
-    says(&old, &["The endpoint has been changed since this form was opened"]);
+    says(&old, &["The endpoint was changed after you opened this form"]);
     let changed = newest;
     world.deliver(event(&tenant.id, "job")).await;
     let received = receiver.wait_for(1).await.remove(0);
     received.verify(&secret(&changed));
     assert_eq!(received.header("webhook-signature").split(' ').count(), 4, "two keys of each secret");
     says(&browser.open("/console").await, &["two secrets"]);
-    says(&browser.open(&path).await, &["Its secret has been changed. Until", "the old secret signs, too"]);
-    let short = browser.press(&path, &browser.open(&path).await, "Change the secret", &[("own", "  ")]).await;
+    says(&browser.open(&path).await, &["Secret rotated. The old secret also signs deliveries for another"]);
+    let short = browser.press(&path, &browser.open(&path).await, "Rotate secret", &[("own", "  ")]).await;
     assert_eq!(short.status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inactive_endpoint_holds_what_comes_and_one_button_brings_it_back() {
+async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open(&path).await;
-    let page = browser.press(&path, &page, "Make it inactive", &[]).await;
-    says(&page, &["The endpoint is inactive", "○ Inactive", "Make it active"]);
+    let page = browser.press(&path, &page, "Disable endpoint", &[]).await;
+    says(&page, &["Endpoint disabled", "○ Inactive", "Enable endpoint"]);
     world.deliver(event(&tenant.id, "job")).await;
     let page = browser.open(&path).await;
-    says(&page, &["1 held since", "Make it active, and send them again", "‖ Held"]);
+    says(&page, &["1 held delivery since", "Enable and resend 1 held delivery", "‖ Held"]);
     assert_eq!(receiver.count().await, 0);
-    let page = browser.press(&path, &page, "Make it active, and send them again", &[]).await;
-    says(&page, &["What it missed is being sent again"]);
+    let page = browser.press(&path, &page, "Enable and resend 1 held delivery", &[]).await;
+    says(&page, &["Recovery requested"]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!((receiver.count().await, &world.only_endpoint(&tenant).await["active"]), (1, &json!(true)));
@@ -110,7 +110,7 @@ async fn what_was_missed_since_a_time_is_sent_again() {
     world.deliver(event(&tenant.id, "job")).await;
     world.handle_all().await;
     let page = browser.open(&path).await;
-    says(&page, &["▲ Failing", "Failing since", "Last failure: status_5xx", "1 failed since"]);
+    says(&page, &["▲ Failing", "Failing for", "Last error: HTTP 500", "1 failed delivery since"]);
     let form = [("action", "recover"), ("status", "failed")];
     let send = async |since: &str| {
         let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
@@ -119,7 +119,7 @@ async fn what_was_missed_since_a_time_is_sent_again() {
     };
     let refused = send("soon").await;
     assert_eq!(refused.status, 400);
-    says(&refused, &["Must be a time of RFC 3339"]);
+    says(&refused, &["Must be an RFC 3339 time"]);
     assert_eq!(send("2026-01-31T12:00").await.status, 303);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
@@ -132,10 +132,10 @@ async fn an_endpoint_is_deleted_with_a_tick_only() {
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open(&path).await;
-    browser.press(&path, &page, "Delete the endpoint", &[]).await;
+    browser.press(&path, &page, "Delete endpoint", &[]).await;
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
-    let after = browser.press(&path, &page, "Delete the endpoint", &[("sure", "yes")]).await;
-    says(&after, &["The endpoint has been deleted", "There is no endpoint yet"]);
+    let after = browser.press(&path, &page, "Delete endpoint", &[("sure", "yes")]).await;
+    says(&after, &["Endpoint deleted", "No endpoints yet"]);
     assert_eq!(browser.open(&path).await.status, 404);
     assert_eq!(world.endpoints(&tenant).await, Vec::<Value>::new());
 }
@@ -149,7 +149,7 @@ async fn an_endpoint_that_is_tested_too_often_says_so() {
     }
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open(&path).await;
-    let refused = browser.press(&path, &page, "Send a test", &[]).await;
+    let refused = browser.press(&path, &page, "Send test event", &[]).await;
     assert_eq!(refused.status, 429);
     says(&refused, &["Too many attempts"]);
 }

@@ -26,23 +26,20 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
         ("headers", "authorization: Bearer a-secret-token\nX-Team:  blue ".to_owned()),
     ];
     let typed: Vec<_> = typed.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let added = browser.press(PATH, &form, "Add the endpoint", &typed).await;
-    says(
-        &added,
-        &["✓ The endpoint has been added", "Copy the signing secret now", "whsec_", "Node.js", "Python", "Rust"],
-    );
+    let added = browser.press(PATH, &form, "Add endpoint", &typed).await;
+    says(&added, &["✓ Endpoint added", "Copy the signing secret now", "whsec_", "Node.js", "Python", "Rust"]);
     let stored = world.only_endpoint(&tenant).await;
     assert_eq!(stored["description"], json!("Orders"));
     assert_eq!(stored["events"], json!(["job.failed"]));
     assert_eq!(stored["header_names"], json!(["authorization", "x-team"]));
 
     // A reload sends the same form again.
-    let again = browser.press(PATH, &form, "Add the endpoint", &typed).await;
+    let again = browser.press(PATH, &form, "Add endpoint", &typed).await;
     assert_eq!(secret(&again), secret(&added));
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 
-    let tested = browser.press(PATH, &added, "Send a test", &[]).await;
-    says(&tested, &["webhook.test of", "● Delivered", "Status 200", "a test", "authorization: (secret)"]);
+    let tested = browser.press(PATH, &added, "Send test event", &[]).await;
+    says(&tested, &["webhook.test, 20", "● Delivered", "HTTP 200", "test event", "authorization: (secret)"]);
     let received = receiver.wait_for(1).await.remove(0);
     received.verify(&secret(&added));
     assert_eq!((received.header("authorization"), received.header("x-team")), ("Bearer a-secret-token", "blue"));
@@ -54,19 +51,19 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_said_beside_its_field_and_what_was_typed_stays() {
+async fn errors_stand_beside_their_fields_and_the_input_stays() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let browser = Browser::new(&world, &tenant.cookie);
     let form = browser.open(PATH).await;
     let typed = [("url", "ftp://example.com/\"><script>"), ("description", "mine"), ("headers", "host: x")];
-    let refused = browser.press(PATH, &form, "Add the endpoint", &typed).await;
+    let refused = browser.press(PATH, &form, "Add endpoint", &typed).await;
     assert_eq!(refused.status, 400);
     text(&refused);
     let page = refused.page();
     assert!(page.contains("value=\"ftp://example.com/&quot;&gt;&lt;script&gt;\"") && page.contains("value=\"mine\""));
     assert!(page.contains("aria-describedby=\"new-url-hint new-url-error\" aria-invalid=\"true\""));
-    says(&refused, &["Choose one event at least", "host: Is reserved"]);
+    says(&refused, &["Choose at least one event", "\"host\" is reserved."]);
     assert_eq!(world.endpoints(&tenant).await.len(), 0);
 }
 
@@ -78,7 +75,7 @@ async fn a_tenant_with_all_endpoints_it_may_have_is_told_so() {
     let browser = Browser::new(&world, &tenant.cookie);
     let form = browser.open(PATH).await;
     let typed = [("url", "http://127.0.0.1:9/other"), ("completed", "yes"), ("failed", "yes")];
-    let refused = browser.press(PATH, &form, "Add the endpoint", &typed).await;
+    let refused = browser.press(PATH, &form, "Add endpoint", &typed).await;
     assert_eq!(refused.status, 409);
     says(&refused, &["at most 1 webhook endpoints"]);
 }

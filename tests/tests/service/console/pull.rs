@@ -15,10 +15,10 @@ async fn a_pull_endpoint_is_added_changed_and_seen_with_what_waits() {
     let form = browser.open(&format!("{new}?kind=pull")).await;
     assert!(!form.page().contains("name=\"url\""), "it has no URL");
     let typed = [("description", "A laptop"), ("completed", "yes"), ("failed", "yes")];
-    let nothing = browser.press(new, &form, "Add the endpoint", &typed[..1]).await;
-    says(&nothing, &["Choose one event at least"]);
-    let added = browser.press(new, &nothing, "Add the endpoint", &typed).await;
-    says(&added, &["The endpoint has been added", "whsec_"]);
+    let nothing = browser.press(new, &form, "Add endpoint", &typed[..1]).await;
+    says(&nothing, &["Choose at least one event"]);
+    let added = browser.press(new, &nothing, "Add endpoint", &typed).await;
+    says(&added, &["Endpoint added", "whsec_"]);
     let listed = world.only_endpoint(&tenant).await;
     assert_eq!((&listed["kind"], &listed["description"]), (&json!("pull"), &json!("A laptop")));
 
@@ -26,20 +26,21 @@ async fn a_pull_endpoint_is_added_changed_and_seen_with_what_waits() {
         world.deliver(event(&tenant.id, job)).await;
     }
     let path = format!("/console/endpoints/{}", listed["webhook_endpoint_id"].as_str().expect("an id"));
-    says(&browser.open(&path).await, &["2 waiting, 0 leased", "Nothing has been taken yet", "Nobody has asked yet"]);
-    // What waits is no trouble.
+    says(&browser.open(&path).await, &["2 waiting, 0 leased", "No delivery received yet", "No client has polled yet"]);
+    // Waiting events are not a problem.
     let overview = browser.open("/console").await;
-    says(&overview, &["None is failing or disabled", "A laptop", "pull"]);
+    says(&overview, &["none failing or disabled", "A laptop", "pull"]);
     assert!(!overview.page().contains("notice bad"));
     let taken = json!({"webhook_endpoint_id": listed["webhook_endpoint_id"], "limit": 1});
     world.rpc(&tenant.key, "deliveries/receive", taken).await.ok();
-    says(&browser.open(&path).await, &["1 waiting, 1 leased", "Last taken", "Last asked"]);
+    says(&browser.open(&path).await, &["1 waiting, 1 leased", "Last delivery received", "Last poll"]);
 
     let page = browser.open(&path).await;
-    let saved = browser.press(&path, &page, "Save", &[("description", "My laptop"), ("completed", "yes")]).await;
-    says(&saved, &["The changes have been saved", "My laptop", "Events job.completed"]);
+    let saved =
+        browser.press(&path, &page, "Save changes", &[("description", "My laptop"), ("completed", "yes")]).await;
+    says(&saved, &["Changes saved", "My laptop", "Events job.completed"]);
     let page = browser.open(&path).await;
-    says(&browser.press(&path, &page, "Make it inactive", &[]).await, &["What comes for it is held"]);
+    says(&browser.press(&path, &page, "Disable endpoint", &[]).await, &["New events are held"]);
     let deliveries = browser.open("/console/deliveries").await;
     says(&deliveries, &["My laptop", "Held"]);
 }

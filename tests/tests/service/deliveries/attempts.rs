@@ -98,7 +98,7 @@ async fn nobody_there_is_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_that_nobody_trusts_is_a_failure_and_nothing_is_sent() {
+async fn an_untrusted_certificate_fails_before_the_request_is_sent() {
     let world = world("").await;
     let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
@@ -124,7 +124,7 @@ async fn a_certificate_that_nobody_trusts_is_a_failure_and_nothing_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_destination_that_is_not_allowed_is_refused_with_its_own_reason() {
+async fn a_forbidden_destination_fails_with_its_own_reason() {
     let receiver = Receiver::start().await;
     let settings = [("RETRY_SCHEDULE", ""), ("ALLOWED_DESTINATIONS", ""), ("ALLOW_HTTP_DESTINATIONS", "true")];
     let closed = World::with(&settings).await;

@@ -49,7 +49,7 @@ async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_that_does_not_fit_into_the_functions_stops_the_start() {
+async fn a_timeout_beyond_that_of_the_function_stops_the_start() {
     let env = [("DELIVERY_TIMEOUT".to_owned(), "24".to_owned())].into();
     let error =
         local::Stack::start(local::Options { env, ..Default::default() }).await.err().expect("it does not start");
@@ -70,7 +70,7 @@ async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_hangs_is_waited_for_once_and_only_by_those_who_need_it() {
+async fn a_hanging_table_delays_only_the_records_that_need_it_once() {
     // Before the response, and in the middle of it.
     tokio::join!(table_hangs(Manner::Hangs), table_hangs(Manner::Drips));
 }

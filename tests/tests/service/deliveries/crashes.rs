@@ -10,8 +10,8 @@ use serde_json::json;
 use tests::{Doomed, Receiver, Switch, World, at_each_call, event, records};
 use tokio::time::Instant;
 
-/// How long a process has for all that follows from an event. It may have to wait until messages come back, and what is put
-/// off for a silent receiver waits for as long as the silence has lasted, or twice that.
+/// The time limit of a process for all that follows from an event. It may have to wait until messages come back, and deliveries
+/// to a silent receiver are postponed for as long as the silence has lasted, or twice that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends an event to an endpoint that takes it and to one that fails once, through a worker whose calls with these numbers fail,
@@ -108,7 +108,7 @@ async fn a_process_may_die_before_any_call_for_what_waits() {
 
 /// Its record comes back, and knows all that the event was for when it came first.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_without_a_message_ends_whatever_became_of_its_endpoint() {
+async fn a_delivery_without_a_message_ends_in_each_endpoint_state() {
     let broken = Switch::default();
     let is_broken = broken.clone();
     let world = World::queues_answering(&[("HOLD_FOR", "0")], move |call| {

@@ -1,4 +1,4 @@
-//! What comes twice is posted once, as far as that can be.
+//! Duplicate messages are posted once, where that is possible.
 
 use common::webhooks::delivery::Status;
 use serde_json::json;
@@ -43,7 +43,7 @@ async fn a_message_that_comes_with_its_double_is_one_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_again_because_its_message_was_not_sent_sends_it_and_posts_nothing() {
+async fn a_duplicate_sends_the_missing_message_and_posts_nothing() {
     let refuses = Switch::default();
     let is_refusing = refuses.clone();
     let sends = |call: &Call| call.operation == "SendMessageBatch";
@@ -61,7 +61,7 @@ async fn what_comes_again_because_its_message_was_not_sent_sends_it_and_posts_no
         let delivery = world.only_logged(&tenant.id).await;
         assert_eq!((delivery.status, delivery.attempts), (Status::Pending, attempts));
         refuses.off();
-        // What is handled must not come back before it is deleted.
+        // A message must not come back between its handling and its deletion.
         world.come_back_after(60).await;
         assert_eq!(world.poll(queue).await, 1, "it came back");
         assert_eq!(receiver.count().await, usize::try_from(attempts).expect("a few"), "and was not posted again");
@@ -90,9 +90,9 @@ async fn an_event_that_is_twice_in_a_batch_holds_up_nobody() {
     }
 }
 
-/// An event that is over a minute old may be a copy. If nobody can say whether it is, it had better go out twice than never.
+/// An event that is over a minute old may be a copy. If the log cannot tell, two deliveries are better than none.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_is_late_goes_out_although_the_log_cannot_be_asked() {
+async fn a_late_event_is_delivered_although_the_log_is_unavailable() {
     let world = World::answering(&[], |call| {
         let is_log = call["RequestItems"].get("deliveries").is_some();
         (call.operation == "BatchGetItem" && is_log).then(failure)

@@ -165,7 +165,7 @@ async fn bad_manners_do_not_fill_the_memory() {
         }
     }
     enqueue(&world, &tenant, 40).await;
-    // What does not answer gets few attempts at once after the first.
+    // A receiver that does not answer gets few attempts at once after the first.
     let failing = 12 * 8 * 3;
     let (mut failed, deadline) = (0, Instant::now() + Duration::from_secs(60));
     while failed < failing {
@@ -314,7 +314,7 @@ async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], roun
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_hanging_endpoint_of_nine_delays_the_other_eight_by_less_than_50_ms() {
+async fn a_hanging_endpoint_delays_the_eight_others_under_50_ms() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1")]).await;
     let tenant = world.tenant("acme").await;
     let mut healthy = Vec::new();

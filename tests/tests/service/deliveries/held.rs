@@ -1,4 +1,4 @@
-//! What waits for an endpoint that is inactive.
+//! Held deliveries of inactive endpoints.
 
 use common::{
     timestamp::Timestamp,
@@ -36,7 +36,7 @@ async fn recover(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_for_an_inactive_endpoint_is_held_in_the_log_with_its_payload() {
+async fn an_event_for_an_inactive_endpoint_is_held_with_its_payload() {
     let (world, tenant, receiver, endpoint) = inactive(&[]).await;
     world.endpoint(&tenant, &receiver.url("/active"), "s").await;
     world.deliver(event(&tenant.id, "j")).await;
@@ -96,7 +96,7 @@ async fn nothing_held_is_sent_by_itself_and_new_events_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_pending_is_held_when_it_is_due_and_keeps_its_attempts() {
+async fn a_due_delivery_is_held_and_keeps_its_attempts() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -159,7 +159,7 @@ async fn a_recovery_joins_only_one_of_the_same_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_collects_for_as_long_as_is_set_after_it_became_inactive() {
+async fn an_inactive_endpoint_collects_events_for_the_set_time() {
     let (world, tenant, _receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
     let inactive_for = async |milliseconds: i64| {
         let since = json!({"inactive_since": Timestamp::now().as_millisecond() - milliseconds});
@@ -189,7 +189,7 @@ async fn an_endpoint_collects_for_as_long_as_is_set_after_it_became_inactive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nothing_is_collected_what_was_pending_is_held_and_new_events_are_not_recorded() {
+async fn without_collection_pending_is_held_and_new_is_not_recorded() {
     let world = World::with(&[("HOLD_FOR", "0"), ("RETRY_SCHEDULE", "0")]).await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -201,9 +201,9 @@ async fn where_nothing_is_collected_what_was_pending_is_held_and_new_events_are_
     assert_eq!((logged.status, logged.job_id.as_str(), world.left().await), (Status::Held, "pending", 0));
 }
 
-/// As when somebody recovers what an endpoint has missed before making it active.
+/// As when a tenant recovers missed deliveries before activating the endpoint.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_again_is_held_however_long_its_endpoint_has_been_inactive() {
+async fn a_resend_is_held_however_long_its_endpoint_was_inactive() {
     let (world, tenant, receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
     world.deliver(event(&tenant.id, "missed")).await;
     let since = json!({"inactive_since": Timestamp::now().as_millisecond() - 2 * 60 * 60 * 1000});
@@ -221,7 +221,7 @@ async fn what_is_sent_again_is_held_however_long_its_endpoint_has_been_inactive(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_duplicate_is_neither_held_twice_nor_held_after_it_was_delivered() {
+async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
     let (world, tenant, receiver, endpoint) = inactive(&[]).await;
     // The same events, in one batch and in two, received for the first time and again.
     let batch = |job: &str, receives: &str| {
@@ -309,7 +309,7 @@ async fn to_hold_an_event_is_one_write_for_each_endpoint() {
 
 /// Nothing else slows down events for an endpoint that is inactive.
 #[tokio::test(flavor = "multi_thread")]
-async fn where_its_partition_is_throttled_what_is_held_goes_to_several() {
+async fn held_deliveries_spread_when_their_partition_is_throttled() {
     let throttled = Switch::default();
     let is_throttled = throttled.clone();
     let world = World::answering(&[], move |call| {

@@ -167,7 +167,7 @@ async fn an_attempt_at_a_slow_receiver_is_cut_off_after_three_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_attempt_goes_ahead_to_an_unknown_receiver_and_others_follow_only_its_success() {
+async fn an_unknown_receiver_gets_one_attempt_until_it_succeeds() {
     for (answer, requests, waits) in [(AT_ONCE, 10, 0), (FOREVER, 1, 10)] {
         let receiver = Moody::start(move |_| answer).await;
         let (world, tenant, _) = world_with(&[], receiver.url()).await;
@@ -175,7 +175,7 @@ async fn one_attempt_goes_ahead_to_an_unknown_receiver_and_others_follow_only_it
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         assert_eq!(world.poll("job-events").await, 10);
-        // What waited until the first one was cut off knows it hangs, or not yet.
+        // The deliveries that waited until the first one was cut off may know that it hangs, or not yet.
         let [_, _, slow, hangs] = waiting(&world).await;
         assert_eq!((receiver.requests(), slow + hangs, world.left().await), (requests, waits, waits));
         assert!(receiver.seen()[1..].iter().all(|(_, taken)| *taken > 0), "only the first went ahead");
@@ -219,7 +219,7 @@ async fn all_processes_know_that_a_receiver_hangs_until_activation() {
     assert_eq!((waiting(&world).await, untried(&world, &tenant.id).await.len()), ([0, 0, 0, 4], 4));
 }
 
-/// What is known is known of the receiver that was there.
+/// A standing belongs to the receiver at that address.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_url_is_a_fresh_start_for_an_endpoint_that_hangs() {
     let (world, tenant, id, _hanging) = silent(&[]).await;
@@ -301,7 +301,7 @@ async fn a_receiver_that_fails_three_times_in_a_row_is_slow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_connection_makes_a_receiver_slow_at_once_and_an_error_does_not() {
+async fn a_refused_connection_makes_a_receiver_slow_at_once() {
     for (is_refused, waits) in [(true, 1), (false, 0)] {
         let receiver = Receiver::scripted(&[(500, &[])]).await;
         let url = if is_refused { "http://127.0.0.1:1/".to_owned() } else { receiver.url("/") };
@@ -442,7 +442,7 @@ async fn events_for_a_receiver_that_hangs_are_listed_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_is_held_or_ended_with_its_endpoint() {
-    // What was for the endpoint while it was active is held, also where an inactive endpoint collects nothing.
+    // Deliveries from before the endpoint became inactive are held, even if inactive endpoints collect nothing.
     for (route, mut fields, status, hold_for) in [
         ("delete", json!({}), Status::Ended, "604800"),
         ("update", json!({"active": false}), Status::Held, "604800"),
@@ -617,7 +617,7 @@ async fn an_event_that_version_0_1_0_parked_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_is_put_off_until_three_days_after_its_event_at_most() {
+async fn an_attempt_is_postponed_up_to_three_days_after_its_event() {
     let (world, tenant, id, receiver) = silent(&[]).await;
     let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
     world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
@@ -770,7 +770,7 @@ async fn receivers_that_hang_hold_up_no_other_receiver() {
 
 /// Its message is the same in both queues, and a process leaves out a message that it is working on.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_that_is_cut_off_is_not_lost_on_its_way_to_the_other_queue() {
+async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;
     // Of as many tenants, so that none has too many slow origins.
     let tenants: Vec<_> = (0..12).map(|number| format!("tenant-{number}")).collect();

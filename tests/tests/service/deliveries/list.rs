@@ -86,7 +86,7 @@ async fn every_combination_of_filters_finds_what_passes_them_all() {
     let world = World::start().await;
     let (tenant, endpoints, deliveries, book) = mixed(&world).await;
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    // What each field wants of a delivery.
+    // The condition of each field.
     let passes = |fields: &Value, delivery: &Delivery| {
         let at = delivery.created_at.to_string();
         let wanted = |name: &str, has: Value| fields.get(name).is_none_or(|wanted| *wanted == has);

@@ -88,13 +88,13 @@ async fn the_largest_event_that_its_queue_takes_fits_into_the_log() {
     let received = receiver.received().await;
     assert_eq!(received.len(), 3);
     assert!(received.iter().all(|attempt| attempt.body == received[0].body && attempt.path.len() > 2000));
-    // What is delivered and as large as this is not kept.
+    // Large payloads of delivered deliveries are not kept.
     let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &delivery.id).await.expect("it is read");
     assert!(found.expect("a delivery").1.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_delivery_that_the_log_cannot_hold_stays_in_its_queue() {
+async fn a_failed_delivery_stays_queued_while_the_log_fails() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     // Larger than the queue takes, and than an item of DynamoDB may be.
@@ -111,7 +111,7 @@ async fn a_failed_delivery_that_the_log_cannot_hold_stays_in_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_with_more_deliveries_than_a_partition_takes_gets_more_partitions() {
+async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
     // The first partition of the endpoint takes nothing: all that would go there is left out of each batch.
     let world = World::answering(&[], |call| {
         let writes = call["RequestItems"]["deliveries"].as_array().filter(|_| call.operation == "BatchWriteItem")?;

@@ -37,7 +37,7 @@ async fn receive(world: &World, tenant: &Tenant, endpoint: &str, limit: u32) -> 
     world.rpc(&tenant.key, "deliveries/receive", fields).await.ok().clone()
 }
 
-/// What was taken, which is all that was there to take.
+/// Receives once, and returns the deliveries, which must be all that were available.
 async fn take(world: &World, tenant: &Tenant, endpoint: &str) -> Vec<Value> {
     receive(world, tenant, endpoint, 100).await["deliveries"].as_array().expect("deliveries").clone()
 }
@@ -182,7 +182,7 @@ async fn what_is_taken_and_settled_is_delivered_and_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_is_not_settled_comes_back_when_it_ends_and_counts_for_nothing_then() {
+async fn an_expired_lease_returns_its_delivery_and_cannot_settle() {
     let (world, tenant, endpoint) = with_endpoint(&[("LEASE_TIME", "1")]).await;
     world.deliver(event(&tenant.id, "j")).await;
     let first = take_one(&world, &tenant, &endpoint).await;
@@ -302,7 +302,7 @@ async fn only_the_tenant_takes_from_its_active_pull_endpoints() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_before_its_endpoint_was_deleted_can_be_settled() {
+async fn a_lease_of_a_deleted_endpoint_can_be_settled() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     for job in ["good", "bad"] {
         world.deliver(event(&tenant.id, job)).await;
@@ -336,7 +336,7 @@ async fn a_resend_can_be_taken_at_once_and_ends_a_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_rotation_both_secrets_sign_what_is_taken_and_the_answer_says_until_when() {
+async fn both_secrets_sign_after_a_rotation_until_the_announced_end() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!(receive(&world, &tenant, &endpoint, 1).await.get("previous_secret_expires_at"), None);
@@ -360,7 +360,7 @@ async fn a_test_of_a_pull_endpoint_waits_until_it_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_is_gone_disables_its_pull_endpoint_and_that_is_counted_once() {
+async fn a_410_disables_a_pull_endpoint_and_is_counted_once() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     world.deliver(event(&tenant.id, "j")).await;
     let taken = take_one(&world, &tenant, &endpoint).await;
@@ -380,7 +380,7 @@ async fn a_receiver_that_is_gone_disables_its_pull_endpoint_and_that_is_counted_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_takes_in_three_days_has_failed_and_can_be_recovered() {
+async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     let book = Book::of(&world);
     // The sweep looks at the minute in which its time is over.
@@ -414,7 +414,7 @@ async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_leased_when_its_three_days_are_over_fails_when_the_lease_ends_however_long_that_is() {
+async fn a_leased_delivery_fails_only_when_its_lease_ends() {
     let (world, tenant, endpoint) = with_endpoint(&[("LEASE_TIME", "3600")]).await;
     over_age(&world, &tenant, &endpoint).await;
     take_one(&world, &tenant, &endpoint).await;
@@ -443,7 +443,7 @@ async fn a_list_says_when_what_failed_can_be_taken_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_payloads_are_taken_one_after_the_other_and_none_is_lost() {
+async fn large_payloads_are_received_one_by_one_and_none_is_lost() {
     let (world, tenant, endpoint) = with_endpoint(&[("KEPT_PAYLOAD_BYTES", "100000")]).await;
     let sizes = [100, 700, 60_000, 220_000, 240_000, 240_000, 240_000, 240_000, 240_000, 240_000];
     for (number, size) in sizes.into_iter().enumerate() {
@@ -600,9 +600,9 @@ async fn what_waits_in_a_log_that_was_spread_is_taken_oldest_first() {
     assert_eq!(jobs(&taken), expected);
 }
 
-/// What docs/benchmarks.md says of polls and events.
+/// The figures of docs/benchmarks.md on polls and events.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_poll_that_finds_nothing_reads_four_small_items_and_writes_nothing() {
+async fn an_empty_poll_reads_four_small_items_and_writes_nothing() {
     let world = World::metered().await;
     let tenant = world.tenant("acme").await;
     let endpoint = pull_endpoint(&world, &tenant, "s").await;
@@ -631,7 +631,7 @@ async fn a_poll_that_finds_nothing_reads_four_small_items_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn of_two_settlements_of_a_delivery_in_one_call_the_first_counts() {
+async fn the_first_of_two_settlements_in_one_call_counts() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     for job in ["one", "other"] {
         world.deliver(event(&tenant.id, job)).await;

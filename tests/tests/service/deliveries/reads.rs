@@ -1,4 +1,4 @@
-//! What the routes read: failures are found without reading successes, and a list reads each destination once.
+//! The reads of the routes: failures are found without reading successes, and a list reads each destination once.
 
 use std::time::Duration;
 
@@ -40,14 +40,14 @@ async fn three_failures_among(deliveries: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_failures_among_2000_deliveries_are_found_without_the_others() {
+async fn a_filter_reads_only_3_failures_among_2000_deliveries() {
     three_failures_among(2000).await;
 }
 
 /// `cargo test -p tests --test service three_failures_among_200_000 -- --ignored`
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
-async fn three_failures_among_200_000_deliveries_are_found_without_the_others() {
+async fn a_filter_reads_only_3_failures_among_200_000_deliveries() {
     three_failures_among(200_000).await;
 }
 

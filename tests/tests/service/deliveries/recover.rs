@@ -28,7 +28,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     let answer = world.rpc(&tenant.key, "deliveries/recover", fields).await;
     assert_eq!(
         (&answer.ok()["success"], &answer.ok()["message"]),
-        (&json!(true), &json!("Deliveries will be sent again"))
+        (&json!(true), &json!("Deliveries will be recovered"))
     );
     answer.ok()["recovery_id"].clone()
 }
@@ -55,7 +55,7 @@ fn sorted(deliveries: &[Delivery]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_or_is_held_of_that_time_at_that_endpoint_is_sent_again() {
+async fn a_recovery_resends_failed_and_held_of_its_time_and_endpoint() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -105,7 +105,7 @@ async fn what_failed_or_is_held_of_that_time_at_that_endpoint_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_goes_on_after_a_crash_and_resends_each_delivery_once() {
+async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -129,7 +129,7 @@ async fn a_recovery_goes_on_after_a_crash_and_resends_each_delivery_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_which_a_part_is_throttled_is_sent_and_the_rest_follows_in_the_same_sweep() {
+async fn a_throttled_page_is_completed_in_the_same_sweep() {
     // A batched write with the due row of one of them is left out, until the caller gives up.
     let left_out = AtomicUsize::new(0);
     let world = World::answering(&[], move |call| {
@@ -166,7 +166,7 @@ async fn a_page_of_which_a_part_is_throttled_is_sent_and_the_rest_follows_in_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_whose_log_is_throttled_for_good_does_not_hold_up_the_recovery_of_another() {
+async fn a_throttled_tenant_does_not_block_another_recovery() {
     let throttled = Arc::new(OnceLock::<String>::new());
     let whose = Arc::clone(&throttled);
     let world = World::answering(&[], move |call| {
@@ -202,7 +202,7 @@ async fn unfinished(book: &Book, tenant: &Tenant) -> Vec<Recovery> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_fifty_calls_at_once_one_starts_a_recovery_and_the_others_join_it() {
+async fn fifty_concurrent_calls_start_one_recovery() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -225,7 +225,7 @@ async fn of_fifty_calls_at_once_one_starts_a_recovery_and_the_others_join_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_joins_only_what_waits_for_the_same_endpoint_and_overlaps() {
+async fn a_call_joins_only_an_overlapping_recovery_of_its_endpoint() {
     let world = World::start().await;
     let (tenant, stranger) = (world.tenant("acme").await, world.tenant("other").await);
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -242,7 +242,7 @@ async fn a_call_joins_only_what_waits_for_the_same_endpoint_and_overlaps() {
     for others in [
         call(&tenant, &second, [6, 4]).await,
         call(&stranger, &foreign, [6, 4]).await,
-        // Nobody asked for the hour between.
+        // The hour between was not requested.
         call(&tenant, &endpoint, [3, 2]).await,
     ] {
         assert_ne!(others, first);
@@ -256,7 +256,7 @@ async fn a_call_joins_only_what_waits_for_the_same_endpoint_and_overlaps() {
     assert_eq!(ranges, [[7, 4], [6, 4], [3, 2]].map(|hours| hours.map(|hours| book.ago(HOUR * hours)).into()));
 }
 
-/// What failed behind it would be lost.
+/// Failures behind it would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_that_has_begun_is_not_joined() {
     let world = World::start().await;
@@ -322,7 +322,7 @@ async fn a_deleted_endpoint_cannot_be_recovered() {
     assert_eq!(read(&world, &tenant, "recover", fields).await.error(), (404, "NOT_FOUND", ""));
 }
 
-/// As docs/operating.md has it, for whoever has no key of the tenant.
+/// As docs/operating.md has it, for an operator without a key of the tenant.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_can_store_a_recovery() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
@@ -340,7 +340,7 @@ async fn an_operator_can_store_a_recovery() {
     let mut minute = tests::sample_event("deliveries-wake");
     minute["time"] = json!(Timestamp::now());
     world.stack.invoke("deliveries-wake", minute).await.expect("it sweeps");
-    // A list does not say what an attempt will be made for.
+    // A list omits the trigger of the next attempt.
     let (id, owner) = (world.only_logged(&tenant.id).await.id, tenant.id.parse().expect("an id"));
     let pending = world.delivery_log().known(&owner, &[id]).await.expect("it is read").remove(&id).expect("a delivery");
     assert_eq!((pending.status, pending.trigger), (Status::Pending, Trigger::Recovery));

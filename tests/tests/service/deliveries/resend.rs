@@ -19,7 +19,7 @@ async fn get(world: &World, tenant: &Tenant, delivery: &Delivery) -> Value {
     read(world, tenant, "get", json!({"delivery_id": delivery.id})).await.ok().clone()
 }
 
-/// What is due since `from`, by the due rows.
+/// The attempts due since `from`, by the due rows.
 async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
     for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
@@ -43,7 +43,7 @@ async fn whatever_its_status_a_delivery_is_due_again() {
             let delivery = book.write_one(&tenant, draft.status(status).body(&body)).await;
             let (before, start) = (get(&world, &tenant, &delivery).await, Timestamp::now().as_millisecond());
             let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await;
-            assert_eq!(answer.ok(), &json!({"success": true, "message": "Delivery will be sent again"}));
+            assert_eq!(answer.ok(), &json!({"success": true, "message": "Delivery will be resent"}));
 
             // It is pending and due now; its webhook-id, payload and attempts are as before.
             let after = get(&world, &tenant, &delivery).await;

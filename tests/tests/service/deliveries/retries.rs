@@ -10,7 +10,7 @@ use tests::{Receiver, World, callback, event, receiver::Scripted, records, world
 use super::attempts::{reason, send_to, world};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_attempt_is_repeated_from_the_deliveries_queue_until_it_succeeds() {
+async fn a_failed_attempt_is_retried_until_it_succeeds() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0,0")]).await;
     let tenant = world.tenant("acme").await;
     let failing = Receiver::scripted(&[(500, &[]), (302, &[("location", "/elsewhere")])]).await;
@@ -38,7 +38,7 @@ async fn a_failed_attempt_is_repeated_from_the_deliveries_queue_until_it_succeed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_last_attempt_the_delivery_is_failed_in_the_log_and_can_be_sent_again() {
+async fn a_delivery_fails_after_its_last_attempt_and_can_be_resent() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (503, &[])]).await;
@@ -196,7 +196,7 @@ async fn retry_after_is_honoured_on_429_and_503_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_same_time() {
+async fn equal_retry_after_values_are_spread_by_jitter() {
     let world = world("5").await;
     let busy: Scripted = (503, &[("retry-after", "3600")]);
     let receiver = Receiver::scripted(&[busy; 20]).await;
@@ -211,7 +211,7 @@ async fn receivers_that_ask_for_the_same_patience_are_not_asked_again_at_the_sam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_attempt_is_made_within_three_days_of_the_event_whatever_the_receiver_asks_for() {
+async fn the_last_attempt_is_within_three_days_despite_retry_after() {
     let world = world("5,5,5").await;
     let day = 24 * 3600 * 1000;
     let now = common::timestamp::Timestamp::now().as_millisecond();

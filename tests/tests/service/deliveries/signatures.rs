@@ -9,7 +9,7 @@ use tests::{Receiver, World, callback, event};
 
 /// `Webhook::new` of the library takes the secret as base64.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_library_verifies_the_obvious_way_and_by_the_secrets_bytes() {
+async fn the_library_verifies_by_the_secrets_text_and_bytes() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -41,9 +41,9 @@ async fn the_library_verifies_the_obvious_way_and_by_the_secrets_bytes() {
     }
 }
 
-/// An endpoint can no longer be given such a secret. Its text is a key all the same.
+/// An endpoint can no longer be given such a secret. Its text is a key anyway.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_decodes_to_an_empty_key_signs_where_it_is_stored_or_comes_with_a_job() {
+async fn a_secret_that_decodes_to_an_empty_key_signs_with_its_text() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -63,7 +63,7 @@ async fn a_secret_that_decodes_to_an_empty_key_signs_where_it_is_stored_or_comes
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_signs_the_body_that_it_parsed_gets_the_same_signature() {
+async fn a_reserialized_body_has_the_same_signature() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -86,7 +86,7 @@ async fn a_receiver_that_signs_the_body_that_it_parsed_gets_the_same_signature()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_timestamp_is_of_the_attempt_and_the_event_time_of_the_event() {
+async fn each_attempt_has_its_own_timestamp_and_the_event_its_time() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;

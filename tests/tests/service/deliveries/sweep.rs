@@ -72,9 +72,9 @@ async fn a_long_wait_has_no_message_until_its_minute_comes() {
     assert!(world.drain("deliveries").await.is_empty(), "nobody wakes what is delivered");
 }
 
-/// A sweep comes somewhere in its minute. What was due in that minute before it would all come at once.
+/// A sweep comes somewhere in its minute. All attempts due in that minute before it would come at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_due_in_a_minute_before_its_sweep_comes_a_minute_after_its_time() {
+async fn attempts_due_before_the_sweep_come_a_minute_late() {
     let (world, tenant, _) = failed_once("1000").await;
     let at = world.only_logged(&tenant.id).await.next_attempt_at.expect("it waits");
     let second = Duration::from_secs(1);
@@ -124,7 +124,7 @@ async fn what_is_woken_twice_is_attempted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_whose_message_got_lost_is_found_and_woken_until_it_is_attempted() {
+async fn the_sweep_wakes_a_delivery_whose_message_was_lost() {
     let (world, tenant, receiver) = failed_once("0").await;
     for lost in 1..=2 {
         lose_message(&world).await;
@@ -219,7 +219,7 @@ async fn sweepers_share_what_is_due() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweeper_whose_lease_was_given_but_not_answered_sweeps_all_the_same() {
+async fn a_sweeper_whose_lease_answer_was_lost_still_sweeps() {
     let (world, calls) = World::cut_off().await;
     let tenant = "t".parse().expect("a tenant");
     let wait = Delivery {
@@ -236,9 +236,9 @@ async fn a_sweeper_whose_lease_was_given_but_not_answered_sweeps_all_the_same() 
     assert_eq!(world.drain("deliveries").await.len(), 1);
 }
 
-/// What is due in a minute is in partitions, in which the tenants are mixed.
+/// The due rows of a minute are in partitions, in which the tenants are mixed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_whose_deliveries_cannot_be_woken_does_not_hold_up_those_in_the_same_partition() {
+async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
     let broken = Arc::new(Mutex::new(None));
     let whose = Arc::clone(&broken);
     let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {
@@ -280,7 +280,7 @@ async fn two_in_a_partition(world: &World, receiver: &Receiver) -> (Tenant, Tena
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_cannot_be_read_does_not_hold_up_those_in_the_same_partition() {
+async fn an_unreadable_delivery_does_not_block_its_partition() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
     let (first, second) = two_in_a_partition(&world, &receiver).await;
@@ -298,7 +298,7 @@ async fn a_delivery_that_cannot_be_read_does_not_hold_up_those_in_the_same_parti
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
 
-    // The minute is done all the same, and the delivery is checked again a quarter of an hour later.
+    // The minute is done anyway, and the delivery is checked again a quarter of an hour later.
     world.put("deliveries", state).await;
     world.sweep(in_minutes(17)).await;
     assert!(world.drain("deliveries").await.is_empty());
@@ -336,7 +336,7 @@ fn refused(call: &Call) -> (u16, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_refuses_all_messages_holds_up_neither_the_other_queues_nor_later_minutes() {
+async fn a_refusing_queue_blocks_neither_other_queues_nor_minutes() {
     let broken = Switch::default();
     let is_broken = broken.clone();
     let world = World::queues_answering(&[], move |call| {

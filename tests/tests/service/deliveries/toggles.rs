@@ -35,7 +35,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
         let (switched, ()) = tokio::join!(switch, send(share));
         switched.ok();
         if toggle % 10 == 5 {
-            // What was under way when it was switched off is over.
+            // Attempts in progress at the switch have ended.
             quiet(&world).await;
             let before = receiver.count().await;
             let some = jobs.by_ref().take(events / toggles / 2).collect();

@@ -102,7 +102,7 @@ async fn recover_sends_again_what_an_endpoint_did_not_take() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn activate_does_what_the_tenant_does_with_an_endpoint_that_was_disabled() {
+async fn the_activate_command_equals_activation_by_the_tenant() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;

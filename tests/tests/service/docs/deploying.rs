@@ -23,7 +23,7 @@ fn the_folders_of_the_tools_are_ignored_by_git() {
 }
 
 #[test]
-fn the_aws_cli_is_among_the_tools_in_the_version_that_the_commands_need() {
+fn the_tools_include_the_aws_cli_in_the_needed_version() {
     let source = page(PAGE);
     assert!(commands(&source).any(|line| line.starts_with("aws logs tail ")), "version 1 does not have it");
     let tools = source.split("\n## ").find(|section| section.starts_with("Two commands\n")).expect("a section");

@@ -71,7 +71,7 @@ async fn run(path: &str) {
     stack.stop().await;
 }
 
-/// What a page says that its examples print.
+/// The output of an example, as its page quotes it.
 pub(super) enum Answer {
     Json(Value),
     /// A request, with its headers and its body.

@@ -11,7 +11,7 @@ use pulldown_cmark::{Event, Tag, TagEnd};
 use super::{parser, root};
 
 /// Every file of the repository, by its path in it: all but what Git ignores.
-fn files() -> Vec<PathBuf> {
+pub(super) fn files() -> Vec<PathBuf> {
     let ignored = fs::read_to_string(root().join(".gitignore")).expect("a list of folders in the root");
     let mut ignored: BTreeSet<&str> = ignored.lines().map(|line| line.trim_start_matches('/')).collect();
     ignored.insert(".git");
@@ -29,7 +29,7 @@ fn files() -> Vec<PathBuf> {
     found
 }
 
-/// What one page has to link to, and links to.
+/// The anchors and the links of a page.
 #[derive(Default)]
 struct Page {
     anchors: BTreeSet<String>,

@@ -12,7 +12,7 @@ use tests::description;
 use super::{code, codes, page, root, rows};
 
 const PAGE: &str = "docs/reference.md";
-/// What every route can answer, so that the page says it once for all of them.
+/// The statuses of every route, which the page lists once for all of them.
 const EVERYWHERE: [&str; 6] = ["200", "303", "400", "413", "500", "503"];
 
 /// The description of the API.
@@ -89,7 +89,7 @@ fn row(name: &str, route: &Value) -> String {
     format!("| `{name}` | {credentials} | {summary} | {fields} | {answers}{redirects} | {refusals} |\n")
 }
 
-/// What an answer has.
+/// The members of an answer.
 fn members(schema: &Value) -> String {
     let schema = description::resolved(schema, &DOCUMENT);
     if schema["type"] == "null" {
@@ -183,7 +183,7 @@ fn fields(route: &Value) -> BTreeMap<&str, bool> {
     in_query.chain(in_body).collect()
 }
 
-/// What the member `code` or `reason` of an error may be.
+/// The possible values of the member `code` or `reason` of an error.
 fn values<'a>(response: &'a Value, member: &str) -> BTreeSet<&'a str> {
     let examples = description::examples(&response["content"]["application/json"]);
     let members = examples.filter_map(|example| {

@@ -15,7 +15,7 @@ const VARIABLES: [&str; 5] = ["variable", "template parameter", "default", "rang
 const PARAMETERS: [&str; 4] = ["parameter", "default", "range", "meaning"];
 
 #[test]
-fn every_variable_is_listed_with_the_parameter_or_resource_that_sets_it() {
+fn every_variable_is_listed_with_its_parameter_or_resource() {
     let source = page(PAGE);
     let mut listed = BTreeMap::new();
     for row in [rows(&source, &VARIABLES), rows(&source, &["variable", "resource"])].concat() {
@@ -44,7 +44,7 @@ fn resource(template: &Value, value: &str) -> String {
 }
 
 #[test]
-fn every_parameter_is_listed_with_the_default_and_the_range_of_the_template() {
+fn every_parameter_is_listed_with_its_default_and_range() {
     let source = page(PAGE);
     // Parameter, default and range.
     let of_variables = rows(&source, &VARIABLES).into_iter().map(|row| [row[1], row[2], row[3]]);
@@ -105,7 +105,7 @@ fn numbers(text: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_function_starts_at_both_ends_of_a_range_and_refuses_what_is_outside() {
+fn a_function_accepts_the_ends_of_a_range_and_no_more() {
     let source = page(PAGE);
     for row in rows(&source, &VARIABLES) {
         let (name, range) = (code(row[0]), row[3]);
@@ -133,7 +133,7 @@ fn a_function_starts_at_both_ends_of_a_range_and_refuses_what_is_outside() {
         match name {
             // Which senders there are, only SES knows.
             "MAIL_FROM" => {}
-            // What the header of a mail could not have.
+            // The header of an email could not contain this.
             "SERVICE_NAME" => refused(name, "a \"b\"", ""),
             _ => refused(name, "?", ""),
         }

@@ -48,7 +48,7 @@ async fn a_secret_that_is_left_out_is_made_and_answered_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_description_is_optional_and_endpoints_are_active_by_default() {
+async fn endpoints_are_active_and_need_no_description() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for description in [json!({}), json!({"description": null})] {

@@ -32,7 +32,7 @@ pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_is_failing_from_its_first_failed_delivery_until_a_success() {
+async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
@@ -74,7 +74,7 @@ async fn a_success_at_once_ends_it_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_five_days_of_failing_it_is_made_inactive_and_active_is_a_fresh_start() {
+async fn five_days_of_failing_disable_it_and_activation_starts_anew() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -90,7 +90,7 @@ async fn after_five_days_of_failing_it_is_made_inactive_and_active_is_a_fresh_st
     world.deliver(event(&tenant.id, "4")).await;
     assert_eq!(receiver.count().await, 3, "it gets no more events");
 
-    // What is not `active: true` starts nothing.
+    // An update without `active: true` starts nothing.
     for change in [json!({"id": id, "description": "ours"}), json!({"id": id, "active": false})] {
         world.rpc(&tenant.key, "webhooks/update", change).await.ok();
         assert_eq!(world.only_endpoint(&tenant).await["disabled_at"], disabled["disabled_at"]);
@@ -146,7 +146,7 @@ async fn a_callback_that_fails_is_no_endpoints_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_410_of_a_former_url_does_not_disable_the_endpoint_at_its_new_one() {
+async fn a_410_of_a_former_url_does_not_disable_the_endpoint() {
     let (world, tenant) = impatient().await;
     let id = world.endpoint(&tenant, "https://example.com/old", "s").await;
     let settings = world.stack.environment("webhooks-deliver").expect("a function").clone();

@@ -14,13 +14,13 @@ async fn create(world: &World, tenant: &Tenant, url: &str, headers: Value) -> St
     created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
 }
 
-/// What a tenant is shown of the headers of its only endpoint.
+/// The header names that a tenant sees of its only endpoint.
 async fn names(world: &World, tenant: &Tenant) -> Option<Value> {
     world.only_endpoint(tenant).await.get("header_names").cloned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_attempt_to_an_endpoint_has_its_headers_and_no_other_attempt_has_them() {
+async fn only_attempts_to_the_endpoint_have_its_headers() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let (receiver, other) = (Receiver::scripted(&[(500, &[])]).await, Receiver::start().await);
@@ -76,7 +76,7 @@ async fn a_retry_a_resend_and_a_test_have_the_headers_of_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_names_them_in_lower_case_and_sorted_and_an_update_keeps_replaces_or_removes_all_of_them() {
+async fn lists_sort_names_and_updates_keep_replace_or_remove_all() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -106,7 +106,7 @@ async fn a_list_names_them_in_lower_case_and_sorted_and_an_update_keeps_replaces
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_bad_header_has_an_issue_that_names_it_without_its_value() {
+async fn every_bad_header_has_an_issue_without_its_value() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com/", "s").await;
@@ -117,7 +117,7 @@ async fn every_bad_header_has_an_issue_that_names_it_without_its_value() {
         (json!({"Host": "canary"}), vec![(json!(["headers", "host"]), "invalid_format")]),
         (json!({"Content-Type": "canary"}), vec![(json!(["headers", "content-type"]), "invalid_format")]),
         (json!({"webhook-canar": "canary"}), vec![(json!(["headers", "webhook-canar"]), "invalid_format")]),
-        // What is no name may be a value that got into its place.
+        // An invalid name may be a misplaced value.
         (json!({"Authorization: canary": "x"}), vec![(json!(["headers"]), "invalid_format")]),
         (json!({"canary\r\nhost": "x"}), vec![(json!(["headers"]), "invalid_format")]),
         (json!({"": "canary"}), vec![(json!(["headers"]), "invalid_format")]),
@@ -157,7 +157,7 @@ async fn every_bad_header_has_an_issue_that_names_it_without_its_value() {
     assert_eq!(names(&world, &tenant).await, None);
 }
 
-/// Otherwise whoever may change an endpoint, such as the finder of a key, could have the values sent to themselves.
+/// Otherwise a finder of a key could change the URL and receive the values.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_url_gets_no_headers_that_were_not_given_with_it() {
     let world = World::start().await;
@@ -199,7 +199,7 @@ async fn another_url_gets_no_headers_that_were_not_given_with_it() {
 
 /// The condition is part of the write, so it holds for writes at once as well.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_url_and_headers_that_are_set_at_once_the_url_does_not_take_the_headers_along() {
+async fn a_concurrent_url_change_does_not_receive_the_headers() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com/here", "s").await;
@@ -281,7 +281,7 @@ async fn no_answer_log_line_mail_message_or_row_shows_a_value() {
     let mut kept = 0;
     for delivery in world.log(&tenant.id).await {
         let shown = world.rpc(key, "deliveries/get", json!({"delivery_id": delivery.id})).await;
-        // What the receiver repeats is kept without the values.
+        // A response that repeats the values is stored without them.
         for attempt in shown.ok()["attempts"].as_array().expect("a list") {
             let response = attempt["response"].as_str().expect("a response");
             assert!(response.contains(r#""authorization": "Bearer [secret]""#), "{response}");

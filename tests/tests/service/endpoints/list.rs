@@ -59,7 +59,7 @@ async fn an_unreadable_endpoint_does_not_block_the_others() {
 
 /// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_largest_list_that_the_template_permits_fits_into_lambdas_answer() {
+async fn the_largest_list_fits_into_lambdas_answer() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     // No valid URL or description takes more bytes as JSON inside JSON.

@@ -27,7 +27,7 @@ async fn expire(world: &World, id: &str) {
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), over).await;
 }
 
-/// What arrives for another event.
+/// Delivers another event, and returns the request of the receiver.
 async fn deliver(world: &World, tenant: &Tenant, receiver: &Receiver) -> Received {
     world.deliver(event(&tenant.id, "j")).await;
     receiver.received().await.pop().expect("a delivery")
@@ -47,7 +47,7 @@ fn is_signed_with(received: &Received, secret: &str) -> bool {
 const SECRETS: [&str; 3] = ["secret-one", "secret-two", "secret-six"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_rotation_both_secrets_sign_the_new_one_first_until_the_overlap_is_over() {
+async fn both_secrets_sign_during_the_overlap_the_new_one_first() {
     both_sign_for(World::start().await, 24 * HOUR).await;
 }
 
@@ -84,7 +84,7 @@ async fn both_sign_for(world: World, overlap: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_was_due_before_the_rotation_and_a_resend_are_signed_with_both() {
+async fn earlier_attempts_and_resends_are_signed_with_both_secrets() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -187,7 +187,7 @@ async fn of_16_rotations_at_once_none_loses_the_secret_before_it() {
 /// The receiver knows a new secret just before it is set, and then no longer the last but one. Even the older of the two
 /// verifies everything: the receiver need not change over yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_knows_the_newest_two_secrets_verifies_1000_deliveries_during_three_rotations() {
+async fn two_secrets_verify_1000_deliveries_during_three_rotations() {
     // However the failed attempts are spread, no delivery fails.
     let world = World::with(&[("RETRY_SCHEDULE", &["0"; 20].join(","))]).await;
     let tenant = world.tenant("acme").await;

@@ -113,7 +113,7 @@ async fn a_test_goes_out_whatever_the_filter_of_the_endpoint_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_that_fails_is_not_repeated_and_a_resend_of_it_is_one_attempt() {
+async fn a_failed_test_is_not_retried_and_its_resend_is_one_attempt() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (503, &[("retry-after", "1")])]).await;

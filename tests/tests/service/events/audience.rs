@@ -1,4 +1,4 @@
-//! Who gets an event.
+//! The audience of an event.
 
 use common::webhooks::delivery::{Delivery, Status};
 use serde_json::json;
@@ -72,7 +72,7 @@ async fn an_endpoint_gets_only_the_events_that_it_wants() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_exists_is_made_though_its_event_is_no_longer_wanted() {
+async fn a_changed_event_filter_does_not_affect_deliveries_in_the_log() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -116,7 +116,7 @@ async fn a_callback_goes_before_the_endpoints_and_skipping_before_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_ends_when_its_endpoint_is_deleted_and_is_held_when_it_is_inactive() {
+async fn a_delivery_ends_without_its_endpoint_or_is_held_if_inactive() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;

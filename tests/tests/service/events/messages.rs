@@ -1,4 +1,4 @@
-//! What is in an event, and when it came.
+//! The content of an event, and its time.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn numbers_keep_every_digit() {
 
 /// The queues refuse these characters as SQS does (see `local::queues`), so none of them may get into a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn strings_that_sqs_refuses_are_delivered_and_retried_like_any_others() {
+async fn strings_that_sqs_refuses_are_delivered_and_retried() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let refused = "\u{fffe}\u{ffff}\u{1}\u{8}\u{1f}\0";
     let escaped = r"\ufffe\uffff\u0001\u0008\u001f\u0000";

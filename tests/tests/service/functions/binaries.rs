@@ -14,7 +14,7 @@ use tests::{Lambda, Receiver, World};
 use tokio::{process::Command, time::timeout};
 
 const SIGTERM: i32 = 15;
-/// More than starting and calling an unoptimised binary takes on a busy machine.
+/// Longer than the start and a call of an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ fn function(seed: u64) -> &'static str {
     route(&mut Rng::with_seed(seed)).0
 }
 
-/// What API Gateway would hand over of a call by `tenant`, with something wrong in it.
+/// The event of API Gateway for a call by `tenant`, with a fault in it.
 fn event(seed: u64, tenant: &Tenant, origin: &str) -> Value {
     let rng = &mut Rng::with_seed(seed);
     let (function, method, path, body) = route(rng);

@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{query, route, run, spoil, text};
 
-/// What waits longer is taken for incomplete.
+/// A request that waits longer is taken for incomplete.
 const QUIET: Duration = Duration::from_secs(1);
 /// More than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,7 +105,7 @@ fn noise(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What is answered until the connection ends. Where it is up to us to end it, or not all was read, nothing is fine too.
+/// The answer up to the end of the connection. `None` is fine, too, if the service may close it or did not read everything.
 async fn exchange(address: &str, request: &[u8]) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.expect("the API takes connections");
     drop(stream.write_all(request).await);

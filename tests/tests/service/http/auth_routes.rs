@@ -1,11 +1,11 @@
-//! What all routes under `/api/auth` have in common.
+//! Rules for all routes under `/api/auth`.
 
 use serde_json::json;
 use tests::{World, world::link};
 
 /// Otherwise another site's page could sign a visitor in to the account of the site's owner.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_origin_is_refused_on_every_post_and_the_expected_one_is_named() {
+async fn every_post_refuses_a_foreign_origin_and_names_the_expected() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
     world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);

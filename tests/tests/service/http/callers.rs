@@ -1,4 +1,4 @@
-//! Who may act for a tenant: the holder of a key, and a signed-in user whose email is verified.
+//! The callers that may act for a tenant: the holder of a key, and a signed-in user whose email is verified.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};

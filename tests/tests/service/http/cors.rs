@@ -71,7 +71,7 @@ async fn a_preflight_is_answered_by_the_templates_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn untrusted_origins_and_options_without_preflight_get_no_cors_headers() {
+async fn only_trusted_origins_and_preflights_get_cors_headers() {
     let world = World::start().await;
     let origin = localhost(&world);
     for path in ["/v1/webhooks/create", "/api/auth/get-session", "/nothing"] {

@@ -69,7 +69,7 @@ async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
             assert_eq!(call().await.ok(), &first, "{route}");
         }
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
-        // What it did has gone on meanwhile, and is not done again.
+        // Its effect has changed meanwhile, and is not repeated.
         assert_eq!(call().await.ok(), &first, "{route}");
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
         // Another key is another call, and so is one without.

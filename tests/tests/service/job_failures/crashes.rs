@@ -84,14 +84,14 @@ async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
         let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 12, "{lives:?}");
         assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
-        // The mail service has taken the mail, and nobody could say so.
+        // The mail service has accepted the email, and the process could not record that.
         // The sweep makes other calls at the same time, one of which may come in between in one life and not in the next.
         assert!(lives.iter().filter(|(_, mails)| *mails == 2).count() <= 2, "{lives:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_cannot_be_noted_is_delivered_all_the_same_and_noted_later() {
+async fn a_failure_is_delivered_even_if_it_can_be_noted_only_later() {
     let (world, breaks) = World::failing(is_note).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -110,7 +110,7 @@ async fn a_failure_that_cannot_be_noted_is_delivered_all_the_same_and_noted_late
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_that_cannot_be_sent_is_tried_again_and_holds_up_nobody() {
+async fn an_unsendable_email_is_retried_and_blocks_no_other() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     for tenant in [&acme, &other] {
@@ -195,18 +195,18 @@ async fn survive(events: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ninety_failures_that_come_twice_are_counted_exactly_though_five_processes_die() {
+async fn ninety_duplicated_failures_are_counted_once_despite_crashes() {
     survive(90).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_hundred_failures_that_come_twice_are_one_mail_an_hour_though_five_processes_die() {
+async fn three_hundred_duplicated_failures_are_one_email_an_hour() {
     survive(300).await;
 }
 
 /// The full version: `cargo test --test service -- --ignored ten_thousand_failures`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; the test above is a smaller version"]
-async fn ten_thousand_failures_that_come_twice_are_one_mail_an_hour_though_five_processes_die() {
+async fn ten_thousand_duplicated_failures_are_one_email_an_hour() {
     survive(10_000).await;
 }

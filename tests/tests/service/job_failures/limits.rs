@@ -16,7 +16,7 @@ use crate::notices::sweep;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_organization_gets_fifty_mails_a_day_and_the_last_one_says_so() {
+async fn an_organization_gets_fifty_emails_a_day() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     for workflow in 0..60 {
@@ -34,11 +34,11 @@ async fn an_organization_gets_fifty_mails_a_day_and_the_last_one_says_so() {
     assert_eq!(mails_of_the_day.len(), 51);
     let last: Vec<_> = mails_of_the_day
         .iter()
-        .filter(|mail| text(&mail["text"]).contains("the last mail about failed jobs today"))
+        .filter(|mail| text(&mail["text"]).contains("today's last email about failed jobs"))
         .collect();
     assert_eq!(last.len(), 1);
     assert_eq!(last[0], &mails_of_the_day[49], "the fiftieth");
-    assert!(text(&last[0]["text"]).contains(&tomorrow.after(DAY).to_string()), "{last:?}");
+    assert!(text(&last[0]["text"]).contains(&tomorrow.after(DAY).readable()), "{last:?}");
     assert_eq!(told(&world).await.pop(), Some(said("other", "1")), "others still get theirs");
     assert_eq!(tests::log::of_this_test().metric("FailureMailsUsedUp").len(), 1, "that is counted");
 
@@ -69,7 +69,7 @@ async fn counting() -> (World, impl AsyncFn() -> Vec<String>) {
 const NOTE: &str = "UpdateItem #failing#";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_costs_one_write_for_each_workflow_and_organization_and_no_read() {
+async fn a_batch_writes_once_per_workflow_and_reads_nothing() {
     let (world, calls) = counting().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     let mut events = Vec::new();
@@ -91,7 +91,7 @@ async fn a_batch_costs_one_write_for_each_workflow_and_organization_and_no_read(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_very_often_is_counted_by_each_process_and_told_in_one_mail_an_hour() {
+async fn frequent_failures_are_counted_and_sent_in_one_email_an_hour() {
     let (world, calls) = counting().await;
     let tenant = world.tenant("acme").await;
     world.deliver(failed(&tenant.id, "a", "first")).await;

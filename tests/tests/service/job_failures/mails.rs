@@ -7,7 +7,7 @@ use super::{HOUR, MINUTE, failed, later, mails, said, told};
 use crate::notices::sweep;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_job_is_told_whatever_the_callbacks_and_endpoints_are() {
+async fn a_failed_job_is_reported_without_callbacks_and_endpoints() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     for (number, more) in [
@@ -61,11 +61,11 @@ async fn a_mail_says_which_job_when_and_why() {
     for part in [
         "A job of Doe & Co has failed.",
         "Workflow: import <b>\n",
-        "Failed jobs since the last mail: 1\n",
+        "Failed jobs since the last email: 1\n",
         "Job: job-7\n",
         "Deployment: dpl_1\n",
-        "When: 20",
-        &format!("Its deliveries:\n\n{}/console/deliveries?job_id=job-7\n", world.stack.api()),
+        "Failed at: 20",
+        &format!("Deliveries:\n\n{}/console/deliveries?job_id=job-7\n", world.stack.api()),
         "Error:\n\n> {\"message\":\"out of <i>cogs</i>\"}\n",
         "Stack:\n\n> at main (a.ts:1)\n>   at run (b.ts:2)\n",
         "at most once an hour",
@@ -83,7 +83,7 @@ async fn a_mail_says_which_job_when_and_why() {
 
 /// A mail has the beginning of a long id, which finds nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_deliveries_of_a_job_with_a_long_id_are_found_by_the_moment() {
+async fn a_long_job_ids_deliveries_are_found_by_their_time() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -124,7 +124,7 @@ async fn the_words_of_a_producer_are_inert_and_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_failure_is_told_at_once_and_then_there_is_one_mail_an_hour() {
+async fn the_first_failure_sends_an_email_and_then_one_an_hour() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     world.deliver(failed(&tenant.id, "a", 0)).await;
@@ -177,7 +177,7 @@ async fn is_told(world: &World, tenant: &Tenant, job: i64) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_where_that_is_disabled_or_no_owner_is_verified_or_the_organization_is_deleted() {
+async fn no_email_if_disabled_unverified_or_deleted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let owner = |verified: bool| {

@@ -107,10 +107,10 @@ async fn its_hours_differ_and_what_ends_now_comes_to_the_inbox() {
     assert!(hours.len() >= 20, "{hours:?}");
     assert!(hours.iter().map(sum).collect::<BTreeSet<_>>().len() > 5, "{hours:?}");
 
-    // What was sent in the past is not in the inbox; what is sent now is.
+    // The inbox has no emails of the past, only new ones.
     let inbox = || async { world.open(world.stack.inbox()).await.page().to_owned() };
     let mut page = inbox().await;
-    assert!(page.contains("Nothing yet."));
+    assert!(page.contains("No requests yet."));
     let come = ["/orders", "/warehouse"].map(|path| format!("<code>{path}</code> job.completed"));
     while !come.iter().all(|it| page.contains(it)) {
         world.poll_each().await;
@@ -159,7 +159,7 @@ async fn a_second_start_finds_it_and_its_receivers_go_on_as_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_link_signs_nobody_in_who_did_not_open_it_and_leads_nowhere_else() {
+async fn the_link_signs_in_only_its_visitor_and_leads_nowhere_else() {
     let world = World::with_demo_data(Data::Memory).await;
     for refused in [("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site"), ("host", "demo.example.com")] {
         let answer = open(&world, &[refused]).await;

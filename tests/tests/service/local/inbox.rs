@@ -47,7 +47,7 @@ async fn a_delivery_is_verified_once_its_secret_is_known() {
 
     submit(&world, "secret", &[("path", "/hook"), ("secret", "another")]).await;
     let shown = page(&world).await;
-    let verdicts = "<strong>not verified</strong>: webhook-signature is wrong, x-webhook-signature is wrong";
+    let verdicts = "<strong>not verified</strong>: webhook-signature is invalid, x-webhook-signature is invalid";
     assert!(shown.contains(verdicts), "{shown}");
     submit(&world, "secret", &[("path", "/hook"), ("secret", "")]).await;
     assert!(page(&world).await.contains("is not known"));
@@ -63,7 +63,7 @@ async fn what_is_not_signed_is_not_verified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_path_answers_as_it_is_told_and_the_page_shows_the_newest_first() {
+async fn each_path_has_its_answer_and_the_page_is_newest_first() {
     let world = World::start().await;
     for (answer, status) in [("500", 500), ("410", 410), ("204", 204)] {
         assert_eq!(submit(&world, "answer", &[("path", "/orders"), ("answer", answer)]).await.status, 303);
@@ -76,7 +76,7 @@ async fn each_path_answers_as_it_is_told_and_the_page_shows_the_newest_first() {
         assert!(slow.body("{}").send().await.is_err_and(|error| error.is_timeout()), "{answer}");
     }
     let shown = page(&world).await;
-    let places = ["not at all; ", "204 after 8 seconds; ", "410; ", "500; "]
+    let places = ["response: none; ", "HTTP 204 after 8 seconds; ", "HTTP 410; ", "HTTP 500; "]
         .map(|answer| shown.find(&format!("answer: {answer}")).unwrap_or_else(|| unreachable!("{answer} in {shown}")));
     assert!(places.is_sorted(), "{places:?}");
     assert_eq!(submit(&world, "answer", &[("path", "/orders"), ("answer", "302")]).await.status, 400);
@@ -133,7 +133,7 @@ async fn other_sites_change_nothing_send_nothing_and_read_nothing() {
     let posted = world.http.post(format!("{}/hook", world.stack.inbox())).header("origin", "https://example.com");
     assert_eq!(world.send(posted.body("{}")).await.status, 403);
     let shown = page(&world).await;
-    assert!(shown.contains("Nothing yet.") && !shown.contains("/-/answer\"><input type=\"hidden\""), "{shown}");
+    assert!(shown.contains("No requests yet.") && !shown.contains("/-/answer\"><input type=\"hidden\""), "{shown}");
     let elsewhere = world.http.get(world.stack.inbox()).header("host", "inbox.example.com");
     assert_eq!(world.send(elsewhere).await.status, 421);
 
@@ -156,7 +156,7 @@ async fn what_is_never_answered_does_not_hold_up_the_end() {
     let world = World::start().await;
     submit(&world, "answer", &[("path", "/hook"), ("answer", "hang")]).await;
     let hanging = tokio::spawn(world.http.post(format!("{}/hook", world.stack.inbox())).body("{}").send());
-    while page(&world).await.contains("Nothing yet.") {}
+    while page(&world).await.contains("No requests yet.") {}
     world.stack.stop().await;
     let answer = hanging.await.expect("no panic").expect("an answer");
     assert_eq!(answer.status(), 503);

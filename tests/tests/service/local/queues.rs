@@ -167,7 +167,7 @@ async fn a_bad_entry_does_not_keep_the_others_from_being_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receiving_and_deleting_have_limits_and_a_bad_number_does_not_kill_the_queue() {
+async fn receive_and_delete_have_limits_and_reject_bad_numbers() {
     let (_world, client, url) = queue().await;
     let invalid = Some("InvalidParameterValue".to_owned());
     let receive_with = || client.receive_message().queue_url(&url);

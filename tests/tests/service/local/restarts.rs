@@ -48,7 +48,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What was just dropped may still be closing its files.
+        // The dropped service may still be closing its files.
         if !std::thread::panicking()
             && let Err(error) = std::fs::remove_dir_all(&self.0)
         {
@@ -160,7 +160,7 @@ async fn a_delayed_message_waits_for_what_is_left_of_its_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_being_handled_comes_back_at_once_and_its_last_receive_makes_it_a_dead_letter() {
+async fn a_restart_returns_messages_and_counts_their_receives() {
     let directory = Directory::new();
     let mut stack = directory.start().await;
     send(&stack, "job-events", "poison").await;
@@ -231,7 +231,7 @@ async fn what_is_purged_or_deleted_with_its_queue_is_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_is_not_in_the_template_gets_its_messages_back_when_it_is_made_again() {
+async fn a_queue_that_returns_to_the_template_has_its_messages() {
     let directory = Directory::new();
     for made in [true, false, true] {
         let stack = directory.start().await;
@@ -278,7 +278,7 @@ async fn a_receipt_handle_whose_time_is_over_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_was_delivered_but_not_deleted_is_not_delivered_again() {
+async fn an_undeleted_event_is_not_delivered_again() {
     let directory = Directory::new();
     let receiver = Receiver::start().await;
     let before = directory.start().await;

@@ -38,7 +38,7 @@ async fn the_tables_outlive_a_runner_that_was_not_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waited_when_the_runner_was_killed_is_delivered_after_a_restart() {
+async fn a_killed_runner_delivers_waiting_events_after_a_restart() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     let before = start(directory.clone()).await;
@@ -140,13 +140,13 @@ async fn a_connection_that_is_idle_after_an_answer_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_whose_body_does_not_come_is_answered_and_its_connection_closed() {
+async fn a_request_without_its_body_is_answered_and_closed() {
     let stack = impatient(LONG, 200).await;
     for (door, path) in doors(&stack).into_iter().zip(["/v1/webhooks/list", "/messages", "/"]) {
         let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100");
         let sqs = "x-amz-target: AmazonSQS.ListQueues\r\ncontent-type: application/x-amz-json-1.0";
         let answer = answer_until_closed(door, &format!("{head}\r\n{sqs}\r\n\r\n{{")).await;
-        // Whoever does not want a body refuses it at once.
+        // A route without a body refuses one at once.
         let expected = if path == "/messages" { "HTTP/1.1 405 " } else { "HTTP/1.1 408 " };
         assert!(answer.starts_with(expected), "{door}: {answer}");
     }
@@ -162,7 +162,7 @@ async fn a_long_poll_lasts_longer_than_a_connection_may_be_idle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_under_way_when_the_runner_stops_is_still_answered() {
+async fn a_request_in_progress_is_answered_when_the_runner_stops() {
     let stack = impatient(LONG, LONG).await;
     let door = stack.api().trim_start_matches("http://").to_owned();
     let mut idle = TcpStream::connect(&door).await.expect("a connection");

@@ -6,8 +6,8 @@ use tests::{Doomed, at_each_call, context, event};
 use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, subjects, sweep};
 use crate::endpoints::failing::{DAY, failing_for, impatient};
 
-/// The process that makes the last attempt dies at this call: the endpoint is failing, or disabled, all the same, and its
-/// tenant is told once. Returns whether the process came to that call.
+/// The process that makes the last attempt dies at this call: the endpoint is failing, or disabled, anyway, and its tenant gets
+/// one email. Returns whether the process reached that call.
 async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: bool) -> (bool, ()) {
     let case = format!("{status}, schedule {schedule:?}, call {call}, takes effect: {takes_effect}");
     let (world, tenant, _receiver) = about_to_fail(status, schedule).await;
@@ -71,7 +71,7 @@ async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
         let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 8, "{lives:?}");
         assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
-        // The mail service has taken the mail, and nobody could say so.
+        // The mail service has accepted the email, and the process could not record that.
         // The sweep makes other calls at the same time, one of which may come in between in one life and not in the next.
         assert!(lives.iter().filter(|(_, mails)| *mails == 2).count() <= 2, "{lives:?}");
     }

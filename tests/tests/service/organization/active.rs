@@ -1,4 +1,4 @@
-//! What Better Auth's clients call at their start: the active organization, which is the only one that a user has.
+//! The calls of Better Auth's clients at their start: the active organization, which is the only one that a user has.
 
 use serde_json::{Value, json};
 use tests::{Answer, Tenant, World};
@@ -17,7 +17,7 @@ async fn set_active(world: &World, who: &Tenant, fields: Value) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_full_organization_has_its_members_and_for_owners_its_invitations() {
+async fn the_full_organization_shows_invitations_to_owners_only() {
     let world = World::start().await;
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     let al = world.member(&jo, "al@example.com", "member").await;
@@ -38,7 +38,7 @@ async fn the_full_organization_has_its_members_and_for_owners_its_invitations() 
         let full = get(&world, &jo, &format!("get-full-organization{query}")).await;
         assert_eq!((full.status, full.body), (200, with(&invitations)), "{query}");
     }
-    // Whoever knows the id of an invitation can accept it, and a key makes nobody an owner.
+    // The id of an invitation is enough to accept it, and a key must not make its holder an owner.
     assert_eq!(invitations[0]["role"], "owner");
     assert_eq!(by_key(&world, &jo, "get-full-organization").await.body, with(&json!([invitations[1]])));
     assert_eq!(get(&world, &al, "get-full-organization").await.body, with(&json!([])));
@@ -101,7 +101,7 @@ async fn the_active_role_is_the_callers_or_that_of_another_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_ones_own_organization_can_be_made_active_and_it_always_is() {
+async fn the_users_own_organization_is_always_the_active_one() {
     let world = World::start().await;
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     let organization = get(&world, &jo, "list").await.body[0].clone();
@@ -126,7 +126,7 @@ async fn only_ones_own_organization_can_be_made_active_and_it_always_is() {
         assert_eq!(answer.refused(), (403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION"), "{fields}");
         assert_eq!(answer.body["message"], "You are not a member of this organization");
     }
-    // None active there cannot be, so nobody is told that it is so.
+    // An organization is always active, so the call must not claim the opposite.
     for fields in [json!({"organizationId": null}), json!({"organizationId": 7}), json!({"organizationSlug": "A"})] {
         assert_eq!(set_active(&world, &jo, fields.clone()).await.refused(), (400, "BAD_REQUEST"), "{fields}");
     }
@@ -147,7 +147,7 @@ async fn nobody_without_a_credential_has_an_active_organization() {
 
 /// Sessions are neither cached in cookies nor made longer by a call, so what clients ask for here always holds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_may_ask_for_a_session_that_is_neither_cached_nor_refreshed() {
+async fn a_client_may_bypass_the_session_cache_and_refresh() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let session = world.session(&jo.cookie).await.body;

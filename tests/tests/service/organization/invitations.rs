@@ -41,7 +41,7 @@ async fn an_owner_invites_and_the_mail_says_everything() {
     assert_eq!(mail["subject"], "Webhooks: You are invited to join an organization");
     let text = mail["text"].as_str().expect("a text part");
     let id = id.as_str().expect("an id");
-    for says in [format!("Invitation id: {id}"), "Organization slug: acme".to_owned(), link(&mail)] {
+    for says in [format!("Invitation ID: {id}"), "Organization slug: acme".to_owned(), link(&mail)] {
         assert!(text.lines().any(|line| line == says), "{says}");
     }
     assert!(text.contains("7 days"));
@@ -95,7 +95,7 @@ async fn only_a_verified_owner_invites_into_their_own_organization() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_is_into_the_callers_organization_unless_it_names_one() {
+async fn an_invitation_is_for_the_callers_organization_by_default() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let fields = json!({"email": "al@example.com", "role": "member"});
@@ -121,7 +121,7 @@ async fn a_key_invites_members_and_a_session_owners_too() {
     for _ in 0..4 {
         let refused = by_key(&tenant.key, "owner").await;
         assert_eq!((refused.status, &refused.body["code"]), (403, &json!("FORBIDDEN")));
-        assert_eq!(refused.body["message"], "An API key cannot make anybody an owner: sign in to do that");
+        assert_eq!(refused.body["message"], "An API key cannot make a user an owner. Sign in to do that");
     }
     assert!(world.items("invitations").await.is_empty(), "nobody was invited");
     // Had those counted, the address would be over its limit.
@@ -129,7 +129,7 @@ async fn a_key_invites_members_and_a_session_owners_too() {
     assert_eq!((member.status, &member.body["role"]), (200, &json!("member")));
     let owner = invite(&world, &tenant, "al@example.com", "owner").await;
     assert_eq!((owner.status, &owner.body["role"]), (200, &json!("owner")));
-    // Whoever knows the id of an invitation can accept it.
+    // The id of an invitation is enough to accept it.
     for (route, at) in [("list-invitations", ""), ("get-full-organization", "/invitations")] {
         let route = world.url(&format!("/api/auth/organization/{route}"));
         for (name, credential, sees) in [("x-api-key", &tenant.key, 0), ("cookie", &tenant.cookie, 1)] {
@@ -189,7 +189,7 @@ async fn of_concurrent_invitations_one_can_be_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_is_invited_three_times_a_day_by_all_organizations_together() {
+async fn an_address_is_invited_three_times_a_day_over_all() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     for (by, email) in [(&ours, "al@example.com"), (&theirs, "AL@example.com"), (&ours, "al@example.com.")] {
@@ -205,7 +205,7 @@ async fn an_address_is_invited_three_times_a_day_by_all_organizations_together()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inviter_has_twenty_invitations_an_hour_whatever_becomes_of_them() {
+async fn an_inviter_has_twenty_invitations_an_hour() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     for _ in 0..3 {
@@ -312,14 +312,14 @@ async fn owners_see_their_invitations_and_what_has_become_of_them() {
     assert_eq!(own.body, json!([replaced]));
     let foreign = world.cli_get(&theirs.cookie, &route(&format!("organizationId={}", ours.id))).await;
     assert_eq!((foreign.status, &foreign.body["message"]), (404, &json!("Organization not found")));
-    // Whoever knows the id of an invitation can accept it.
+    // The id of an invitation is enough to accept it.
     assert_eq!(world.cli_get(&al.cookie, "organization/list-invitations").await.status, 403);
     assert_eq!(world.cli_get("", "organization/list-invitations").await.status, 401);
     assert_eq!(world.cli_get(&ours.cookie, &route("limit=x")).await.status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_invitation_is_not_accepted_and_the_address_can_be_invited_again() {
+async fn a_canceled_invitation_is_void_and_can_be_replaced() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let first = invite(&world, &tenant, "al@example.com", "member").await.body;
@@ -339,13 +339,13 @@ async fn a_cancelled_invitation_is_not_accepted_and_the_address_can_be_invited_a
     world.rpc("", "auth/acceptInviteAndSignup", accept(&second["id"], "acme")).await.ok();
     let used = cancel(&world, &tenant, &second["id"]).await;
     assert_eq!((used.status, &used.body["code"]), (409, &json!("INVITATION_USED")));
-    // One that has expired can be cancelled, too.
+    // An expired one can be canceled, too.
     let expired = json!(world.invitation(&tenant.id, "bo@example.com", 1).await);
     assert_eq!(cancel(&world, &tenant, &expired).await.body["status"], "canceled");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_verified_owner_cancels_invitations_of_their_own_organization() {
+async fn only_a_verified_owner_cancels_invitations_and_only_their_own() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let al = world.member(&ours, "al@example.com", "member").await;
@@ -385,9 +385,9 @@ async fn an_invitation_is_accepted_or_cancelled_and_never_both() {
     }
 }
 
-/// There is one write, so a process that dies leaves the invitation as it was, or cancelled.
+/// There is one write, so a process that dies leaves the invitation unchanged or canceled.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancellation_that_fails_changes_nothing_and_can_be_repeated() {
+async fn a_failed_cancellation_changes_nothing_and_can_be_repeated() {
     let is_it = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "invitations";
     let (world, fails) = World::failing(is_it).await;
     let tenant = world.tenant("acme").await;

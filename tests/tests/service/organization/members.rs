@@ -73,7 +73,7 @@ async fn every_member_sees_all_members_and_nobody_elses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_are_sorted_as_asked_for_and_what_is_not_served_is_refused_by_its_name() {
+async fn members_are_sorted_and_unsupported_parameters_refused() {
     let world = World::start().await;
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     let al = world.member(&jo, "al@example.com", "member").await;
@@ -110,7 +110,7 @@ async fn members_are_sorted_as_asked_for_and_what_is_not_served_is_refused_by_it
     assert_eq!(filtered.body["message"], "filterField: is not supported here");
     assert_eq!(list(&format!("organizationSlug={}", other.slug)).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(list("organizationSlug=unknown").await.refused(), (404, "NOT_FOUND"));
-    // What no client knows does not matter.
+    // Unknown parameters are ignored.
     assert_eq!(ids("_=1769860800").await, joined);
 }
 
@@ -160,22 +160,22 @@ async fn an_owner_changes_roles_and_they_count_at_once() {
     let roles = [(jo.email.clone(), "member".to_owned()), (al.email.clone(), "owner".to_owned())];
     assert_eq!(members(&world, &jo).await, roles);
     let by_key = world.http.post(world.url("/api/auth/organization/update-member-role")).header("x-api-key", &al.key);
-    // A thief of the key would be an owner for good.
+    // A thief of the key would be an owner permanently.
     let by_thief = by_key.try_clone().expect("no stream");
     let stolen = world.send(by_thief.json(&json!({"memberId": jo.user, "role": "owner"}))).await;
     assert_eq!(stolen.refused(), (403, "FORBIDDEN"));
-    assert_eq!(stolen.body["message"], "An API key cannot make anybody an owner: sign in to do that");
+    assert_eq!(stolen.body["message"], "An API key cannot make a user an owner. Sign in to do that");
     assert_eq!(world.send(by_key.json(&json!({"memberId": jo.user, "role": "member"}))).await.status, 200);
     let leave =
         world.http.post(world.url("/api/auth/organization/leave")).header("x-api-key", &jo.key).json(&json!({}));
     assert_eq!(world.send(leave).await.status, 401, "a key does not delete its user's account");
     assert_eq!(set_role(&world, &al, &jo, "owner").await.status, 200);
-    // Who is not the only owner can step back.
+    // One of several owners can step back.
     assert_eq!(set_role(&world, &jo, &jo, "member").await.body["role"], "member");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_verified_owner_manages_only_members_of_their_own_organization() {
+async fn only_a_verified_owner_manages_members_and_only_their_own() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let al = world.member(&ours, "al@example.com", "member").await;
@@ -235,7 +235,7 @@ async fn an_organization_keeps_an_owner() {
         assert_eq!(answer.refused(), (409, "LAST_OWNER"));
         assert_eq!(
             answer.body["message"],
-            "An organization must have an owner: make somebody else an owner first, or delete your account if you are the only member"
+            "An organization must have an owner: make another member an owner first, or delete your account if you are the only member"
         );
     }
     // Only one can be meant.
@@ -251,7 +251,7 @@ async fn an_organization_keeps_an_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removed_members_sessions_and_keys_end_at_once_and_their_address_is_free() {
+async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "member").await;
@@ -270,7 +270,7 @@ async fn a_removed_members_sessions_and_keys_end_at_once_and_their_address_is_fr
     // Their keys are gone, from the list and from what is counted.
     let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1));
-    // Invited again, they are somebody new: what they had stays ended.
+    // After a new invitation, they are a new member: their earlier sessions and keys stay invalid.
     let again = world.member(&jo, "al@example.com", "member").await;
     assert_ne!(again.user, al.user);
     world.is_shut_out(&al).await;
@@ -287,7 +287,7 @@ async fn of_removals_at_once_one_succeeds() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
     world.is_shut_out(&al).await;
-    // Leaving twice at once: the other one finds nobody.
+    // Leaving twice at once: the second call finds no member.
     let bo = world.member(&jo, "bo@example.com", "member").await;
     let (one, two) = tokio::join!(leave(&world, &bo), leave(&world, &bo));
     let mut statuses = [one.status, two.status];
@@ -339,7 +339,7 @@ async fn owners_who_remove_each_other_or_leave_at_once_leave_an_owner() {
     }
 }
 
-/// What begins before a removal and ends after it gives nobody a working credential.
+/// A call that begins before a removal and ends after it returns no working credential.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_and_a_new_key_during_the_removal_are_worth_nothing() {
     let world = World::start().await;
@@ -368,7 +368,7 @@ fn is_removal(call: &Call) -> bool {
 
 /// The process dies after the removal, before their keys are deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_keys_of_a_removed_member_are_refused_though_they_could_not_be_deleted() {
+async fn undeleted_keys_of_a_removed_member_are_refused() {
     let is_dead = Switch::default();
     let dies = is_dead.clone();
     let world = World::answering(&[], move |call| {
@@ -388,7 +388,7 @@ async fn the_keys_of_a_removed_member_are_refused_though_they_could_not_be_delet
     is_dead.off();
     assert_eq!(removed.status, 200, "{removed:?}");
     world.is_shut_out(&al).await;
-    // What is left of them can be seen and deleted.
+    // Their remaining keys can be listed and deleted.
     let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
     assert_eq!(keys[1]["name"], "a member's");
     assert_eq!(world.cli(&jo.cookie, "api-key/delete", json!({"keyId": keys[1]["id"]})).await.status, 200);
@@ -411,7 +411,7 @@ async fn a_removal_that_fails_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_table_says_who_is_a_member_and_an_owner_whatever_the_index_says() {
+async fn members_and_roles_come_from_the_table_not_the_index() {
     let (world, index) = World::lagging("users").await;
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "owner").await;

@@ -12,9 +12,9 @@ use tests::{
 const ROUTE: &str = "tenant/settings";
 /// The address that every sign-up of a [`World`] gives.
 const FIRST: &str = "ops@example.com";
-const SUBJECT: &str = "Webhooks: The address for notifications has changed";
-const TO_OLD: &str = "no longer go to this address, but to";
-const TO_NEW: &str = "go to this address from now on";
+const SUBJECT: &str = "Webhooks: The email address for notifications has changed";
+const TO_OLD: &str = "instead of this address";
+const TO_NEW: &str = "now go to this address";
 
 async fn by_key(world: &World, who: &Tenant, fields: Value) -> Answer {
     world.rpc(&who.key, ROUTE, fields).await
@@ -36,7 +36,7 @@ fn settings(address: &str, is_disabled: bool) -> Value {
     })
 }
 
-/// What everybody of the organization reads.
+/// The settings as each member of the organization reads them.
 async fn read(world: &World, who: &Tenant) -> Value {
     by_key(world, who, json!({})).await.ok().clone()
 }
@@ -116,7 +116,7 @@ async fn a_member_changes_nothing_until_they_are_an_owner() {
     let changes = [
         json!({"disable_job_failure_notifications": true}),
         json!({"debug_notification_email": "alerts@example.com"}),
-        // What the settings are already.
+        // The current settings.
         json!({"disable_job_failure_notifications": false, "debug_notification_email": FIRST}),
     ];
     for fields in &changes {
@@ -184,7 +184,7 @@ async fn each_bad_input_is_a_named_issue_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_old_and_the_new_address_get_a_mail_and_nobody_does_if_it_stays() {
+async fn a_changed_address_sends_an_email_to_the_old_and_the_new() {
     let world = World::start().await;
     let mut fields = World::sign_up_fields("acme");
     fields["organizationName"] = json!("<b>Doe</b> & Co");
@@ -210,7 +210,7 @@ async fn the_old_and_the_new_address_get_a_mail_and_nobody_does_if_it_stays() {
         assert!(html.contains("organization &lt;b&gt;Doe&lt;/b&gt; &amp; Co ") && !html.contains("<b>"), "{html}");
         assert!(text.lines().count() < 12 && text.matches("http").count() == 1, "{text}");
     }
-    assert!(old["text"].as_str().expect("a text part").contains(&format!("{TO_OLD} alerts@example.com.")));
+    assert!(old["text"].as_str().expect("a text part").contains(&format!("now go to alerts@example.com {TO_OLD}.")));
     // The new address may be a stranger's.
     assert!(!new.to_string().contains(FIRST) && !new.to_string().contains("jo@acme.example.com"), "{new}");
 
@@ -219,7 +219,7 @@ async fn the_old_and_the_new_address_get_a_mail_and_nobody_does_if_it_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_that_cannot_be_sent_is_logged_and_counted_and_the_change_stays() {
+async fn an_unsendable_email_is_counted_and_the_change_stays() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
     let account = world.sign_up("acme").await;
     for mut user in world.items("users").await.into_iter().filter(|item| item.contains_key("email_verified")) {
@@ -237,7 +237,7 @@ async fn a_mail_that_cannot_be_sent_is_logged_and_counted_and_the_change_stays()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_change_is_not_written_and_a_write_that_fails_changes_nothing() {
+async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
     let is_it = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "organizations";
     let (world, fails) = World::failing(is_it).await;
     let owner = world.tenant("acme").await;
@@ -270,7 +270,7 @@ async fn an_organization_has_its_own_settings() {
 
 /// Each address that is replaced learns that, however close the changes are.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_changes_at_the_same_time_one_remains_and_every_address_knows() {
+async fn one_concurrent_change_remains_and_every_address_knows() {
     let world = World::start().await;
     for round in 0..8 {
         let owner = world.tenant(&format!("acme{round}")).await;
@@ -353,7 +353,7 @@ async fn an_organization_changes_the_address_ten_times_an_hour() {
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     for number in 0..10 {
         let address = format!("alerts{number}@example.com");
-        // What is refused or changes nothing does not count.
+        // Refused calls and calls without a change do not count.
         assert_eq!(notify(&world, &ours, "alerts").await.status, 400);
         notify(&world, &ours, &address).await.ok();
         notify(&world, &ours, &address).await.ok();
@@ -369,7 +369,7 @@ async fn an_organization_changes_the_address_ten_times_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_is_chosen_ten_times_a_day_by_all_organizations_together() {
+async fn an_address_is_chosen_ten_times_a_day_over_all_organizations() {
     let world = World::start().await;
     let mut tenants = Vec::new();
     for number in 0..3 {

@@ -19,22 +19,22 @@ async fn press(world: &World, cookie: &str, button: &str, typed: &[(&str, &str)]
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_account_says_who_it_is_and_whether_the_address_is_confirmed() {
+async fn the_account_page_shows_the_user_and_the_verification() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     let page = open(&world, &cookie, PAGE).await;
     assert_eq!(page.status, 200);
-    for says in ["<dd>Jo Doe</dd>", "jo@acme.example.com", "! Not confirmed", "Send the mail again"] {
+    for says in ["<dd>Jo Doe</dd>", "jo@acme.example.com", "! Not confirmed", "Resend confirmation email"] {
         assert!(page.page().contains(says), "{says} in {page:?}");
     }
-    let sent = press(&world, &cookie, "Send the mail again", &[]).await;
+    let sent = press(&world, &cookie, "Resend confirmation email", &[]).await;
     assert_eq!(location(&sent), "/console/account?did=mailed");
-    assert!(follow(&world, &cookie, &sent).await.page().contains("The mail is on its way."));
-    let again = filled(&page, "Send the mail again", &[]);
+    assert!(follow(&world, &cookie, &sent).await.page().contains("Confirmation email sent."));
+    let again = filled(&page, "Resend confirmation email", &[]);
     assert_eq!(world.mails().await.len(), 2);
     assert_eq!(world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await.status, 200);
     let page = open(&world, &cookie, PAGE).await;
-    assert!(page.page().contains("✓ Confirmed") && !page.page().contains("Send the mail again"));
+    assert!(page.page().contains("✓ Confirmed") && !page.page().contains("Resend confirmation email"));
     // From a page that is still open.
     assert_eq!(location(&submit(&world, &cookie, PAGE, &again).await), "/console/account?did=confirmed");
     assert_eq!(world.mails().await.len(), 2);
@@ -46,13 +46,13 @@ async fn verification_mails_count_together_with_those_of_the_api() {
     let cookie = cookie(&world.sign_up("acme").await);
     for round in 0..5 {
         if round % 2 == 0 {
-            assert_eq!(press(&world, &cookie, "Send the mail again", &[]).await.status, 303);
+            assert_eq!(press(&world, &cookie, "Resend confirmation email", &[]).await.status, 303);
         } else {
             let address = json!({"email": "jo@acme.example.com"});
             assert_eq!(world.cli("", "send-verification-email", address).await.status, 200);
         }
     }
-    let refused = press(&world, &cookie, "Send the mail again", &[]).await;
+    let refused = press(&world, &cookie, "Resend confirmation email", &[]).await;
     assert_eq!(refused.status, 429);
     assert!(
         refused.page().contains("role=\"alert\"><p>Too many attempts") && refused.headers.contains_key("retry-after")
@@ -68,7 +68,7 @@ async fn a_new_password_ends_all_other_sessions() {
     let changed = press(&world, &tenant.cookie, "Change password", &typed).await;
     assert_eq!(location(&changed), "/console/account?did=password");
     let cookie = set(&changed);
-    assert!(follow(&world, &cookie, &changed).await.page().contains("Your password is changed."));
+    assert!(follow(&world, &cookie, &changed).await.page().contains("Password changed."));
     assert!(!world.is_signed_in(&elsewhere).await && !world.is_signed_in(&tenant.cookie).await);
     assert!(world.key_works(&tenant.key).await);
     assert_eq!(world.sign_in(&tenant.email, PASSWORD).await.status, 401);
@@ -76,7 +76,7 @@ async fn a_new_password_ends_all_other_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_is_wrong_or_too_short_is_refused_and_tries_are_counted() {
+async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let change = async |current: &str, new: &str| {
@@ -104,7 +104,7 @@ async fn a_password_that_is_wrong_or_too_short_is_refused_and_tries_are_counted(
     assert!(world.is_signed_in(&tenant.cookie).await);
 }
 
-/// What a client calls itself is a stranger's text.
+/// The name of a client is a stranger's text.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_are_shown_and_ended() {
     let world = World::start().await;
@@ -118,17 +118,17 @@ async fn sessions_are_shown_and_ended() {
     let says = harmless(&page);
     assert!(says.contains("evil/1 &quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;"), "{says}");
     assert!(!says.contains('\u{202e}') && says.contains("⟨U+202E⟩") && says.contains("127.0.0.1"));
-    assert_eq!((says.matches("✓ This session").count(), says.matches(">End</button>").count()), (1, 2));
+    assert_eq!((says.matches("✓ This session").count(), says.matches(">End session</button>").count()), (1, 2));
     let row = says.split("<tr>").find(|row| row.contains("evil/1")).expect("a row");
     let end = tests::world::hidden_fields(row);
     let ended = submit(&world, &tenant.cookie, PAGE, &end).await;
     assert_eq!(location(&ended), "/console/account?did=ended");
     assert!(!world.is_signed_in(&evil).await && world.is_signed_in(&third).await);
-    // Twice, or somebody else's.
+    // The same session again, or another user's.
     assert_eq!(submit(&world, &tenant.cookie, PAGE, &end).await.status, 404);
     let other = world.tenant("other").await;
     let row = open(&world, &tenant.cookie, PAGE).await;
-    let row = row.page().split("<tr>").find(|row| row.contains(">End</button>")).expect("a row").to_owned();
+    let row = row.page().split("<tr>").find(|row| row.contains(">End session</button>")).expect("a row").to_owned();
     assert_eq!(submit(&world, &other.cookie, PAGE, &tests::world::hidden_fields(&row)).await.status, 404);
     assert!(world.is_signed_in(&third).await);
 
@@ -143,19 +143,23 @@ async fn somebody_leaves_the_organization_with_a_tick() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let member = world.member(&owner, "al@example.com", "member").await;
-    let unsure = press(&world, &member.cookie, "Leave", &[]).await;
+    let unsure = press(&world, &member.cookie, "Leave organization", &[]).await;
     assert_eq!(unsure.status, 400);
     assert!(unsure.page().contains("id=\"leave-sure-error\"") && !unsure.page().contains("id=\"delete-sure-error\""));
     for value in ["", "no", "on"] {
-        assert_eq!(press(&world, &member.cookie, "Leave", &[("sure", value)]).await.status, 400, "{value}");
+        assert_eq!(
+            press(&world, &member.cookie, "Leave organization", &[("sure", value)]).await.status,
+            400,
+            "{value}"
+        );
     }
     assert!(world.is_signed_in(&member.cookie).await);
-    let left = press(&world, &member.cookie, "Leave", &[SURE]).await;
+    let left = press(&world, &member.cookie, "Leave organization", &[SURE]).await;
     assert_eq!((location(&left), set(&left).as_str()), ("/signin?did=gone", "session_token="));
-    assert!(follow(&world, "session_token=", &left).await.page().contains("Your account is deleted."));
+    assert!(follow(&world, "session_token=", &left).await.page().contains("Your account has been deleted."));
     world.is_shut_out(&member).await;
 
-    let last = press(&world, &owner.cookie, "Leave", &[SURE]).await;
+    let last = press(&world, &owner.cookie, "Leave organization", &[SURE]).await;
     assert_eq!(last.status, 409);
     assert!(last.page().contains("An organization must have an owner") && last.headers.get("set-cookie").is_none());
     assert!(world.is_signed_in(&owner.cookie).await);
@@ -190,12 +194,12 @@ async fn an_account_is_deleted_with_its_password_and_a_tick() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_beside_whom_only_members_are_cannot_delete_the_account() {
+async fn the_only_owner_among_members_cannot_delete_the_account() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     world.member(&owner, "al@example.com", "member").await;
     let refused = press(&world, &owner.cookie, "Delete account", &[("password", PASSWORD), SURE]).await;
     assert_eq!(refused.status, 409);
-    assert!(refused.page().contains("make somebody else an owner first") && !refused.page().contains(PASSWORD));
+    assert!(refused.page().contains("make another member an owner first") && !refused.page().contains(PASSWORD));
     assert!(world.is_signed_in(&owner.cookie).await);
 }

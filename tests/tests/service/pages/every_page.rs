@@ -1,4 +1,4 @@
-//! What all pages have in common.
+//! Rules for all pages.
 
 use serde_json::json;
 use tests::{Answer, World, world::BROWSER};
@@ -62,7 +62,7 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     }
 }
 
-/// Whoever reaches a page over TLS once is not led to plain http later. A local service has no TLS to insist on.
+/// A browser that reached a page over TLS once does not use plain http later. A local service has no TLS to insist on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_insists_on_tls_where_the_base_url_is_https() {
     for (base, insists) in [("https://api.example.com", true), ("", true), ("http://api.example.com", false)] {
@@ -135,7 +135,7 @@ async fn browsers_get_a_page_for_any_refusal_and_programs_get_json() {
         for (refused, status, code) in [(&foreign, 403, "INVALID_ORIGIN"), (&large, 413, "PAYLOAD_TOO_LARGE")] {
             assert_eq!(refused.status, status);
             if is_page {
-                assert!(refused.page().contains("<h1><span aria-hidden=\"true\">! </span>This did not work</h1>"));
+                assert!(refused.page().contains("<h1><span aria-hidden=\"true\">! </span>Request refused</h1>"));
                 assert!(refused.headers.contains_key("content-security-policy"));
             } else {
                 assert_eq!(refused.body["code"], json!(code));

@@ -1,4 +1,4 @@
-//! `GET /`: what somebody sees who opens the address of the API.
+//! `GET /`: the page at the address of the API.
 
 use serde_json::{Value, json};
 use tests::{Answer, World, world::BROWSER};

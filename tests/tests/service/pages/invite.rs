@@ -24,7 +24,7 @@ async fn accept(world: &World, link: &str, name: &str, password: &str) -> Answer
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_is_accepted_on_the_page_and_the_browser_is_signed_in() {
+async fn accepting_an_invitation_on_the_page_signs_in() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let link = invite(&world, &tenant).await;
@@ -54,12 +54,12 @@ async fn an_invitation_is_accepted_on_the_page_and_the_browser_is_signed_in() {
 
     for again in [world.send(world.http.get(&link)).await, accept(&world, &link, "Al", PASSWORD).await] {
         assert_eq!(again.status, 400);
-        assert!(again.page().contains("This invitation does not work") && !again.headers.contains_key("set-cookie"));
+        assert!(again.page().contains("This invitation is not valid") && !again.headers.contains_key("set-cookie"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_get_the_form_again_with_the_name_and_without_the_password() {
+async fn mistakes_return_the_form_without_the_password() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let link = invite(&world, &tenant).await;
@@ -100,7 +100,7 @@ async fn the_names_of_an_organization_stay_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_leads_to_no_pending_invitation_gets_a_page_that_says_so() {
+async fn a_link_without_a_pending_invitation_gets_an_explanation() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let link = invite(&world, &tenant).await;
@@ -127,7 +127,7 @@ async fn a_link_that_leads_to_no_pending_invitation_gets_a_page_that_says_so() {
             world.send(world.http.post(world.url("/invite")).form(&fields)).await,
         ] {
             assert_eq!(answer.status, 400, "{query}");
-            assert!(answer.page().contains("This invitation does not work") && !answer.page().contains("<form"));
+            assert!(answer.page().contains("This invitation is not valid") && !answer.page().contains("<form"));
             assert!(!answer.page().contains("al@example.com") && !answer.headers.contains_key("set-cookie"));
         }
     }

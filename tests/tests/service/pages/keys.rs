@@ -13,7 +13,7 @@ const PAGE: &str = "/console/keys";
 /// Fills in the form that issues a key, as it is on a page that was just opened.
 async fn form(world: &World, who: &Tenant, name: &str, expires: &str) -> Vec<(String, String)> {
     let page = open(world, &who.cookie, PAGE).await;
-    filled(&page, "Issue key", &[("name", name), ("expires", expires)])
+    filled(&page, "Create API key", &[("name", name), ("expires", expires)])
 }
 
 /// The key that a page shows.
@@ -23,7 +23,7 @@ fn shown(page: &Answer) -> String {
     key.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// The keys that somebody manages, as the API lists them.
+/// The keys of a user, as the API lists them.
 async fn keys(world: &World, who: &Tenant) -> Vec<Value> {
     world.cli_get(&who.cookie, "api-key/list").await.body.as_array().expect("a list").clone()
 }
@@ -52,7 +52,7 @@ async fn a_key_is_issued_shown_once_and_works() {
     let page = open(&world, &tenant.cookie, PAGE).await;
     let says = harmless(&page);
     assert!(!says.contains(&key) && says.contains(&format!("<code>{}…</code>", &key[..9])), "{says}");
-    assert!(says.contains("Jo Doe") && !says.contains("There are no keys yet"));
+    assert!(says.contains("Jo Doe") && !says.contains("No API keys yet"));
     let expires = listed[1]["expiresAt"].as_str().and_then(|at| at.split('T').next()).expect("a time");
     assert!(says.contains(&format!("<time datetime=\"{expires}\">{expires}</time>")), "{says}");
     assert_eq!(listed[0]["expiresAt"], Value::Null);
@@ -67,7 +67,7 @@ async fn a_reload_of_the_page_with_the_key_issues_no_other_key() {
     for _ in 0..2 {
         let again = submit(&world, &tenant.cookie, PAGE, &sent).await;
         assert_eq!(location(&again), "/console/keys?did=known");
-        assert!(follow(&world, &tenant.cookie, &again).await.page().contains("no other key has been issued"));
+        assert!(follow(&world, &tenant.cookie, &again).await.page().contains("no new key was created"));
     }
     assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
     // Neither does it after the key is deleted.
@@ -87,10 +87,7 @@ async fn a_key_that_is_deleted_stops_working() {
     let page = open(&world, &tenant.cookie, PAGE).await;
     let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: test", &[])).await;
     let page = follow(&world, &tenant.cookie, &deleted).await;
-    assert!(
-        page.page().contains("role=\"status\"><p>The key is deleted.")
-            && page.page().contains("There are no keys yet.")
-    );
+    assert!(page.page().contains("role=\"status\"><p>API key deleted.") && page.page().contains("No API keys yet."));
     assert!(!world.key_works(&tenant.key).await);
     // A word that no form leads to says nothing.
     assert!(!open(&world, &tenant.cookie, "/console/keys?did=x").await.page().contains("role=\"status\""));
@@ -132,15 +129,15 @@ async fn mistakes_get_the_form_again_with_what_was_typed() {
     );
     assert!(says.contains("<option value=\"90\" selected>"), "{says}");
     // The form was not used up.
-    let corrected = filled(&again, "Issue key", &[("name", SCRIPT), ("expires", "365")]);
+    let corrected = filled(&again, "Create API key", &[("name", SCRIPT), ("expires", "365")]);
     assert!(harmless(&submit(&world, &tenant.cookie, PAGE, &corrected).await).contains("<code id=\"key\">"));
     assert!(harmless(&open(&world, &tenant.cookie, PAGE).await).contains("&lt;script&gt;"));
     for expires in ["", "0", "31", "-1", "60000", "x"] {
         let refused = submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", expires).await).await;
         assert_eq!(refused.status, 400, "{expires}");
-        assert!(refused.page().contains("id=\"issue-expires-error\">Choose one of these."), "{expires}");
+        assert!(refused.page().contains("id=\"issue-expires-error\">Choose one of the options."), "{expires}");
     }
-    // What no browser sends.
+    // Requests that no browser sends.
     for (fields, status) in
         [(vec![], 404), (vec![("action", "x")], 404), (vec![("action", "delete"), ("keyId", "x")], 400)]
     {
@@ -172,9 +169,10 @@ async fn somebody_who_is_not_verified_is_told_so_and_issues_no_key() {
     let page = open(&world, &cookie, PAGE).await;
     assert_eq!(page.status, 200);
     assert!(
-        page.page().contains("Confirm your email address first") && page.page().contains("href=\"/console/account\"")
+        page.page().contains("Confirm your email address to create API keys.")
+            && page.page().contains("href=\"/console/account\"")
     );
-    assert!(!page.page().contains("Issue key"));
+    assert!(!page.page().contains("Create API key"));
     let fields =
         ["action=issue", "form=x", "name=ci", "expires=never"].map(|field| field.split_once('=').expect("a field"));
     let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -189,9 +187,10 @@ async fn a_form_of_another_site_does_nothing() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let page = open(&world, &tenant.cookie, PAGE).await;
-    for form in
-        [filled(&page, "Delete key: test", &[]), filled(&page, "Issue key", &[("name", "x"), ("expires", "never")])]
-    {
+    for form in [
+        filled(&page, "Delete key: test", &[]),
+        filled(&page, "Create API key", &[("name", "x"), ("expires", "never")]),
+    ] {
         for origin in [Some("https://evil.example.com"), Some("null"), None] {
             let request = world.http.post(world.url(PAGE)).header("cookie", &tenant.cookie).form(&form);
             let request = match origin {
@@ -200,7 +199,7 @@ async fn a_form_of_another_site_does_nothing() {
             };
             assert_eq!(world.send(request).await.refused(), (403, "INVALID_ORIGIN"), "{origin:?}");
         }
-        // A key signs nobody in to a page.
+        // A key does not sign in to a page.
         let by_key = world.http.post(world.url(PAGE)).header("x-api-key", &tenant.key).form(&form);
         assert_eq!(world.send(by_key).await.status, 401);
     }

@@ -12,7 +12,7 @@ const PAGE: &str = "/console/settings";
 async fn save(world: &World, who: &Tenant, address: &str, mails: &str) -> Answer {
     let page = open(world, &who.cookie, PAGE).await;
     let typed = [("debugNotificationEmail", address), ("jobFailureMails", mails)];
-    submit(world, &who.cookie, PAGE, &filled(&page, "Save", &typed)).await
+    submit(world, &who.cookie, PAGE, &filled(&page, "Save settings", &typed)).await
 }
 
 /// The address, and whether mails about jobs are off, as the API answers them.
@@ -34,13 +34,13 @@ async fn an_owner_changes_the_settings_and_both_addresses_get_a_mail() {
     let saved = save(&world, &owner, "alerts@example.com", "off").await;
     assert_eq!(location(&saved), "/console/settings?did=saved");
     let page = follow(&world, &owner.cookie, &saved).await;
-    assert!(page.page().contains("The settings are saved.") && page.page().contains("value=\"alerts@example.com\""));
+    assert!(page.page().contains("Settings saved.") && page.page().contains("value=\"alerts@example.com\""));
     assert!(page.page().contains("<option value=\"off\" selected>"));
     assert_eq!(settings(&world, &owner).await, ("alerts@example.com".to_owned(), true));
     let mut told: Vec<_> = world.mails().await[before..].iter().map(|mail| mail["to"][0].to_string()).collect();
     told.sort();
     assert_eq!(told, ["\"alerts@example.com\"", "\"ops@example.com\""]);
-    // Nothing changes, and nobody is told.
+    // Nothing changes, and no email is sent.
     assert_eq!(save(&world, &owner, "alerts@example.com", "off").await.status, 303);
     assert_eq!(save(&world, &owner, "alerts@example.com", "on").await.status, 303);
     assert_eq!(world.mails().await.len(), before + 2);
@@ -54,9 +54,13 @@ async fn members_read_the_settings_and_do_not_change_them() {
     let member = world.member(&owner, "al@example.com", "member").await;
     let page = open(&world, &member.cookie, PAGE).await;
     assert!(page.page().contains("<dd>ops@example.com</dd>") && page.page().contains("<dd>On</dd>"), "{page:?}");
-    assert!(!page.page().contains("Save") && page.page().contains("Only owners"));
+    assert!(!page.page().contains("Save settings") && page.page().contains("Only owners"));
     let of_owner = open(&world, &owner.cookie, PAGE).await;
-    let form = filled(&of_owner, "Save", &[("debugNotificationEmail", "evil@example.com"), ("jobFailureMails", "off")]);
+    let form = filled(
+        &of_owner,
+        "Save settings",
+        &[("debugNotificationEmail", "evil@example.com"), ("jobFailureMails", "off")],
+    );
     let refused = submit(&world, &member.cookie, PAGE, &form).await;
     assert_eq!(refused.status, 403);
     assert!(refused.page().contains("role=\"alert\"><p>Only an owner of the organization may do this."));
@@ -67,7 +71,7 @@ async fn members_read_the_settings_and_do_not_change_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_get_the_form_again_and_changes_are_limited_as_by_the_api() {
+async fn mistakes_return_the_form_and_changes_have_the_apis_limits() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     for (address, mails, field) in

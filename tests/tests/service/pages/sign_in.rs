@@ -70,7 +70,7 @@ async fn somebody_signs_in_sees_as_whom_and_signs_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_credentials_get_the_form_again_and_it_says_the_same_for_any_address() {
+async fn wrong_credentials_return_the_same_form_for_any_address() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let mut pages = Vec::new();
@@ -89,7 +89,7 @@ async fn wrong_credentials_get_the_form_again_and_it_says_the_same_for_any_addre
     }
     pages.dedup();
     assert_eq!(pages.len(), 1);
-    // What no browser sends.
+    // Requests that no browser sends.
     for fields in [vec![], vec![("action".to_owned(), "x".to_owned())]] {
         assert_eq!(post(&world, "", &fields).await.status, 401);
     }
@@ -116,7 +116,7 @@ async fn attempts_on_the_page_and_by_the_api_count_together() {
     assert_eq!(world.cli("", "sign-in/email", credentials).await.status, 429);
 }
 
-/// What somebody fills in to sign up.
+/// The fields of the sign-up form.
 fn founder<'a>(slug: &'a str, email: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![
         ("name", "Jo Doe"),
@@ -143,9 +143,9 @@ async fn a_mode_that_means_nothing_does_not_stay_in_the_address() {
     assert_eq!(location(&out), "?");
 }
 
-/// Somebody who opens a page of the console without a session signs in, perhaps with a mistake, and sees that page.
+/// A visitor who opens a page of the console without a session signs in, perhaps with a mistake, and sees that page.
 #[tokio::test(flavor = "multi_thread")]
-async fn signing_in_leads_back_to_the_page_that_somebody_wanted_to_see() {
+async fn signing_in_returns_to_the_requested_page() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     for (path, next) in [
@@ -245,7 +245,7 @@ async fn somebody_signs_up_and_confirms_their_email() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_up_with_mistakes_gets_the_form_again_with_what_was_typed() {
+async fn a_sign_up_with_mistakes_returns_the_form_with_its_input() {
     let world = World::start().await;
     world.sign_up("taken").await;
     let page = get(&world, "", "?mode=signup&cliLoginId=x").await;
@@ -300,7 +300,7 @@ async fn a_form_of_another_site_does_nothing() {
     let (query, login) = ask(&world, "a client").await;
     let (page, anonymous) = (get(&world, &tenant.cookie, &query).await, get(&world, "", "").await);
     let forms = [
-        filled(&page, "Approve", SURE),
+        filled(&page, "Approve sign-in", SURE),
         filled(&page, "Sign out", &[]),
         filled(&anonymous, "Sign in", &[("email", EMAIL), ("password", RIGHT)]),
     ];
@@ -341,17 +341,19 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     let says = harmless(&page);
     assert!(says.contains("wants to sign in as <strong>jo@acme.example.com</strong>"));
     assert!(says.contains("<dd>evil/1 &quot;&gt;&lt;script&gt;") && says.contains("<dd>127.0.0.1</dd>"), "{says}");
-    assert!(says.contains("Only approve if you have just started this yourself."));
-    assert!(says.contains("If somebody sent you this link, approving would give them your account."));
-    assert!(!says.contains("comes from a different address"));
+    assert!(says.contains("Approve only if you just started this sign-in yourself."));
+    assert!(
+        says.contains("If another person sent you this link, approving it gives that person access to your account.")
+    );
+    assert!(!says.contains("comes from a different IP address"));
     assert_eq!(poll(&world, &login).await, "pending", "looking changes nothing");
 
-    let approve = filled(&page, "Approve", SURE);
-    let unsure = post(&world, &cookie, &filled(&page, "Approve", &[])).await;
-    assert!(unsure.page().contains("I have started this myself, just now"), "a click alone shows the page again");
+    let approve = filled(&page, "Approve sign-in", SURE);
+    let unsure = post(&world, &cookie, &filled(&page, "Approve sign-in", &[])).await;
+    assert!(unsure.page().contains("I just started this sign-in myself"), "a click alone shows the page again");
     for value in ["", "no", "on"] {
-        let untrue = post(&world, &cookie, &filled(&page, "Approve", &[("sure", value)])).await;
-        assert!(untrue.page().contains("I have started this myself, just now"), "{value}: no box sends this");
+        let untrue = post(&world, &cookie, &filled(&page, "Approve sign-in", &[("sure", value)])).await;
+        assert!(untrue.page().contains("I just started this sign-in myself"), "{value}: no box sends this");
     }
     assert_eq!(poll(&world, &login).await, "pending");
     let without_session = post(&world, "", &approve).await;
@@ -368,7 +370,7 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     assert_eq!(poll(&world, &login).await, "approved");
     for gone in [get(&world, &cookie, &query).await, post(&world, &cookie, &approve).await] {
         assert_eq!(gone.status, 404, "it was fetched");
-        assert!(gone.page().contains("This request is not valid"));
+        assert!(gone.page().contains("This sign-in request is not valid"));
     }
 }
 
@@ -377,8 +379,8 @@ async fn the_page_approves_as_the_account_that_it_has_shown() {
     let world = World::start().await;
     let (shown, other) = (world.tenant("shown").await, world.tenant("other").await);
     let (query, login) = ask(&world, "a client").await;
-    let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve", SURE);
-    // Somebody signs in to another account, in another window.
+    let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve sign-in", SURE);
+    // Another account is signed in, in another window.
     let page = post(&world, &other.cookie, &approve).await;
     assert!(page.page().contains("wants to sign in as <strong>jo@other.example.com</strong>"));
     assert_eq!(poll(&world, &login).await, "pending");
@@ -387,7 +389,7 @@ async fn the_page_approves_as_the_account_that_it_has_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_who_signs_up_for_a_client_confirms_their_email_before_it_goes_on() {
+async fn a_sign_up_for_a_client_continues_after_verification() {
     let world = World::start().await;
     let (query, login) = ask(&world, "a client").await;
     let query = query.replace("mode=signin", "mode=signup");
@@ -396,7 +398,7 @@ async fn somebody_who_signs_up_for_a_client_confirms_their_email_before_it_goes_
     assert_eq!(signed_up.headers["location"].to_str().expect("a text"), query);
     let cookie = set(&signed_up);
     let page = get(&world, &cookie, &query).await;
-    let approved = post(&world, &cookie, &filled(&page, "Approve", SURE)).await;
+    let approved = post(&world, &cookie, &filled(&page, "Approve sign-in", SURE)).await;
     assert_eq!(approved.status, 200);
     assert!(approved.page().contains("Confirm your email address first"));
     assert_eq!(poll(&world, &login).await, "pending");
@@ -419,7 +421,7 @@ async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
         for cookie in ["", &cookie] {
             let page = get(&world, cookie, query).await;
             assert_eq!(page.status, 404, "{query}");
-            assert!(harmless(&page).contains("This request is not valid") && !page.page().contains("<form"));
+            assert!(harmless(&page).contains("This sign-in request is not valid") && !page.page().contains("<form"));
         }
     }
 }
@@ -438,7 +440,7 @@ async fn a_request_from_elsewhere_gets_a_stronger_warning() {
         event["requestContext"]["http"]["sourceIp"] = json!(client);
         let answer = world.stack.invoke("console", event).await.expect("an answer");
         let body = answer["body"].as_str().expect("a page");
-        assert!(body.contains("Only approve if"), "{body}");
-        assert_eq!(body.contains("comes from a different address"), is_elsewhere, "{client}");
+        assert!(body.contains("Approve only if"), "{body}");
+        assert_eq!(body.contains("comes from a different IP address"), is_elsewhere, "{client}");
     }
 }

@@ -16,7 +16,7 @@ async fn press(world: &World, who: &Tenant, button: &str, typed: &[(&str, &str)]
     submit(world, &who.cookie, PAGE, &filled(&page, button, typed)).await
 }
 
-/// Who is a member, with which role.
+/// The members and their roles.
 async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
     let listed = world.cli_get(&who.cookie, "organization/list-members").await.body;
     let member = |member: &serde_json::Value| {
@@ -38,7 +38,7 @@ async fn owners_change_roles_and_remove_members() {
 
     let changed = press(&world, &owner, "Change role: al@example.com", &[]).await;
     assert_eq!(location(&changed), "/console/team?did=role");
-    assert!(follow(&world, &owner.cookie, &changed).await.page().contains("The role is changed."));
+    assert!(follow(&world, &owner.cookie, &changed).await.page().contains("Role changed."));
     let both = [("jo@acme.example.com", "owner"), ("al@example.com", "owner")];
     assert_eq!(members(&world, &owner).await, both.map(|(email, role)| (email.to_owned(), role.to_owned())));
     // The other owner may change it back, and remove.
@@ -67,8 +67,11 @@ async fn members_see_the_team_and_change_nothing() {
     let invited = world.invitation(&owner.id, "bo@example.com", 4_000_000_000).await;
     let seen = open(&world, &owner.cookie, PAGE).await;
     let page = open(&world, &member.cookie, PAGE).await;
-    assert!(page.page().contains("jo@acme.example.com") && page.page().contains("Owners of the organization invite"));
-    for hidden in ["<details", "bo@example.com", &invited, "Invite somebody"] {
+    assert!(
+        page.page().contains("jo@acme.example.com")
+            && page.page().contains("Only owners can invite and remove members.")
+    );
+    for hidden in ["<details", "bo@example.com", &invited, "Invite a teammate"] {
         assert!(!page.page().contains(hidden), "{hidden}");
     }
     for (button, typed) in [
@@ -89,11 +92,13 @@ async fn members_see_the_team_and_change_nothing() {
 async fn somebody_is_invited_and_the_invitation_can_be_cancelled() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
-    assert!(open(&world, &owner.cookie, PAGE).await.page().contains("There are none. Invite somebody below"));
+    assert!(
+        open(&world, &owner.cookie, PAGE).await.page().contains("No pending invitations. Invite a teammate below.")
+    );
     let sent = press(&world, &owner, "Send invitation", &[("email", " Al@example.com"), ("role", "owner")]).await;
     assert_eq!(location(&sent), "/console/team?did=invited");
     let page = follow(&world, &owner.cookie, &sent).await;
-    assert!(page.page().contains("The invitation is on its way."));
+    assert!(page.page().contains("Invitation sent."));
     assert!(page.page().contains("<td data-label=\"Email\">al@example.com</td>"), "{page:?}");
     let mail = world.mails().await.pop().expect("a mail");
     assert_eq!(world.open(&link(&mail)).await.status, 200);
@@ -105,7 +110,7 @@ async fn somebody_is_invited_and_the_invitation_can_be_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_that_has_expired_says_so_and_one_that_was_accepted_is_gone() {
+async fn expired_invitations_are_marked_and_accepted_ones_are_gone() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     world.member(&owner, "al@example.com", "member").await;
@@ -167,12 +172,14 @@ async fn members_and_invitations_of_others_are_not_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_who_is_not_verified_sees_the_team_and_is_told_what_to_do() {
+async fn an_unverified_owner_sees_the_team_and_the_next_step() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     let page = open(&world, &cookie, PAGE).await;
     assert_eq!(page.status, 200);
-    assert!(page.page().contains("jo@acme.example.com") && page.page().contains("Confirm your email address first"));
+    assert!(
+        page.page().contains("jo@acme.example.com") && page.page().contains("Confirm your email address to invite")
+    );
     let fields = [("action", "invite"), ("email", "al@example.com"), ("role", "member")];
     let refused = submit(&world, &cookie, PAGE, &fields.map(|(name, value)| (name.to_owned(), value.to_owned()))).await;
     assert_eq!(refused.status, 403);

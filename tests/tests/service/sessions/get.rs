@@ -1,4 +1,4 @@
-//! What `get-session` says.
+//! The answers of `get-session`.
 
 use serde_json::{Value, json};
 use tests::{World, world::cookie};

@@ -61,7 +61,7 @@ async fn a_user_sees_their_own_sessions_and_no_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_day_of_the_last_call_is_written_once_a_day_and_never_fails_a_call() {
+async fn the_last_use_is_written_once_a_day_and_never_fails_a_call() {
     let (writes, fails) = (Arc::new(AtomicUsize::new(0)), Switch::default());
     let (written, failing) = (Arc::clone(&writes), fails.clone());
     let world = World::answering(&[], move |call| {

@@ -19,8 +19,8 @@ fn tables_are_protected_from_deletion_and_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // What expires: deliveries, invitations, tokens, and what reminds of deleted endpoints. Everything else is kept
-        // until somebody deletes it.
+        // These items expire: deliveries, invitations, tokens, and markers of deleted endpoints. All others are kept until they are
+        // deleted.
         let expiring = resources(&template, "AWS::DynamoDB::Table").filter_map(|(name, table)| {
             let expiry = &table["Properties"]["TimeToLiveSpecification"];
             (expiry["Enabled"] == true).then(|| (name, text(&expiry["AttributeName"])))

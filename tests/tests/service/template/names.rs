@@ -116,7 +116,7 @@ fn every_variable_is_read_and_every_read_variable_is_given() {
 
 /// Receivers and tenants are told these numbers.
 #[test]
-fn by_default_ten_attempts_of_15_seconds_are_made_over_three_days() {
+fn the_default_is_ten_attempts_of_15_seconds_in_three_days() {
     let template = template(&LEAST);
     let deliver = functions(&template).find(|(name, _)| *name == "webhooks-deliver").expect("the function").1;
     assert_eq!(variables(deliver)["RETRY_SCHEDULE"], "5,300,1800,7200,18000,36000,50400,72000,72000");

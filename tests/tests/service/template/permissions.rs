@@ -229,7 +229,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     world.deliver(failed).await;
     a_delivery_waits_for_a_receiver_that_hangs(world).await;
     a_slow_receiver_asks_for_an_hour(world, &tenant).await;
-    // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it all the same.
+    // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it anyway.
     throttles.on();
     for job in 0..10 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
@@ -329,7 +329,7 @@ async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     }
 }
 
-/// By somebody who has a key, so that it ends with the password.
+/// As a user with a key, which the change of the password ends.
 async fn the_pages_are_used(world: &World) {
     let tenant = world.tenant("pages").await;
     let form = |path: &str, fields: Value| world.send(world.http.post(world.url(path)).form(&fields));
@@ -353,7 +353,7 @@ async fn the_pages_are_used(world: &World) {
     assert_eq!(form("/invite", accepting).await.status, 200);
 }
 
-/// By an owner, who invites, manages and removes somebody, and is the last to go.
+/// As an owner who invites, manages and removes a member, and is the last to leave.
 async fn the_console_is_used(world: &World) {
     let owner = world.tenant("console").await;
     let act = async |cookie: &str, page: &str, fields: Value| {
@@ -403,12 +403,12 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     world.sweep(Timestamp::now()).await;
     read("resend", json!({"delivery_id": id})).await;
     world.rpc_once(&tenant.key, "deliveries/resend", "once", json!({"delivery_id": id})).await.ok();
-    // What is pending is found through the index.
+    // Pending deliveries are found through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
     world.poll("deliveries").await;
 }
 
-/// What waits for a pull endpoint is taken, fails once, and is delivered then. Its payload is too large to be kept.
+/// A delivery of a pull endpoint is received, fails once, and is then delivered. Its payload is too large to be kept.
 async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok().clone();
     let endpoint = json!({"webhook_endpoint_id": created["webhook_endpoint_id"]});
@@ -430,13 +430,13 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": created["webhook_endpoint_id"]})).await.ok();
 }
 
-/// What the console does about webhooks. Nothing is polled meanwhile, so that each page waits for its attempt in vain.
+/// Uses the console's pages of endpoints. No function polls meanwhile, so each page waits for its attempt in vain.
 async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant, endpoint: &str) {
     world.forget_uses().await;
     let browser = Browser::new(world, &tenant.cookie);
     let form = browser.open("/console/endpoints/new").await;
     let typed = [("url", "http://127.0.0.1:9/"), ("completed", "yes")];
-    let added = browser.press("/console/endpoints/new", &form, "Add the endpoint", &typed).await;
+    let added = browser.press("/console/endpoints/new", &form, "Add endpoint", &typed).await;
     assert_eq!(added.status, 200);
     let (_, other) = added.page().split_once("action=\"/console/endpoints/").expect("a link");
     let other = format!("/console/endpoints/{}", other.split('"').next().unwrap_or_default());
@@ -444,11 +444,11 @@ async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant
     assert_eq!(browser.press(&other, &page, "Delete the endpoint", &[("sure", "yes")]).await.status, 200);
     let path = format!("/console/endpoints/{endpoint}");
     let page = browser.open(&path).await;
-    for button in ["Make it inactive", "Send a test"] {
+    for button in ["Disable endpoint", "Send test event"] {
         assert_eq!(browser.press(&path, &page, button, &[]).await.status, 200, "{button}");
     }
     let page = browser.open(&path).await;
-    assert_eq!(browser.press(&path, &page, "Make it active", &[]).await.status, 200);
+    assert_eq!(browser.press(&path, &page, "Enable endpoint", &[]).await.status, 200);
     let recover = json!({"action": "recover", "since": "2026-01-01T00:00:00Z"});
     let request = world.http.post(world.url(&path)).header("origin", world.stack.api()).form(&recover);
     assert_eq!(world.send(request.header("cookie", &tenant.cookie)).await.status, 303);
@@ -456,7 +456,7 @@ async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant
     let (_, delivery) = found.page().split_once("<td><a href=\"").expect("a link");
     let delivery = delivery.split('"').next().unwrap_or_default();
     let page = browser.open(delivery).await;
-    assert_eq!(browser.press(delivery, &page, "Send it again", &[]).await.status, 200);
+    assert_eq!(browser.press(delivery, &page, "Resend", &[]).await.status, 200);
     world.poll("deliveries").await;
 }
 
@@ -495,9 +495,9 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
     }
 }
 
-/// Whoever gets the addresses of the VPC must not get into it, and no other function may be there.
+/// Code with the permissions to create network interfaces must not get into the VPC, and no other function may be there.
 #[test]
-fn only_deliveries_leave_from_a_vpc_and_the_code_of_the_function_cannot_use_its_permissions() {
+fn only_deliver_is_in_a_vpc_and_cannot_use_its_permissions() {
     let within = template(&ALL);
     let placed: Vec<_> = functions(&within).filter(|(_, function)| function["VpcConfig"].is_object()).collect();
     let [(name, function)] = placed[..] else { unreachable!("{placed:?}") };

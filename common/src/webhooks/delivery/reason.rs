@@ -1,0 +1,61 @@
+//! How people read the reason of a failed attempt. Programs read the reason itself: see [`Failure::reason`].
+//!
+//! [`Failure::reason`]: super::Failure::reason
+
+/// A short name for a failure: `HTTP 500` where the receiver sent a status, otherwise a few words.
+#[must_use]
+pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
+    if let Some(status) = status_code {
+        return format!("HTTP {status}");
+    }
+    let name = match reason {
+        "status_4xx" => "HTTP 4xx",
+        "status_5xx" => "HTTP 5xx",
+        "status_other" => "Unexpected HTTP status",
+        "redirect" => "HTTP redirect",
+        "gone" => "HTTP 410",
+        "timeout" => "Timeout",
+        "blocked" => "Address not allowed",
+        "dns" => "Host not found",
+        "connect" => "Connection failed",
+        "tls" => "TLS error",
+        "protocol" => "Invalid HTTP response",
+        "unanswered" => "Receiver not responding",
+        "untaken" => "Not received in time",
+        _ => "Attempt failed",
+    };
+    name.to_owned()
+}
+
+/// The meaning of a reason, as a sentence.
+#[must_use]
+pub fn error_meaning(reason: &str) -> &'static str {
+    match reason {
+        "status_4xx" => "The receiver rejected the request.",
+        "status_5xx" => "The receiver reported a server error.",
+        "status_other" => "The receiver answered with a status that does not mean success.",
+        "redirect" => "The receiver redirected the request. Redirects are not followed.",
+        "gone" => "The receiver asked for no more deliveries.",
+        "timeout" => "No complete response arrived in time.",
+        "blocked" => "The URL leads to an address that this deployment does not allow.",
+        "dns" => "The host name has no address.",
+        "connect" => "No address of the host accepted a connection.",
+        "tls" => "The TLS handshake failed, most often because the certificate is not trusted.",
+        "protocol" => "The connection closed early, or the response was not valid HTTP.",
+        "unanswered" => "The receiver did not respond for three days, so no attempt was made.",
+        "untaken" => "No client received the delivery within three days.",
+        _ => "The attempt failed.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_names_the_error() {
+        assert_eq!(error_name("status_5xx", Some(503)), "HTTP 503");
+        assert_eq!(error_name("timeout", None), "Timeout");
+        assert_eq!(error_name("a reason of a later version", None), "Attempt failed");
+    }
+}
