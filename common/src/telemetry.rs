@@ -1,4 +1,8 @@
 //! What operators see of a function: logs and metrics.
 
+pub mod line;
 pub mod log;
 pub mod metrics;
+
+#[doc(hidden)]
+pub use tracing;

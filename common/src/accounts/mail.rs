@@ -70,7 +70,7 @@ impl Mailer {
     /// without it.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail).await {
-            tracing::error!(%about, ?error, "a mail was not sent");
+            crate::log!("email.failed", %about, ?error);
         }
     }
 

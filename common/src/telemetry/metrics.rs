@@ -31,10 +31,10 @@ pub fn count(name: &'static str) {
     emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
 }
 
-/// Reports a failure of what only comes `with` a call, which succeeds all the same.
+/// Reports a failure of upkeep `with` a call, which succeeds anyway.
 pub fn upkeep(with: &'static str, outcome: Result<()>) {
     if let Err(error) = outcome {
-        tracing::error!(?error, with, "upkeep failed");
+        crate::log!("upkeep.failed", with, ?error);
         count("UpkeepFailed");
     }
 }

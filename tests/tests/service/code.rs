@@ -1,3 +1,4 @@
 //! What the code itself keeps to.
 
 mod layers;
+mod log_lines;

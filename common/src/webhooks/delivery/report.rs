@@ -7,10 +7,10 @@ use crate::{
     webhooks::event::EventName,
 };
 
-/// Logs and counts a delivery that has failed for good. A test that fails is for its tenant to see, and no reason for an alarm.
+/// Logs and counts a delivery that has failed permanently. A test that fails is for its tenant to see, and no reason for an alarm.
 pub fn report_failed(tenant: &TenantId, delivery: &Delivery) {
     let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
+    crate::log!("delivery.failed", %tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason);
     if delivery.event != EventName::Test {
         let failed = Metric { name: "DeliveryFailed", unit: "Count", values: vec![1.0] };
         metrics::emit(&[failed], &[("Reason", reason)]);
