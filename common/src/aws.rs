@@ -20,7 +20,7 @@ where
 {
     move |error| {
         if error.code().is_some_and(is_throttling) {
-            tracing::warn!(doing, "throttled");
+            crate::log!("aws.throttled", doing);
             Error::Busy
         } else {
             Error::Internal(chain(doing, &error))

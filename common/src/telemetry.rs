@@ -1,4 +1,8 @@
 //! The output of a function for operators: logs and metrics.
 
+pub mod line;
 pub mod log;
 pub mod metrics;
+
+#[doc(hidden)]
+pub use tracing;

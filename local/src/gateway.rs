@@ -79,7 +79,7 @@ impl Gateway {
             Ok(response) => response,
             Err(error) => {
                 // The path is not logged: a mangled link may contain a token.
-                tracing::error!(route = route.path, error = format!("{error:#}"), "the function failed");
+                tracing::error!(route = route.path, error = format!("{error:#}"), "function.failed");
                 message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
             }
         }

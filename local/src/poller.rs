@@ -43,7 +43,11 @@ impl Poller {
                     });
                 }
                 Err(error) => {
-                    tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "cannot receive");
+                    tracing::error!(
+                        queue = self.mapping.queue_name(),
+                        error = format!("{error:#}"),
+                        "queue.receive_failed"
+                    );
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
@@ -83,7 +87,7 @@ impl Poller {
     /// If the function itself fails, no record is deleted, and all come back after the visibility timeout.
     async fn process_logged(&self, messages: &[Message]) {
         if let Err(error) = self.process(messages).await {
-            tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "a batch failed");
+            tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "batch.failed");
         }
     }
 

@@ -73,7 +73,7 @@ where
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Usually out of file descriptors: the next connection that closes frees one.
-                tracing::warn!(%error, "cannot accept a connection");
+                tracing::warn!(%error, "connection.refused");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -95,7 +95,7 @@ where
                 }
             };
             if let Err(error) = ended {
-                tracing::debug!(%error, "a connection broke");
+                tracing::debug!(%error, "connection.broken");
             }
         });
     }

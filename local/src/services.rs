@@ -127,8 +127,8 @@ async fn sweep(database: Database) {
         let database = database.clone();
         match tokio::task::spawn_blocking(move || database.sweep_ttl()).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "cannot remove expired items"),
-            Err(error) => tracing::warn!(%error, "cannot remove expired items"),
+            Ok(Err(error)) => tracing::warn!(%error, "expiry.failed"),
+            Err(error) => tracing::warn!(%error, "expiry.failed"),
         }
     }
 }

@@ -334,7 +334,8 @@ impl Stack {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
-            tracing::warn!("stopped with work under way: its messages come back to their queues");
+            // The messages of this work come back to their queues.
+            tracing::warn!("shutdown.incomplete");
         }
     }
 }
@@ -518,7 +519,7 @@ async fn tick(schedule: Schedule, period: Duration, function: Arc<Function>, sto
     while stop.run_until_cancelled(timer.tick()).await.is_some() {
         let invoked = async { function.invoke(schedule.event()?).await };
         if let Err(error) = invoked.await {
-            tracing::error!(error = format!("{error:#}"), "a scheduled function failed");
+            tracing::error!(error = format!("{error:#}"), "schedule.failed");
         }
     }
 }

@@ -473,11 +473,11 @@ MUTATIONS = [
         "a notice that could not be sent is dropped",
         WAKE + "notices.rs",
         """\
-                        tracing::error!(%tenant, %endpoint, ?error, "a notice was not sent, and is tried again later");
+                        common::log!("notice.email_failed", %tenant, %endpoint, ?error);
                         Ok(())
 """,
         """\
-                        tracing::error!(%tenant, %endpoint, ?error, "a notice was not sent");
+                        common::log!("notice.email_failed", %tenant, %endpoint, ?error);
                         self.endpoints.settle_notice(tenant, &notice, None).await
 """,
         "no mail can be sent when an endpoint begins to fail",

@@ -69,7 +69,7 @@ impl Mailer {
     /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail).await {
-            tracing::error!(%about, ?error, "a mail was not sent");
+            crate::log!("email.failed", %about, ?error);
         }
     }
 

@@ -169,10 +169,10 @@ impl NewUser {
         let User { id, email, .. } = &self.user;
         match attempts.count(WELCOME_MAIL, email.as_str(), now).await {
             Err(Error::TooMany { .. }) => {
-                tracing::warn!(user = %id, "no mail welcomes an address that signs up again and again");
+                crate::log!("email.withheld", user = %id);
                 return;
             }
-            Err(error) => tracing::error!(user = %id, ?error, "a mail of a sign-up was not counted"),
+            Err(error) => crate::log!("email.uncounted", user = %id, ?error),
             Ok(()) => {}
         }
         mailer.send(email, verification_mail(base, &self.verification_token), id).await;

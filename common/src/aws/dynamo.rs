@@ -251,7 +251,7 @@ pub(crate) async fn batch_write(
             }
             pause(round).await;
         }
-        tracing::warn!(doing, "throttled");
+        crate::log!("aws.throttled", doing);
         Err(Error::Busy)
     });
     stream::iter(written.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await

@@ -153,7 +153,7 @@ async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static
         }
         tokio::time::sleep(backoff(attempt, random::fraction())).await;
     }
-    tracing::warn!(doing, "gave up after contention with other transactions");
+    crate::log!("transaction.contended", doing);
     Err(Error::Busy)
 }
 

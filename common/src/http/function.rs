@@ -92,9 +92,9 @@ impl Function {
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
         let tenant = tenant.as_deref().unwrap_or_default();
         if let Some(HttpError::Domain(Error::Internal(cause))) = error {
-            tracing::error!(request_id, method, route, tenant, status, code, duration_ms, cause, "request");
+            crate::log!("request.failed", request_id, method, route, tenant, status, code, duration_ms, cause);
         } else {
-            tracing::info!(request_id, method, route, tenant, status, code, duration_ms, "request");
+            crate::log!("request.completed", request_id, method, route, tenant, status, code, duration_ms);
         }
         event::response(response)
     }

@@ -150,7 +150,7 @@ impl Once<'_> {
         match self.known().await {
             Ok(known) => known.map(Answer::Known).ok_or(error),
             Err(unknown) => {
-                tracing::warn!(route = self.route, ?error, "a call failed, and it is not known whether it was done");
+                crate::log!("request.undetermined", route = self.route, ?error);
                 Err(unknown)
             }
         }

@@ -4,7 +4,7 @@ use std::{fmt, io, panic};
 
 use serde::Serialize;
 use tracing::{
-    Event, Level, Metadata, Subscriber,
+    Event, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
@@ -24,23 +24,19 @@ use crate::{config::Env, telemetry::metrics, timestamp::Timestamp};
 pub fn init(env: &Env) {
     let level = env.optional("AWS_LAMBDA_LOG_LEVEL").and_then(|level| level.parse().ok());
     subscriber(level.unwrap_or(LevelFilter::INFO), io::stdout).init();
-    panic::set_hook(Box::new(|panic| tracing::error!(%panic, "panic")));
+    panic::set_hook(Box::new(|panic| crate::log!("function.panicked", %panic)));
 }
 
-/// A subscriber that writes the log to `writer`. A `level` below `INFO` applies only to the functions' own code: the
-/// libraries' log lines below `INFO` contain whole requests, including secrets.
+/// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: no line of the service is below
+/// it, and the lines of libraries there have whole requests with their secrets.
 pub fn subscriber<W>(level: LevelFilter, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let lines = tracing_subscriber::fmt::layer().event_format(Lines).with_writer(writer);
-    tracing_subscriber::registry().with(level).with(filter_fn(is_harmless)).with(lines)
-}
-
-/// Filters out library logs below `INFO`, and spans, which are never written: each AWS call opens several.
-fn is_harmless(metadata: &Metadata<'_>) -> bool {
-    let ours = ["common", "auth_", "webhooks_"].iter().any(|name| metadata.target().starts_with(name));
-    metadata.is_event() && (ours || *metadata.level() <= Level::INFO)
+    // Spans are never written, so none are recorded: the libraries open several in each AWS call.
+    let events = filter_fn(|metadata| metadata.is_event());
+    tracing_subscriber::registry().with(level.min(LevelFilter::INFO)).with(events).with(lines)
 }
 
 /// Writes an event as one JSON object, serialized in one go: the subscriber's own format, which writes it piece by
@@ -86,5 +82,71 @@ impl Visit for Message {
         if field.name() == "message" {
             self.0 = format!("{value:?}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines that `log` writes at this level.
+    fn written(level: LevelFilter, log: impl FnOnce()) -> Vec<Value> {
+        let written = Written::default();
+        let writer = written.clone();
+        // A second subscriber, so that `tracing` does not switch off lines at the first thread that comes to them.
+        let _other = tracing::Dispatch::new(subscriber(LevelFilter::OFF, io::sink));
+        tracing::subscriber::with_default(subscriber(level, move || writer.clone()), log);
+        let bytes = written.0.lock().expect("no panic");
+        str::from_utf8(&bytes).expect("UTF-8").lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    #[test]
+    fn every_crate_is_logged_from_info_at_any_lower_level() {
+        let log = || {
+            let _span = tracing::error_span!(target: "hyper", "a call").entered();
+            tracing::info!(target: "hyper", "library");
+            tracing::debug!(target: "hyper", "the whole request");
+            tracing::info!(target: "deliveries_wake", "function");
+            tracing::debug!(target: "deliveries_wake", "detail");
+            tracing::warn!(target: "accounts_purge", "warning");
+        };
+        for (level, expected) in [
+            (LevelFilter::TRACE, &["library", "function", "warning"][..]),
+            (LevelFilter::INFO, &["library", "function", "warning"]),
+            (LevelFilter::WARN, &["warning"]),
+            (LevelFilter::OFF, &[]),
+        ] {
+            let lines = written(level, log);
+            assert_eq!(lines.iter().map(|line| &line["message"]).collect::<Vec<_>>(), expected, "{level}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_its_name_with_its_level_and_fields() {
+        let mut lines = written(LevelFilter::INFO, || crate::log!("purge.failed", tenant = %"t", error = ?"e"));
+        let timestamp = lines[0]["timestamp"].take();
+        assert!(timestamp.as_str().is_some_and(|at| at.ends_with('Z')), "{timestamp}");
+        let expected = serde_json::json!({
+            "timestamp": null, "level": "ERROR", "message": "purge.failed", "tenant": "t", "error": "\"e\"",
+            "target": "common::telemetry::log::tests",
+        });
+        assert_eq!(lines, [expected]);
     }
 }

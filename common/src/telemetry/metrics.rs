@@ -33,7 +33,7 @@ pub fn count(name: &'static str) {
 /// Logs and counts a failure of secondary work done `with` a call, which succeeds anyway.
 pub fn upkeep(with: &'static str, outcome: Result<()>) {
     if let Err(error) = outcome {
-        tracing::error!(?error, with, "upkeep failed");
+        crate::log!("upkeep.failed", with, ?error);
         count("UpkeepFailed");
     }
 }

@@ -133,7 +133,7 @@ impl SharedQueue {
         // A pull delivery needs no message.
         let due = DueAttempt::soon(tenant, delivery, now);
         for error in send(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
-            tracing::warn!(?error, delivery = %delivery.id, "an attempt has to wait for the sweep");
+            crate::log!("attempt.delayed", %tenant, delivery_id = %delivery.id, ?error);
         }
     }
 }
@@ -146,7 +146,7 @@ async fn send(sqs: &Client, url: &str, due: &[(DueAttempt, Timestamp)], now: Tim
 async fn send_batch(sqs: &Client, url: &str, batch: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
     let mut sent: Vec<Result<()>> = batch.iter().map(|_| Ok(())).collect();
     if let Err(error) = try_send(sqs, url, batch, now, &mut sent).await {
-        tracing::error!(?error, "messages could not be sent");
+        crate::log!("messages.unsent", ?error);
         sent.iter_mut().for_each(|sent| *sent = Err(Error::Busy));
     }
     sent
@@ -168,7 +168,7 @@ async fn try_send(
     let call = sqs.send_message_batch().queue_url(url).set_entries(Some(entries)).send();
     let answer = Box::pin(call).await.map_err(failure("sending messages"))?;
     for failed in answer.failed {
-        tracing::error!(code = failed.code, message = failed.message, "a message was refused");
+        crate::log!("message.refused", code = failed.code, cause = failed.message);
         let refused = failed.id.parse().ok().and_then(|index: usize| sent.get_mut(index));
         if let Some(sent) = refused {
             *sent = Err(Error::Busy);

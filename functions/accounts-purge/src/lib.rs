@@ -98,11 +98,11 @@ impl App {
             match self.pass_over(organization, now, end).await {
                 // A long log may throttle its partitions. The items deleted so far stay deleted.
                 Err(Error::Busy) => {
-                    tracing::warn!(tenant = %organization.id, "a purge was throttled, and goes on later");
+                    common::log!("purge.throttled", tenant = %organization.id);
                     Ok(())
                 }
                 Err(error) => {
-                    tracing::error!(tenant = %organization.id, ?error, "a purge failed, and goes on later");
+                    common::log!("purge.failed", tenant = %organization.id, ?error);
                     Err(error)
                 }
                 Ok(()) => Ok(()),
@@ -125,7 +125,7 @@ impl App {
             // The table of endpoints lists the shards of the log, so it goes last.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
-            tracing::info!(%tenant, "nothing is left of a deleted organization");
+            common::log!("organization.purged", %tenant);
         }
         Ok(())
     }

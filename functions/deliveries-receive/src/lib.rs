@@ -152,7 +152,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
         taken.into_iter().map(|taken| LeasedDelivery::new(&endpoint, taken, now)).collect::<Result<_>>()?;
     let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
     // The deliveries are leased, so the call must return them.
-    noted.unwrap_or_else(|error| tracing::warn!(%tenant, ?error, "that an endpoint was asked could not be noted"));
+    noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
     let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY);
     let pause = match is_full || deliveries.len() >= input.limit {
         true => Duration::ZERO,

@@ -75,7 +75,7 @@ impl Failures {
                 // The day's limit has been reached.
                 Ok(false) => break,
                 Err(error) => {
-                    tracing::error!(%tenant, %workflow, ?error, "telling of failed jobs failed, and is tried again later");
+                    common::log!("job_failures.failed", %tenant, %workflow, ?error);
                     told = Err(error);
                 }
             }
@@ -96,14 +96,14 @@ impl Failures {
             Step::Wait => Ok(true),
             Step::Drop => self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true),
             Step::GiveUp => {
-                tracing::error!(%tenant, %workflow, "a mail about failed jobs could not be sent for two days, and is given up");
+                common::log!("job_failures.abandoned", %tenant, %workflow);
                 metrics::count("NoticeGivenUp");
                 self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
             }
             Step::Send => match audience.get_or_try_init(async || self.audience(tenant).await).await {
                 Ok(Audience::Told(organization)) => self.mail(organization, workflow, failing, now).await,
                 Ok(Audience::Not(reason)) => {
-                    tracing::info!(%tenant, %workflow, reason, "nobody is told of failed jobs");
+                    common::log!("job_failures.unreported", %tenant, %workflow, reason);
                     self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
                 }
                 // The organization's item may be broken. That is not a failure of the sweep.
@@ -150,10 +150,10 @@ impl Failures {
             return self.table.give_back_mail(tenant, now).await.map(|()| true);
         }
         let count = failing.count();
-        tracing::info!(%tenant, %workflow, failures = count.number, "told of failed jobs");
+        common::log!("job_failures.reported", %tenant, %workflow, failures = count.number);
         metrics::count("FailuresTold");
         if is_last {
-            tracing::warn!(%tenant, "no more mails about failed jobs today");
+            common::log!("job_failures.quota_reached", %tenant);
             metrics::count("FailureMailsUsedUp");
         }
         self.table.told(tenant, workflow, &failing, now).await?;
@@ -162,5 +162,5 @@ impl Failures {
 }
 
 fn not_sent(tenant: &TenantId, workflow: &WorkflowKey, error: &Error) {
-    tracing::error!(%tenant, %workflow, ?error, "a mail about failed jobs was not sent, and is tried again later");
+    common::log!("job_failures.email_failed", %tenant, %workflow, ?error);
 }

@@ -128,7 +128,7 @@ impl App {
     /// neither waits for the other in a busy minute.
     async fn run(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp, end: Instant) -> Result<()> {
         let Some(mut progress) = self.log.take_sweep(sweeper, now, until).await? else {
-            tracing::info!(?sweeper, "another invocation is sweeping");
+            common::log!("sweep.skipped", ?sweeper);
             return Ok(());
         };
         let (swept, recovered, told) = futures::join!(
@@ -173,11 +173,7 @@ impl App {
             }
             sleep(PAUSE).await;
         }
-        tracing::error!(
-            messages = left.len(),
-            queue = queue.as_str(),
-            "messages were refused: their deliveries are found in a quarter of an hour"
-        );
+        common::log!("wake.incomplete", messages = left.len(), queue = queue.as_str());
         left.len()
     }
 }

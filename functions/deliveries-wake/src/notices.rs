@@ -53,7 +53,7 @@ impl Notices {
         let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {
             if let Err(error) = self.send_one(&tenant, endpoint, now).await {
-                tracing::error!(%tenant, %endpoint, ?error, "a notice failed, and is tried again later");
+                common::log!("notice.failed", %tenant, %endpoint, ?error);
                 sent = Err(error);
             }
         }
@@ -66,7 +66,7 @@ impl Notices {
             Step::Wait => return Ok(()),
             Step::Drop => {}
             Step::GiveUp => {
-                tracing::error!(%tenant, %endpoint, "a notice could not be sent for a day, and is given up");
+                common::log!("notice.abandoned", %tenant, %endpoint);
                 metrics::count("NoticeGivenUp");
             }
             Step::Send => {
@@ -75,7 +75,7 @@ impl Notices {
                 return match self.mail(tenant, &notice, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
-                        tracing::error!(%tenant, %endpoint, ?error, "a notice was not sent, and is tried again later");
+                        common::log!("notice.email_failed", %tenant, %endpoint, ?error);
                         Ok(())
                     }
                 };

@@ -47,7 +47,7 @@ impl App {
                     // The partition was throttled for most of a second: the rest of the page follows.
                     Err(Error::Busy) if throttled < THROTTLED => Ok(Some((tenant, recovery, throttled + 1))),
                     Err(error) => {
-                        tracing::error!(%tenant, recovery_id = %recovery.id, ?error, "a recovery failed, and goes on later");
+                        common::log!("recovery.failed", %tenant, recovery_id = %recovery.id, ?error);
                         Err(error)
                     }
                 }

@@ -165,7 +165,7 @@ impl App {
                     Err(Error::Busy) => unread.push(row),
                     Err(error) => {
                         let DueAttempt { tenant, id, .. } = &row.attempt;
-                        tracing::error!(%tenant, delivery_id = %id, ?error, "a delivery cannot be checked");
+                        common::log!("delivery.unreadable", %tenant, delivery_id = %id, ?error);
                         left.push(row);
                     }
                 }
@@ -200,7 +200,7 @@ impl App {
             match self.rouse_of(&tenant, &states, queue, now, end).await {
                 Ok(()) => (states.len(), Vec::new()),
                 Err(error) => {
-                    tracing::error!(%tenant, ?error, "overdue deliveries could not be woken, and are checked again");
+                    common::log!("deliveries.wake_failed", %tenant, ?error);
                     (0, rows)
                 }
             }
@@ -229,7 +229,7 @@ impl App {
             return Err(Error::Busy);
         }
         for delivery in late {
-            tracing::warn!(%tenant, delivery_id = %delivery.id, "an attempt is overdue: its message was lost");
+            common::log!("attempt.overdue", %tenant, delivery_id = %delivery.id);
         }
         let due: Vec<_> = late.iter().map(|delivery| (DueAttempt::next(tenant, delivery), now)).collect();
         self.send(&due, queue, now, end).await;
@@ -243,7 +243,7 @@ impl App {
     async fn check_later(&self, rows: Vec<DueRow>, now: Timestamp, end: Instant) -> Result<()> {
         let (given_up, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| now.since(row.at) > KEPT);
         for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {
-            tracing::error!(%tenant, delivery_id = %id, "a delivery could not be checked for a week, and is given up");
+            common::log!("delivery.abandoned", %tenant, delivery_id = %id);
         }
         let mut left: Vec<_> =
             rows.iter().enumerate().map(|(number, row)| (number, self.log.due_row_again(row, now))).collect();

@@ -51,7 +51,8 @@ impl Tally {
             Outcome::Failed(failure) => (failure.reason(), 0),
         };
         let duration_ms = milliseconds_of(took);
-        tracing::info!(
+        common::log!(
+            "attempt.completed",
             tenant = tenant.as_str(),
             delivery_id = %delivery.id,
             event = delivery.event.as_str(),
@@ -59,7 +60,6 @@ impl Tally {
             outcome = result,
             status,
             duration_ms,
-            "attempt"
         );
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.latencies.push(duration_ms);
@@ -76,12 +76,12 @@ impl Tally {
 
     /// Logs and counts an attempt that was cut off: the receiver has the request, and gets it again with more time.
     pub(crate) fn cut(&self, tenant: &TenantId, delivery: &Delivery) {
-        tracing::info!(
+        common::log!(
+            "attempt.cut_off",
             tenant = tenant.as_str(),
             delivery_id = %delivery.id,
             event = delivery.event.as_str(),
             attempt = delivery.attempts + 1,
-            "the attempt was cut off, and is repeated with more time"
         );
         self.0.lock().unwrap_or_else(PoisonError::into_inner).cut += 1;
     }
@@ -133,35 +133,35 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
 /// Logs a delivery that is held because its endpoint is inactive.
 pub(crate) fn held(tenant: &TenantId, delivery: &Delivery) {
     let attempts = delivery.attempts;
-    tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery held: the endpoint is inactive");
+    common::log!("delivery.held", %tenant, delivery_id = %delivery.id, attempts);
 }
 
 /// Logs a delivery that ends because its endpoint has been deleted.
 pub(crate) fn ended(tenant: &TenantId, delivery: &Delivery) {
     let attempts = delivery.attempts;
-    tracing::info!(%tenant, delivery_id = %delivery.id, attempts, "delivery ended: the endpoint is gone");
+    common::log!("delivery.ended", %tenant, delivery_id = %delivery.id, attempts);
 }
 
 /// Logs and counts a delivery that the receiver accepted but that could not be written to the log.
 pub(crate) fn unlogged(tenant: &TenantId, delivery: &Delivery) {
-    tracing::error!(%tenant, delivery_id = %delivery.id, "delivered, but not in the log");
+    common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
     metrics::count("LogWriteFailed");
 }
 
 /// Logs and counts failed jobs that could not be noted. Their records come back.
 pub(crate) fn unnoted(tenant: &TenantId, error: &Error) {
-    tracing::error!(%tenant, ?error, "failed jobs could not be noted, and come back");
+    common::log!("job_failures.unnoted", %tenant, ?error);
     metrics::count("FailureUnnoted");
 }
 
 /// Logs that an endpoint's part of the log could not be spread over more partitions.
 pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
-    tracing::error!(%tenant, %endpoint, ?error, "the delivery log of an endpoint could not be spread");
+    common::log!("log.spread_failed", %tenant, %endpoint, ?error);
 }
 
 /// Logs that a change in a receiver's health could not be written to its endpoint's item.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
-    tracing::warn!(%tenant, %endpoint, ?error, "the health of an endpoint could not be noted");
+    common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error);
 }
 
 /// Counts the postponed attempts by the queue that brings them.
@@ -178,34 +178,30 @@ pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
 
 /// Logs an attempt that could not be made because this process had no file descriptor left.
 pub(crate) fn no_descriptor(tenant: &TenantId, delivery: &Delivery) {
-    tracing::error!(
-        %tenant,
-        delivery_id = %delivery.id,
-        "no file descriptor was left for an attempt: it waits"
-    );
+    common::log!("descriptors.exhausted", %tenant, delivery_id = %delivery.id);
 }
 
 /// Logs that a tenant's endpoints could not be read.
 pub(crate) fn unread(tenant: &TenantId, error: &Error) {
-    tracing::error!(%tenant, ?error, "the endpoints could not be read");
+    common::log!("endpoints.unread", %tenant, ?error);
 }
 
 /// Logs that the log could not be asked whether a late event has been handled before.
 pub(crate) fn unasked(tenant: &TenantId, error: &Error) {
-    tracing::warn!(%tenant, ?error, "a late event goes out without asking the log");
+    common::log!("event.unchecked", %tenant, ?error);
 }
 
 /// Logs a record that stays in its queue, and counts it if it is malformed.
 pub(crate) fn undone(message_id: &str, undone: &Undone) {
     match undone {
         Undone::Malformed(malformed) => {
-            tracing::error!(message_id, problem = %malformed, "the message is malformed");
+            common::log!("message.malformed", message_id, problem = %malformed);
             metrics::count("Malformed");
         }
-        Undone::Failed(Error::Internal(cause)) => tracing::error!(message_id, cause, "the record was not handled"),
-        Undone::Failed(error) => tracing::warn!(message_id, ?error, "the record was not handled"),
+        Undone::Failed(Error::Internal(cause)) => common::log!("record.failed", message_id, cause),
+        Undone::Failed(error) => common::log!("record.postponed", message_id, ?error),
         Undone::Panicked(panic) => {
-            tracing::error!(message_id, panic = message(panic.as_ref()), "handling the record panicked");
+            common::log!("record.panicked", message_id, panic = message(panic.as_ref()));
         }
     }
 }

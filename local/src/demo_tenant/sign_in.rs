@@ -20,7 +20,7 @@ pub(crate) fn sign_in(api: Api) -> MethodRouter {
             return (StatusCode::FORBIDDEN, "Open this link yourself.").into_response();
         }
         answer(&api).await.unwrap_or_else(|error| {
-            tracing::error!(error = format!("{error:#}"), "cannot sign in to the demo tenant");
+            tracing::error!(error = format!("{error:#}"), "demo.sign_in_failed");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         })
     })

@@ -166,10 +166,10 @@ fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<Entry>
     while entries.blocking_recv_many(&mut group, GROUP) > 0 {
         let result = commit(&mut connection, &group).map_err(|error| error.to_string());
         if let Err(error) = &result {
-            tracing::error!(error, "cannot keep messages of the queues");
+            tracing::error!(error, "journal.write_failed");
         }
         for entry in group.drain(..) {
-            // Not everybody waits.
+            // The receiver may be gone.
             drop(entry.written.send(result.clone()));
         }
     }

@@ -25,8 +25,9 @@ impl Queues {
         let output = self.sqs.create_queue(input).await?;
         let earlier = messages.take_earlier(&queue);
         if let (Some(queue_url), false) = (&output.queue_url, earlier.is_empty()) {
-            tracing::info!(queue, messages = earlier.len(), "putting back the messages of an earlier run");
+            let restored = earlier.len();
             self.restore(&messages, queue_url, earlier).await?;
+            tracing::info!(queue, messages = restored, "queue.restored");
         }
         Ok(output)
     }
@@ -78,7 +79,7 @@ impl Queues {
             Ok(SendMessageOutput { message_id: Some(mut id), .. }) => messages.note(&mut id, &message),
             Ok(SendMessageOutput { message_id: None, .. }) => {}
             Err(error) => {
-                tracing::error!(queue = message.queue, message_id = message.id, %error, "a message cannot be put back");
+                tracing::error!(queue = message.queue, message_id = message.id, %error, "message.restore_failed");
                 return false;
             }
         }

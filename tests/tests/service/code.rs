@@ -1,3 +1,4 @@
 //! Rules of the source code.
 
 mod layers;
+mod log_lines;

@@ -11,7 +11,7 @@ use crate::{
 /// tenant and must not raise an alarm.
 pub fn report_failed(tenant: &TenantId, delivery: &Delivery) {
     let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
-    tracing::warn!(%tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason, "delivery failed");
+    crate::log!("delivery.failed", %tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason);
     if delivery.event != EventName::Test {
         let failed = Metric { name: "DeliveryFailed", unit: "Count", values: vec![1.0] };
         metrics::emit(&[failed], &[("Reason", reason)]);

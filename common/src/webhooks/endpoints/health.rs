@@ -62,9 +62,9 @@ impl Consequence {
     /// Logs the consequence, and counts an endpoint that was made inactive.
     fn report(self, tenant: &TenantId, endpoint: EndpointId) {
         match self {
-            Self::Failing => tracing::warn!(%tenant, %endpoint, "an endpoint is failing"),
+            Self::Failing => crate::log!("endpoint.failing", %tenant, %endpoint),
             Self::Disabled(reason) => {
-                tracing::warn!(%tenant, %endpoint, %reason, "an endpoint has been disabled");
+                crate::log!("endpoint.disabled", %tenant, %endpoint, %reason);
                 let disabled = Metric { name: "EndpointDisabled", unit: "Count", values: vec![1.0] };
                 metrics::emit(&[disabled], &[("Reason", reason.as_str())]);
             }

@@ -333,7 +333,7 @@ fn attributes() -> String {
 pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text("webhook_endpoint_id");
     let unreadable = |error: &Error| {
-        tracing::error!(endpoint = id, ?error, "a stored endpoint cannot be read and is left out");
+        crate::log!("endpoint.unreadable", endpoint = id, ?error);
         metrics::count("UnreadableEndpoint");
     };
     read(item).inspect_err(unreadable).ok()

@@ -116,7 +116,7 @@ impl Log {
         match failed {
             Some(error) if taken.is_empty() => Err(error),
             Some(error) => {
-                tracing::warn!(%tenant, ?error, "less was taken than could have been");
+                crate::log!("receive.incomplete", %tenant, ?error);
                 Ok(taken)
             }
             None => Ok(taken),
@@ -180,7 +180,7 @@ impl Log {
         };
         if body.is_none() {
             // The delivery becomes due again after its lease, and fails in the end.
-            tracing::error!(%tenant, delivery_id = %id, "the payload of a delivery is missing, and nobody can take it");
+            crate::log!("payload.missing", %tenant, delivery_id = %id);
         }
         Ok(body.map(|body| Taken { delivery, lease, ends, body }))
     }

@@ -227,7 +227,7 @@ impl Log {
             // An unreadable recovery must not stop the other recoveries.
             match Recovery::from_item(&item) {
                 Ok(recovery) => open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery))),
-                Err(error) => tracing::error!(partition, ?error, "a recovery cannot be read and is left out"),
+                Err(error) => crate::log!("recovery.unreadable", partition, ?error),
             }
         }
         open.sort_by_key(|(_, recovery)| recovery.id);
@@ -277,7 +277,7 @@ impl Log {
                     Err(Error::Busy)
                 }
                 Err(error) => {
-                    tracing::error!(%tenant, delivery_id = %id, ?error, "a delivery cannot be sent again");
+                    crate::log!("delivery.resend_failed", %tenant, delivery_id = %id, ?error);
                     Err(error)
                 }
             }

@@ -121,7 +121,7 @@ impl Log {
             Ok(answer) => answer.responses.unwrap_or_default(),
             Err(error) => {
                 let error = failure("writing deliveries")(error);
-                tracing::error!(?error, "the states of new deliveries were not written");
+                crate::log!("log.states_unwritten", ?error);
                 Vec::new()
             }
         };
@@ -129,7 +129,7 @@ impl Log {
             None => Ok(true),
             Some(error) if error.code == Some(DuplicateItem) => Ok(false),
             Some(error) => {
-                tracing::error!(code = ?error.code, message = error.message, "the state of a delivery was not written");
+                crate::log!("log.state_refused", code = ?error.code, cause = error.message);
                 Err(match error.code {
                     Some(ThrottlingError | ProvisionedThroughputExceeded) => Error::Busy,
                     _ => unwritten(),
@@ -231,7 +231,7 @@ impl Log {
         let keys = different.values().map(|row| state_key(&row.attempt.tenant, &row.attempt.id)).collect();
         let (found, error) = self.get_all(keys, false).await;
         if let Some(error) = error {
-            tracing::warn!(?error, unread = found.unread.len(), "states of deliveries could not be read");
+            crate::log!("deliveries.unread", ?error, unread = found.unread.len());
         }
         let states = different.into_iter().filter_map(|(key, row)| {
             let state = match found.values.get(&key) {

@@ -151,7 +151,7 @@ impl Log {
             match result {
                 Ok(()) | Err(Error::Busy) => unwritten.throttled.extend(left),
                 Err(error) => {
-                    tracing::error!(?error, rows = left.len(), "rows of the delivery log were not written");
+                    crate::log!("log.rows_unwritten", ?error, rows = left.len());
                     unwritten.failed.extend(left);
                 }
             }
@@ -195,7 +195,7 @@ impl Log {
             let keys = keys.into_iter().map(|[destination, delivery]| key(destination, delivery));
             let (found, error) = self.get_all(keys.collect(), true).await;
             if let Some(error) = error {
-                tracing::error!(?error, unread = found.unread.len(), "a part of the delivery log could not be read");
+                crate::log!("log.unread", ?error, unread = found.unread.len());
             }
             found
         };

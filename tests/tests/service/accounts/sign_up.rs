@@ -162,7 +162,7 @@ async fn a_mail_that_cannot_be_sent_is_logged_and_the_account_is_kept() {
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["id"], account["userId"]);
     let log = tests::log::collected();
     let user = account["userId"].as_str().expect("an id");
-    assert!(log.lines().any(|line| line.contains("a mail was not sent") && line.contains(user)));
+    assert!(log.lines().any(|line| line.contains("email.failed") && line.contains(user)));
     assert!(log.lines().any(|line| line.starts_with("{\"") && line.contains("\"MailFailed\":1")));
 }
 

@@ -155,7 +155,7 @@ async fn an_attempt_leaves_a_log_line_and_metrics() {
     assert_eq!(received.len(), 2);
     let log = tests::log::of_this_test();
     for (outcome, status) in [("delivered", 200), ("status_5xx", 503)] {
-        let line = log.0.iter().find(|line| line["message"] == "attempt" && line["outcome"] == outcome);
+        let line = log.0.iter().find(|line| line["message"] == "attempt.completed" && line["outcome"] == outcome);
         let line = line.expect("a line for the attempt");
         assert_eq!(line["status"], status);
         assert_eq!(line["attempt"], 1);

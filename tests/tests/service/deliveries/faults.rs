@@ -43,7 +43,7 @@ async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
 /// The deliveries of which the workers said that the log does not have them.
 fn unlogged(said: File) -> HashSet<String> {
     let text = log::read(said);
-    let lines = text.lines().filter(|line| line.contains("delivered, but not in the log"));
+    let lines = text.lines().filter(|line| line.contains("delivery.unlogged"));
     // The workers append to the same file, and a kill may cut a line.
     let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ids = lines.filter_map(|line| Some(line["delivery_id"].as_str()?.rsplit('.').next()?.to_owned()));

@@ -1,13 +1,56 @@
 //! docs/operating.md names what there is to watch.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, env, fs};
 
-use super::{code, codes, page, rows};
+use common::telemetry::line::LINES;
+
+use super::{code, codes, page, root, rows};
 use crate::template::{LEAST, METRICS, resources, template};
+
+const PAGE: &str = "docs/operating.md";
+/// The table of log lines is between these.
+const LOG_LINES: &str = "<!-- log lines -->\n";
+const END: &str = "<!-- end -->";
+
+/// With `UPDATE_DOCS`, the table is written and not compared.
+#[test]
+fn the_table_of_log_lines_is_printed_from_their_list() {
+    let mut source = page(PAGE);
+    let row = |line: &common::telemetry::line::Line| {
+        let fields = line.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
+        format!("| `{}` | {} | {fields} | {} |\n", line.name, line.level, line.about)
+    };
+    let rows = LINES.iter().map(row).collect::<String>();
+    let table = format!("| log line | level | fields | meaning |\n|---|---|---|---|\n{rows}");
+    let from = source.find(LOG_LINES).expect("a mark") + LOG_LINES.len();
+    let to = from + source[from..].find(END).expect("an end");
+    if env::var_os("UPDATE_DOCS").is_some() {
+        source.replace_range(from..to, &table);
+        fs::write(root().join(PAGE), source).expect("a page");
+    } else {
+        assert_eq!(&source[from..to], table, "run this test with UPDATE_DOCS=1");
+    }
+}
+
+/// A code with a dot that begins as a line's name does is one: `delivery.failed`, and not `delivery.fail`.
+#[test]
+fn the_log_lines_that_the_page_names_exist() {
+    let source = page(PAGE);
+    let names: BTreeSet<_> = LINES.iter().map(|line| line.name).collect();
+    let subjects: BTreeSet<_> = names.iter().filter_map(|name| name.split('.').next()).collect();
+    let named = source.split('`').skip(1).step_by(2).filter(|code| {
+        let mut parts = code.split('.');
+        let is_subject = parts.next().is_some_and(|subject| subjects.contains(subject));
+        is_subject
+            && parts.next().is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+    });
+    let unknown: BTreeSet<_> = named.filter(|name| !names.contains(name)).collect();
+    assert_eq!(unknown, BTreeSet::new());
+}
 
 #[test]
 fn the_alarms_are_those_of_the_template() {
-    let page = page("docs/operating.md");
+    let page = page(PAGE);
     let listed: Vec<_> = rows(&page, &["alarm", "means", "what to do"])
         .into_iter()
         .map(|row| format!("{}Alarm", code(row[0])))
@@ -21,7 +64,7 @@ fn the_alarms_are_those_of_the_template() {
 
 #[test]
 fn the_metrics_are_those_of_the_functions() {
-    let page = page("docs/operating.md");
+    let page = page(PAGE);
     let rows = rows(&page, &["metric", "counts"]);
     let listed: Vec<_> = rows.iter().flat_map(|row| codes(row[0])).map(|(name, _)| name).collect();
     assert_eq!(listed.len(), METRICS.len());

@@ -53,7 +53,7 @@ async fn an_unreadable_endpoint_does_not_block_the_others() {
     assert_eq!(receiver.received().await.len(), 1);
     assert!(world.drain("job-events").await.is_empty());
     for id in [&broken, &misled] {
-        assert!(tests::log::collected().lines().any(|line| line.contains(id) && line.contains("cannot be read")));
+        assert!(tests::log::collected().lines().any(|line| line.contains(id) && line.contains("endpoint.unreadable")));
     }
 }
 

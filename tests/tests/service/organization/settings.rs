@@ -231,7 +231,7 @@ async fn an_unsendable_email_is_counted_and_the_change_stays() {
     assert_eq!(*changed.ok(), settings("alerts@example.com", false));
     let log = tests::log::collected();
     let organization = account["organizationId"].as_str().expect("an id");
-    let unsent = log.lines().filter(|line| line.contains("a mail was not sent") && line.contains(organization));
+    let unsent = log.lines().filter(|line| line.contains("email.failed") && line.contains(organization));
     assert_eq!(unsent.count(), 2, "{log}");
     assert!(log.lines().any(|line| line.starts_with("{\"") && line.contains("\"MailFailed\":1")));
 }

@@ -1,0 +1,426 @@
+//! The lines of the service's log. A line is a stable dotted name with fields: filters, queries and alarms of operators
+//! refer to names, which a sentence would not survive. [`log!`](crate::log) writes a line, and takes only names of this
+//! list. The table in docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service -- docs::operating`.
+
+use tracing::Level;
+
+/// A kind of line in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// The subject and the event, such as `delivery.failed`. It is the `message` of the line's JSON.
+    pub name: &'static str,
+    /// The level of every line of this name.
+    pub level: Level,
+    /// The names of its fields, all of which each of its lines has.
+    pub fields: &'static [&'static str],
+    /// The meaning for an operator, and the remedy where there is one, in Markdown for docs/operating.md.
+    pub about: &'static str,
+}
+
+const INFO: Level = Level::INFO;
+const WARN: Level = Level::WARN;
+const ERROR: Level = Level::ERROR;
+
+const fn line(name: &'static str, level: Level, fields: &'static [&'static str], about: &'static str) -> Line {
+    Line { name, level, fields, about }
+}
+
+/// Every line that the service writes, by subject.
+pub const LINES: &[Line] = &[
+    line(
+        "request.completed",
+        INFO,
+        &["request_id", "method", "route", "tenant", "status", "code", "duration_ms"],
+        "A request was answered, possibly with a refusal. `route` is as in the code, or `none`.",
+    ),
+    line(
+        "request.failed",
+        ERROR,
+        &["request_id", "method", "route", "tenant", "status", "code", "duration_ms", "cause"],
+        "A request was answered with HTTP 500. `cause` is the operation that failed, and the chain of its errors.",
+    ),
+    line(
+        "request.undetermined",
+        WARN,
+        &["route", "error"],
+        "A call with an `idempotency-key` failed, and so did the read that shows whether it took effect. The client can \
+         repeat the call with the same key.",
+    ),
+    line(
+        "function.panicked",
+        ERROR,
+        &["panic"],
+        "A bug. The request or record fails, and the process goes on. `panic` has the source line: report it.",
+    ),
+    line(
+        "upkeep.failed",
+        ERROR,
+        &["with", "error"],
+        "A write beside a call failed. The call, which `with` names, succeeded anyway.",
+    ),
+    line(
+        "aws.throttled",
+        WARN,
+        &["doing"],
+        "An AWS service throttled a call, also after the SDK's retries. If it goes on, look for a hot partition or an \
+         account limit.",
+    ),
+    line(
+        "transaction.contended",
+        WARN,
+        &["doing"],
+        "Ten attempts at a transaction met other transactions on the same items. The caller can repeat the call.",
+    ),
+    line(
+        "attempt.completed",
+        INFO,
+        &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "duration_ms"],
+        "A receiver answered, or did not in time. Attempts at deliveries of pull endpoints have no line: clients make them.",
+    ),
+    line(
+        "attempt.cut_off",
+        INFO,
+        &["tenant", "delivery_id", "event", "attempt"],
+        "A receiver took too long for its queue. The attempt is repeated with more time.",
+    ),
+    line(
+        "attempt.delayed",
+        WARN,
+        &["tenant", "delivery_id", "error"],
+        "The message of a resend or a test could not be sent. The sweep wakes the delivery.",
+    ),
+    line(
+        "attempt.overdue",
+        WARN,
+        &["tenant", "delivery_id"],
+        "The sweep found an attempt whose message was lost, and sends another. [If there are many](#overdue-deliveries).",
+    ),
+    line(
+        "descriptors.exhausted",
+        ERROR,
+        &["tenant", "delivery_id"],
+        "No file descriptor was left for an attempt, which waits in its queue. [Lower `MAX_CONCURRENT_ATTEMPTS`](#limits).",
+    ),
+    line(
+        "delivery.failed",
+        WARN,
+        &["tenant", "delivery_id", "attempts", "reason"],
+        "A delivery failed permanently. [If there are many](#failed-deliveries).",
+    ),
+    line(
+        "delivery.held",
+        INFO,
+        &["tenant", "delivery_id", "attempts"],
+        "A delivery is held, because its endpoint is inactive.",
+    ),
+    line(
+        "delivery.ended",
+        INFO,
+        &["tenant", "delivery_id", "attempts"],
+        "A delivery ended, because its endpoint was deleted.",
+    ),
+    line(
+        "delivery.unlogged",
+        ERROR,
+        &["tenant", "delivery_id"],
+        "The receiver has the delivery, and the delivery log does not. Look for throttles or errors of the table.",
+    ),
+    line(
+        "delivery.unreadable",
+        ERROR,
+        &["tenant", "delivery_id", "error"],
+        "The sweep could not read a delivery, and [checks it again](#overdue-deliveries) every quarter of an hour.",
+    ),
+    line(
+        "delivery.abandoned",
+        ERROR,
+        &["tenant", "delivery_id"],
+        "The sweep could not read a delivery for a week, and no longer checks it. A resend by its tenant wakes it.",
+    ),
+    line(
+        "delivery.resend_failed",
+        ERROR,
+        &["tenant", "delivery_id", "error"],
+        "A recovery could not resend a delivery, and tries again in its next pass.",
+    ),
+    line(
+        "deliveries.unread",
+        WARN,
+        &["error", "unread"],
+        "The sweep could not read `unread` deliveries of a page, because a partition is throttled. It reads them again.",
+    ),
+    line(
+        "deliveries.wake_failed",
+        ERROR,
+        &["tenant", "error"],
+        "Overdue deliveries of a tenant could not be woken. The sweep checks them again.",
+    ),
+    line(
+        "wake.incomplete",
+        ERROR,
+        &["messages", "queue"],
+        "SQS refused so many `messages` of the sweep. It finds their deliveries again in a quarter of an hour. `queue` is \
+         `shared` (which is `deliveries`), `slow` or `hanging`.",
+    ),
+    line("sweep.skipped", INFO, &["sweeper"], "Another invocation is sweeping these partitions."),
+    line(
+        "payload.missing",
+        ERROR,
+        &["tenant", "delivery_id"],
+        "A delivery of a pull endpoint has lost its payload, so it cannot be received. It fails three days after its event.",
+    ),
+    line(
+        "receive.incomplete",
+        WARN,
+        &["tenant", "error"],
+        "A call to `deliveries/receive` returned fewer deliveries than were due. The next call returns the others.",
+    ),
+    line(
+        "receive.unnoted",
+        WARN,
+        &["tenant", "error"],
+        "The time of a call to `deliveries/receive` could not be written to its endpoint. The call succeeded.",
+    ),
+    line(
+        "message.malformed",
+        ERROR,
+        &["message_id", "problem"],
+        "A message is not a job event, and becomes a [dead letter](#dead-letters). `problem` is its kind and position, \
+         never its content. Tell the producer.",
+    ),
+    line(
+        "message.refused",
+        ERROR,
+        &["code", "cause"],
+        "SQS refused a message of a batch. It is sent again, now or by the sweep.",
+    ),
+    line(
+        "messages.unsent",
+        ERROR,
+        &["error"],
+        "A call to SQS failed, so a batch of messages was not sent. It is sent again, now or by the sweep.",
+    ),
+    line(
+        "record.failed",
+        ERROR,
+        &["message_id", "cause"],
+        "A record could not be handled. It comes back, and becomes a [dead letter](#dead-letters) in the end.",
+    ),
+    line(
+        "record.postponed",
+        WARN,
+        &["message_id", "error"],
+        "A record could not be handled now, because a table is throttled or busy. It comes back, as after `record.failed`.",
+    ),
+    line(
+        "record.panicked",
+        ERROR,
+        &["message_id", "panic"],
+        "A bug, met while handling a record. The record comes back, as after `record.failed`.",
+    ),
+    line(
+        "event.unchecked",
+        WARN,
+        &["tenant", "error"],
+        "A late event is delivered although the delivery log did not say whether it was delivered before.",
+    ),
+    line(
+        "log.state_refused",
+        ERROR,
+        &["code", "cause"],
+        "DynamoDB refused the state of a new delivery. Its record comes back.",
+    ),
+    line(
+        "log.states_unwritten",
+        ERROR,
+        &["error"],
+        "The states of a batch of new deliveries were not written. Their records come back.",
+    ),
+    line(
+        "log.rows_unwritten",
+        ERROR,
+        &["error", "rows"],
+        "So many `rows` were not written to the delivery log. The caller tries again or reports its own failure.",
+    ),
+    line(
+        "log.unread",
+        ERROR,
+        &["error", "unread"],
+        "So many items (`unread`) of the delivery log could not be read. Their records come back.",
+    ),
+    line(
+        "log.spread_failed",
+        ERROR,
+        &["tenant", "endpoint", "error"],
+        "A busy endpoint's delivery log could not be spread over more partitions. The next batch tries again.",
+    ),
+    line(
+        "endpoint.failing",
+        WARN,
+        &["tenant", "endpoint"],
+        "An endpoint began to fail. Its organization gets an email.",
+    ),
+    line(
+        "endpoint.disabled",
+        WARN,
+        &["tenant", "endpoint", "reason"],
+        "An endpoint kept failing or answered HTTP 410, and was made inactive. [If there are many](#failing-endpoints).",
+    ),
+    line(
+        "endpoint.unreadable",
+        ERROR,
+        &["endpoint", "error"],
+        "A stored endpoint cannot be read, and gets no deliveries. Repair its item. Other endpoints are not affected.",
+    ),
+    line(
+        "endpoint.health_unnoted",
+        WARN,
+        &["tenant", "endpoint", "error"],
+        "The result of an attempt could not be written to its endpoint. A later attempt writes its own.",
+    ),
+    line(
+        "endpoints.unread",
+        ERROR,
+        &["tenant", "error"],
+        "The endpoints of a tenant could not be read. The records of its events come back.",
+    ),
+    line(
+        "recovery.failed",
+        ERROR,
+        &["tenant", "recovery_id", "error"],
+        "A recovery was interrupted. It goes on a minute later.",
+    ),
+    line(
+        "recovery.unreadable",
+        ERROR,
+        &["partition", "error"],
+        "A stored recovery cannot be read, and does not go on. Repair or delete its item.",
+    ),
+    line(
+        "purge.failed",
+        ERROR,
+        &["tenant", "error"],
+        "The data of a [deleted organization](#a-deleted-organization) could not be deleted. The next pass tries again.",
+    ),
+    line(
+        "purge.throttled",
+        WARN,
+        &["tenant"],
+        "The purge of a long delivery log met throttling. The next pass goes on.",
+    ),
+    line("organization.purged", INFO, &["tenant"], "All data of a deleted organization is deleted."),
+    line(
+        "email.failed",
+        ERROR,
+        &["about", "error"],
+        "SES refused an email or did not answer. `about` is the id of the user, organization or invitation. Check quota, \
+         sandbox and identity.",
+    ),
+    line("email.withheld", WARN, &["user"], "A sign-up got no verification email, because its address had too many."),
+    line(
+        "email.uncounted",
+        ERROR,
+        &["user", "error"],
+        "A verification email of a sign-up was sent without being counted for the limit of its address.",
+    ),
+    line(
+        "notice.email_failed",
+        ERROR,
+        &["tenant", "endpoint", "error"],
+        "SES refused an email about an endpoint or did not answer. It is tried again for a day.",
+    ),
+    line(
+        "notice.failed",
+        ERROR,
+        &["tenant", "endpoint", "error"],
+        "A notice could not be read or written. The next sweep tries again.",
+    ),
+    line(
+        "notice.abandoned",
+        ERROR,
+        &["tenant", "endpoint"],
+        "An email about an endpoint could not be sent for a day. Its organization may have a wrong address.",
+    ),
+    line(
+        "job_failures.unnoted",
+        ERROR,
+        &["tenant", "error"],
+        "Failed jobs could not be noted. Their records come back.",
+    ),
+    line(
+        "job_failures.reported",
+        INFO,
+        &["tenant", "workflow", "failures"],
+        "An email told an organization of so many `failures`. `workflow` is a hash of the workflow's name.",
+    ),
+    line(
+        "job_failures.unreported",
+        INFO,
+        &["tenant", "workflow", "reason"],
+        "An organization gets no email about failed jobs. `reason` is [`disabled`, `unverified` or `deleted`](#failed-jobs).",
+    ),
+    line(
+        "job_failures.quota_reached",
+        WARN,
+        &["tenant"],
+        "An organization got its last email about failed jobs until midnight UTC.",
+    ),
+    line(
+        "job_failures.email_failed",
+        ERROR,
+        &["tenant", "workflow", "error"],
+        "An email about failed jobs could not be sent. It is tried again for two days.",
+    ),
+    line(
+        "job_failures.failed",
+        ERROR,
+        &["tenant", "workflow", "error"],
+        "The failures of a workflow could not be read or written. The next sweep tries again.",
+    ),
+    line(
+        "job_failures.abandoned",
+        ERROR,
+        &["tenant", "workflow"],
+        "An email about failed jobs could not be sent for two days. Its organization may have a wrong address.",
+    ),
+];
+
+/// The level of the lines of this name. A name that is not in the list does not compile: [`log!`](crate::log) evaluates
+/// this at compile time.
+#[must_use]
+#[expect(clippy::indexing_slicing, clippy::panic, reason = "it is evaluated at compile time")]
+pub const fn level(name: &str) -> Level {
+    let mut index = 0;
+    while index < LINES.len() {
+        if is_same(LINES[index].name.as_bytes(), name.as_bytes()) {
+            return LINES[index].level;
+        }
+        index += 1;
+    }
+    panic!("common::telemetry::line::LINES has no log line of this name")
+}
+
+/// `==`, which is not `const`.
+const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
+    while let ([first, left @ ..], [second, rest @ ..]) = (one, other) {
+        if *first != *second {
+            return false;
+        }
+        (one, other) = (left, rest);
+    }
+    one.is_empty() && other.is_empty()
+}
+
+/// Writes a line of the [list](crate::telemetry::line::LINES), with its fields as `tracing` takes them:
+/// `log!("endpoint.failing", %tenant, %endpoint)`.
+#[macro_export]
+macro_rules! log {
+    ($name:literal $(, $($fields:tt)+)?) => {
+        $crate::telemetry::tracing::event!(
+            name: $name,
+            (const { $crate::telemetry::line::level($name) }),
+            message = $name,
+            $($($fields)+)?
+        )
+    };
+}
