@@ -371,7 +371,7 @@ fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
             text += &format!("| {what} | {} |\n", figures.join(" | "));
         }
         let together = [0, 1, 2].map(|which| format!("**{}**", range(&Way::together, size, which)));
-        text += &format!("| **together** | {} |\n", together.join(" | "));
+        text += &format!("| **total** | {} |\n", together.join(" | "));
     }
     text
 }
