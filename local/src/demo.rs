@@ -1,4 +1,4 @@
-//! The demo: the service in use over HTTP, from sign-up to a verified signed delivery, and a delivery that is sent again.
+//! The demo: the service in use over HTTP, from sign-up to a verified delivery, and a failed one that is sent again.
 
 use std::{
     sync::{

@@ -54,7 +54,7 @@ impl Drop for Program {
 const FREE_PORTS: [&str; 5] = ["--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"];
 
 #[test]
-fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {
+fn json_prints_all_addresses_as_one_line() {
     let (mut program, output, line) = Program::serve(&["--json"]);
     assert_eq!(program.first_error_line(), "Starting fanfare on this machine, with its data in memory.\n");
     let addresses: Value = serde_json::from_str(&line).expect("JSON");
@@ -66,7 +66,7 @@ fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {
 }
 
 #[test]
-fn when_it_is_told_to_end_it_prints_what_it_has_done_as_one_line_of_json() {
+fn a_signal_prints_the_work_so_far_as_one_line_of_json() {
     let (program, mut output, _) = Program::serve(&["--json"]);
     let kill = Command::new("kill").args(["-INT", &program.0.id().to_string()]).status();
     assert!(kill.expect("kill runs").success());
@@ -87,8 +87,10 @@ fn addresses(arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_console_comes_first_and_queues_only_when_asked_for() {
-    let names = |lines: &[String]| -> Vec<_> { lines.iter().map(|line| line.split("  ").next().unwrap_or_default().to_owned()).collect() };
+fn only_verbose_prints_the_addresses_of_tables_and_queues() {
+    let names = |lines: &[String]| -> Vec<_> {
+        lines.iter().map(|line| line.split("  ").next().unwrap_or_default().to_owned()).collect()
+    };
     let plain = addresses(&[]);
     assert_eq!(names(&plain), ["console", "API", "emails", "inbox"]);
     assert!(plain[0].ends_with("/console"), "{plain:?}");
@@ -125,14 +127,14 @@ fn constant(story: &str) -> String {
 }
 
 #[test]
-fn the_description_is_all_that_is_printed_for_it() {
+fn openapi_prints_only_the_description() {
     let output = Command::new(env!("CARGO_BIN_EXE_local")).arg("openapi").output().expect("it runs");
     assert!(output.status.success() && output.stderr.is_empty());
     let description: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(description.get("openapi"), Some(&Value::from("3.1.0")));
 }
 
-/// What all connections share is not copied for each.
+/// The state that connections share is not copied for each.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thousand_idle_connections_take_little_memory() {

@@ -47,7 +47,7 @@ async fn a_delivery_is_verified_once_its_secret_is_known() {
 
     submit(&world, "secret", &[("path", "/hook"), ("secret", "another")]).await;
     let shown = page(&world).await;
-    let verdicts = "<strong>not verified</strong>: webhook-signature is wrong, x-webhook-signature is wrong";
+    let verdicts = "<strong>not verified</strong>: webhook-signature is invalid, x-webhook-signature is invalid";
     assert!(shown.contains(verdicts), "{shown}");
     submit(&world, "secret", &[("path", "/hook"), ("secret", "")]).await;
     assert!(page(&world).await.contains("is not known"));
