@@ -1,4 +1,4 @@
-//! The demo: the service in use over HTTP, from sign-up to a verified signed delivery, and one that is sent again.
+//! The demo: the service in use over HTTP, from sign-up to a verified delivery, and a failed one that is sent again.
 
 use std::{
     sync::{
@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, ensure};
 use axum::{
     Router,
@@ -30,6 +31,8 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SIGNING_SECRET: &str = "correct-horse-battery-staple";
+/// The answer of a receiver that is down.
+const DOWN: &str = "restarting, please try later";
 
 /// Speaks HTTP to the service, as any client does.
 type Http = Client<HttpConnector, Full<Bytes>>;
@@ -38,98 +41,180 @@ type Http = Client<HttpConnector, Full<Bytes>>;
 type Delivery = (HeaderMap, Bytes);
 
 /// Runs the demo, and fails at the first step that does not go as expected.
-pub(crate) async fn run() -> Result<()> {
+pub(crate) async fn run(has_colors: bool) -> Result<()> {
+    let story = Story { has_colors, http: Client::builder(TokioExecutor::new()).build_http() };
+    say("From sign-up to a signed webhook, and a failed one that is sent again.\n");
     let stack = Stack::start(Options::default()).await?;
-    let told = tokio::time::timeout(TIME_LIMIT, tell(&stack)).await.context("the demo took too long");
+    let told = tokio::time::timeout(TIME_LIMIT, story.tell(&stack)).await.context("the demo took too long");
     stack.stop().await;
     told?
 }
 
-async fn tell(stack: &Stack) -> Result<()> {
-    let http: Http = Client::builder(TokioExecutor::new()).build_http();
-    let (tenant, key) = become_customer(&http, stack).await?;
-    deliver(&http, stack, &tenant, &key).await
+/// Uses the service and prints each step, in lines of at most 100 columns.
+struct Story {
+    has_colors: bool,
+    http: Http,
 }
 
-/// The first half: returns the tenant and its API key.
-async fn become_customer(http: &Http, stack: &Stack) -> Result<(String, String)> {
-    let api = stack.api();
-    say("1. Ada signs up and creates an organization.");
-    let sign_up = json!({"json": {
-        "name": "Ada Lovelace",
-        "email": "ada@example.com",
-        "password": "a long password",
-        "organizationName": "Analytical Engines",
-        "organizationSlug": "analytical-engines",
-        "debugNotificationEmail": "debug@example.com",
-    }});
-    let account = post_json(http, Request::post(format!("{api}/v1/auth/signupAndCreateOrg")), &sign_up).await?;
-    let tenant = text(&account, "/json/organizationId")?;
-    let cookie = text(&account, "/json/setCookie/0")?.split(';').next().unwrap_or_default();
-
-    say("2. She opens the link in the mail, and presses the button of the page.");
-    let mails = Request::get(format!("{}/messages", stack.mail())).body(String::new())?;
-    let mails: Value = serde_json::from_str(&answered(http, mails).await?)?;
-    let link = find_link(text(&mails, "/0/text")?, api).context("the mail has no link to the API")?;
-    shown(http, Request::get(link).body(String::new())?).await?;
-    let (page, token) = link.split_once("?token=").context("the link has no token")?;
-    let press = Request::post(page).header("origin", api).header("content-type", "application/x-www-form-urlencoded");
-    shown(http, press.body(format!("token={token}"))?).await?;
-
-    say("3. With a verified address, she issues an API key.");
-    let create_key = Request::post(format!("{api}/api/auth/api-key/create")).header("cookie", cookie);
-    let key = post_json(http, create_key.header("origin", api), &json!({"name": "demo"})).await?;
-    Ok((tenant.to_owned(), text(&key, "/key")?.to_owned()))
-}
-
-/// The second half: a delivery that arrives, and a delivery that is sent again.
-async fn deliver(http: &Http, stack: &Stack, tenant: &str, key: &str) -> Result<()> {
-    let api = stack.api();
-    say("4. With the key, she stores a webhook endpoint.");
-    let (url, mut deliveries, is_down) = receiver().await?;
-    let create = Request::post(format!("{api}/v1/webhooks/create")).header("x-api-key", key);
-    post_json(http, create, &json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}})).await?;
-
-    say("5. A job finishes: its event goes into the queue.");
-    send_job_event(stack, tenant, "job-1").await?;
-
-    say("6. The webhook arrives, signed.");
-    let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
-    show_delivery(&url, &headers, &body, StatusCode::NO_CONTENT)?;
-    verify(&headers, &body)?;
-    say("   Both signatures are right.\n");
-
-    say("7. Her receiver restarts just when another job finishes.");
-    is_down.store(true, Ordering::SeqCst);
-    send_job_event(stack, tenant, "job-2").await?;
-    let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
-    show_delivery(&url, &headers, &body, StatusCode::SERVICE_UNAVAILABLE)?;
-    is_down.store(false, Ordering::SeqCst);
-
-    say("8. The delivery log has what was sent, and what came back.");
-    let list = || Request::post(format!("{api}/v1/deliveries/list")).header("x-api-key", key);
-    let pending = json!({"json": {"status": "pending"}});
-    // The log is written within a second.
-    while post_quietly(http, list(), &pending).await?.pointer("/json/deliveries/0").is_none() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+impl Story {
+    async fn tell(&self, stack: &Stack) -> Result<()> {
+        let (tenant, key) = self.become_customer(stack).await?;
+        self.deliver(stack, &tenant, &key).await?;
+        say(&format!("\nNext, run `{} --memory --demo-data` and open the link that it prints:", program()));
+        say("the same service until Ctrl-C, with a console to sign in to and a day of deliveries in it.");
+        Ok(())
     }
-    let found = post_json(http, list(), &pending).await?;
-    let delivery = text(&found, "/json/deliveries/0/delivery_id")?;
 
-    say("9. The next attempt would come after five seconds. She does not wait, and sends it again.");
-    let resend = Request::post(format!("{api}/v1/deliveries/resend")).header("x-api-key", key);
-    post_json(http, resend, &json!({"json": {"delivery_id": delivery}})).await?;
+    /// The first half: returns the tenant and its API key.
+    async fn become_customer(&self, stack: &Stack) -> Result<(String, String)> {
+        let api = stack.api();
+        self.step(1, "Ada signs up and creates an organization.");
+        let sign_up = json!({"json": {
+            "name": "Ada Lovelace",
+            "email": "ada@example.com",
+            "password": "a long password",
+            "organizationName": "Analytical Engines",
+            "organizationSlug": "analytical-engines",
+            "debugNotificationEmail": "debug@example.com",
+        }});
+        let path = "/v1/auth/signupAndCreateOrg";
+        let account = self.post(Request::post(format!("{api}{path}")), &sign_up).await?;
+        self.sent(path, &brief(&sign_up, &["organizationName"]));
+        self.answered(StatusCode::OK, &brief(&account, &["organizationId"]));
+        let tenant = text(&account, "/json/organizationId")?;
+        let cookie = text(&account, "/json/setCookie/0")?.split(';').next().unwrap_or_default();
 
-    say("10. It arrives, with the id that it had before.");
-    let id = header(&headers, "webhook-id")?.to_owned();
-    let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
-    show_delivery(&url, &headers, &body, StatusCode::NO_CONTENT)?;
-    verify(&headers, &body)?;
-    ensure!(header(&headers, "webhook-id")? == id, "the id has changed");
-    Ok(())
+        self.step(2, "She opens the link in the email and presses the button of the page.");
+        let emails = Request::get(format!("{}/messages", stack.mail())).body(String::new())?;
+        let emails: Value = serde_json::from_str(&self.ask(emails).await?)?;
+        let link = find_link(text(&emails, "/0/text")?, api).context("the email has no link to the API")?;
+        self.ask(Request::get(link).body(String::new())?).await?;
+        let (page, token) = link.split_once("?token=").context("the link has no token")?;
+        let press =
+            Request::post(page).header("origin", api).header("content-type", "application/x-www-form-urlencoded");
+        self.ask(press.body(format!("token={token}"))?).await?;
+        self.sent(page.trim_start_matches(api), &format!("token={}", short(token)));
+        self.answered(StatusCode::OK, "(a page)");
+
+        self.step(3, "She issues an API key.");
+        let path = "/api/auth/api-key/create";
+        let create_key = Request::post(format!("{api}{path}")).header("cookie", cookie).header("origin", api);
+        let name = json!({"name": "demo"});
+        let key = self.post(create_key, &name).await?;
+        self.sent(path, &name.to_string());
+        self.answered(StatusCode::OK, &brief(&key, &["key"]));
+        Ok((tenant.to_owned(), text(&key, "/key")?.to_owned()))
+    }
+
+    /// The second half: a delivery that arrives, and a delivery that is sent again.
+    async fn deliver(&self, stack: &Stack, tenant: &str, key: &str) -> Result<()> {
+        let call = |path: &str| Request::post(format!("{}{path}", stack.api())).header("x-api-key", key);
+        self.step(4, "With the key, she creates a webhook endpoint.");
+        let (url, mut deliveries, is_down) = receiver().await?;
+        let path = "/v1/webhooks/create";
+        let endpoint = json!({"json": {"url": url, "signing_secret": SIGNING_SECRET}});
+        let created = self.post(call(path), &endpoint).await?;
+        self.sent(path, &brief(&endpoint, &["url"]));
+        self.answered(StatusCode::OK, &brief(&created, &["webhook_endpoint_id"]));
+
+        self.step(5, "A job finishes: the service that ran it sends an event to the queue job-events.");
+        let event = send_job_event(stack, tenant, "job-1").await?;
+        self.line('>', &brief(&event, &["event", "tenant_id", "job_id"]));
+
+        let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
+        verify(&headers, &body)?;
+        self.step(6, "The webhook arrives. Ada's receiver finds both signatures valid.");
+        self.arrived(&headers)?;
+        for name in ["x-webhook-signature", "webhook-signature"] {
+            self.line('>', &format!("{name}: {}", short(header(&headers, name)?)));
+        }
+        let body = serde_json::from_slice(&body)?;
+        self.line('>', &brief(&body, &["event", "job_id", "status", "result"]));
+        self.answered(StatusCode::NO_CONTENT, "");
+
+        is_down.store(true, Ordering::SeqCst);
+        send_job_event(stack, tenant, "job-2").await?;
+        let (headers, _body) = deliveries.recv().await.context("the receiver stopped")?;
+        self.step(7, "The receiver restarts just when another job finishes.");
+        self.arrived(&headers)?;
+        self.answered(StatusCode::SERVICE_UNAVAILABLE, DOWN);
+        is_down.store(false, Ordering::SeqCst);
+
+        let path = "/v1/deliveries/list";
+        let pending = json!({"json": {"status": "pending"}});
+        // The log is written within a second.
+        let delivery = loop {
+            let found = self.post(call(path), &pending).await?;
+            if let Some(delivery) = found.pointer("/json/deliveries/0") {
+                break delivery.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        self.step(8, "The delivery log has the attempt, with the receiver's answer.");
+        self.sent(path, &pending.to_string());
+        let attempt = brief(delivery.get("last_attempt").context("no attempt")?, &["status_code"]);
+        self.answered(StatusCode::OK, &format!(r#"{{"json":{{"deliveries":[{{"last_attempt":{attempt}, …}}]}}}}"#));
+
+        self.step(9, "The next attempt would follow after five seconds. Ada resends the delivery now.");
+        let path = "/v1/deliveries/resend";
+        let resend = json!({"json": {"delivery_id": text(&delivery, "/delivery_id")?}});
+        let resent = self.post(call(path), &resend).await?;
+        self.sent(path, &brief(&resend, &["delivery_id"]));
+        self.answered(StatusCode::OK, &resent.to_string());
+
+        let id = header(&headers, "webhook-id")?.to_owned();
+        let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
+        verify(&headers, &body)?;
+        ensure!(header(&headers, "webhook-id")? == id, "the id has changed");
+        self.step(10, "It arrives with the same id, by which a receiver recognizes a duplicate.");
+        self.arrived(&headers)?;
+        self.answered(StatusCode::NO_CONTENT, "");
+        Ok(())
+    }
+
+    fn step(&self, number: u8, title: &str) {
+        say(&format!("{number:>2}. {}", self.styled(Style::new().bold(), title)));
+    }
+
+    fn arrived(&self, headers: &HeaderMap) -> Result<()> {
+        self.line('>', &format!("POST /hook webhook-id: {}", short(header(headers, "webhook-id")?)));
+        Ok(())
+    }
+
+    fn sent(&self, path: &str, body: &str) {
+        self.line('>', &format!("POST {path} {body}"));
+    }
+
+    fn answered(&self, status: StatusCode, body: &str) {
+        let color = if status.is_success() { AnsiColor::Green } else { AnsiColor::Red };
+        let status = self.styled(color.on_default(), status.as_str());
+        self.line('<', format!("{status} {body}").trim_end());
+    }
+
+    fn line(&self, direction: char, text: &str) {
+        say(&format!("    {} {text}", self.styled(Style::new().dimmed(), &direction.to_string())));
+    }
+
+    fn styled(&self, style: Style, text: &str) -> String {
+        if self.has_colors { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+
+    async fn post(&self, request: request::Builder, body: &Value) -> Result<Value> {
+        let request = request.header("content-type", "application/json").body(body.to_string())?;
+        Ok(serde_json::from_str(&self.ask(request).await?)?)
+    }
+
+    /// Sends `request`, and returns the response's body if it is a 200.
+    async fn ask(&self, request: Request<String>) -> Result<String> {
+        let response = self.http.request(request.map(|body| Full::new(body.into()))).await?;
+        let status = response.status();
+        let body = String::from_utf8(response.into_body().collect().await?.to_bytes().into())?;
+        ensure!(status == StatusCode::OK, "the answer is {status}: {body}");
+        Ok(body)
+    }
 }
 
-async fn send_job_event(stack: &Stack, tenant: &str, job: &str) -> Result<()> {
+async fn send_job_event(stack: &Stack, tenant: &str, job: &str) -> Result<Value> {
     let event = json!({
         "event": "job.completed",
         "tenant_id": tenant,
@@ -139,13 +224,12 @@ async fn send_job_event(stack: &Stack, tenant: &str, job: &str) -> Result<()> {
         "result": {"answer": 42},
     });
     let queue = stack.queues().get("job-events").context("there is no queue job-events")?;
-    say(&format!("   > SQS SendMessage {queue}\n   > {event}\n"));
     stack.sqs_client().send_message().queue_url(queue).message_body(event.to_string()).send().await?;
-    Ok(())
+    Ok(event)
 }
 
-/// A webhook receiver as a customer might run it. Returns its URL, a channel with what it receives, and whether it is
-/// down.
+/// A webhook receiver as a customer might run it. Returns its URL, the webhooks that it receives, and the switch that
+/// makes it answer 503.
 async fn receiver() -> Result<(String, mpsc::Receiver<Delivery>, Arc<AtomicBool>)> {
     let (sender, deliveries) = mpsc::channel(1);
     let is_down = Arc::new(AtomicBool::new(false));
@@ -166,7 +250,7 @@ async fn receive(
     let is_down = is_down.load(Ordering::SeqCst);
     match sender.send((headers, body)).await {
         Ok(()) if !is_down => (StatusCode::NO_CONTENT, ""),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "restarting, please try later"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, DOWN),
     }
 }
 
@@ -189,70 +273,50 @@ fn hmac(parts: &[&[u8]]) -> Result<Vec<u8>> {
     Ok(mac.finalize().into_bytes().to_vec())
 }
 
-fn show_delivery(url: &str, headers: &HeaderMap, body: &[u8], answer: StatusCode) -> Result<()> {
-    say(&format!("   > POST {url}"));
-    for name in
-        ["x-event-type", "x-event-time", "x-webhook-signature", "webhook-id", "webhook-timestamp", "webhook-signature"]
-    {
-        say(&format!("   > {name}: {}", header(headers, name)?));
-    }
-    say(&format!("   > {}\n   < {}\n", std::str::from_utf8(body)?, answer.as_u16()));
-    Ok(())
-}
-
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
     Ok(headers.get(name).with_context(|| format!("the header {name} is missing"))?.to_str()?)
 }
 
-async fn post_json(http: &Http, request: request::Builder, body: &Value) -> Result<Value> {
-    Ok(serde_json::from_str(&shown(http, json_request(request, body)?).await?)?)
-}
-
-/// The same without printing it.
-async fn post_quietly(http: &Http, request: request::Builder, body: &Value) -> Result<Value> {
-    Ok(serde_json::from_str(&answered(http, json_request(request, body)?).await?)?)
-}
-
-fn json_request(request: request::Builder, body: &Value) -> Result<Request<String>> {
-    Ok(request.header("content-type", "application/json").body(body.to_string())?)
-}
-
-/// Sends `request`, prints it and the response, and returns the response's body.
-async fn shown(http: &Http, request: Request<String>) -> Result<String> {
-    say(&format!("   > {} {}", request.method(), request.uri()));
-    for name in ["cookie", "origin", "x-api-key"] {
-        if let Some(value) = request.headers().get(name) {
-            say(&format!("   > {name}: {}", value.to_str()?));
-        }
+/// These members of `value`, or of the value in its envelope `json`, and a mark if there are others.
+fn brief(value: &Value, members: &[&str]) -> String {
+    if let Some(fields) = value.get("json") {
+        return format!(r#"{{"json":{}}}"#, brief(fields, members));
     }
-    if !request.body().is_empty() {
-        say(&format!("   > {}", request.body()));
-    }
-    let body = answered(http, request).await?;
-    // A page is for people with a browser.
-    let is_page = body.starts_with("<!DOCTYPE html>");
-    say(&format!("   < 200 {}\n", if is_page { "(a page)" } else { &body }));
-    Ok(body)
+    let shown = members.iter().filter_map(|name| Some((name, value.get(name)?)));
+    let shown = shown.map(|(name, member)| match member {
+        Value::String(text) => format!(r#""{name}":"{}""#, short(text)),
+        other => format!(r#""{name}":{other}"#),
+    });
+    let shown = shown.collect::<Vec<_>>().join(",");
+    let has_others = value.as_object().is_some_and(|object| object.len() > members.len());
+    format!("{{{shown}{}}}", if has_others { ", …" } else { "" })
 }
 
-/// Sends `request`, and returns the response's body if it is a 200.
-async fn answered(http: &Http, request: Request<String>) -> Result<String> {
-    let response = http.request(request.map(|body| Full::new(body.into()))).await?;
-    let status = response.status();
-    let body = String::from_utf8(response.into_body().collect().await?.to_bytes().into())?;
-    ensure!(status == StatusCode::OK, "the answer is {status}: {body}");
-    Ok(body)
+/// Ids, tokens and signatures by their start and end; any other text as it is.
+fn short(text: &str) -> String {
+    let is_random = text.len() >= 30 && (text.starts_with("v1,") || !text.contains([' ', '/']));
+    match (text.get(..8), text.get(text.len().saturating_sub(4)..)) {
+        (Some(start), Some(end)) if is_random => format!("{start}…{end}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// The command that started this program: `cargo run` sets the variable.
+fn program() -> String {
+    let is_cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
+    let name = || std::env::args().next().unwrap_or_else(|| "local".to_owned());
+    if is_cargo { "cargo local".to_owned() } else { name() }
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> Result<&'a str> {
     value.pointer(pointer).and_then(Value::as_str).with_context(|| format!("no {pointer} in {value}"))
 }
 
-fn find_link<'a>(mail: &'a str, api: &str) -> Option<&'a str> {
-    mail.split_whitespace().find(|word| word.starts_with(api))
+fn find_link<'a>(email: &'a str, api: &str) -> Option<&'a str> {
+    email.split_whitespace().find(|word| word.starts_with(api))
 }
 
-#[expect(clippy::print_stdout, reason = "printing is what the demo is for")]
+#[expect(clippy::print_stdout, reason = "the demo prints its story")]
 fn say(text: &str) {
     println!("{text}");
 }

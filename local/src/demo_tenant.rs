@@ -1,7 +1,7 @@
 //! A demo tenant: an organization with a past, so that its pages and lists have something to show.
 //!
 //! Everything comes from calls of the API and from job events, through the functions' own code. The last days are made by
-//! the same functions, with the clock of then.
+//! the same functions, on a clock that shows the time of each event.
 
 mod api;
 mod catch;
@@ -21,7 +21,7 @@ use serde_json::json;
 
 pub(crate) use self::{api::Api, sign_in::sign_in};
 use self::{
-    api::{Who, clock},
+    api::{Credential, clock},
     endpoints::{BILLING, CRM, ORDERS, REPORTS, WAREHOUSE},
     past::{JOB_EVENTS, Past},
     people::People,
@@ -44,11 +44,11 @@ pub struct DemoTenant {
     pub email: &'static str,
     /// The owner's password.
     pub password: &'static str,
-    /// Whether it was made just now. If not, it was there.
+    /// Whether it is new. If not, an earlier run made it.
     pub is_new: bool,
 }
 
-/// What the demo tenant is made with.
+/// The parts of the stack that make the demo tenant.
 pub(crate) struct Tools<'a> {
     pub(crate) api: &'a Api,
     pub(crate) mail: &'a EmailStore,
@@ -70,7 +70,7 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
         other => bail!("the owner of the demo tenant cannot sign in: {other}"),
     };
     let tenant = if is_new { Some(live(&tools).await?) } else { None };
-    // The inbox forgets, the tables may not.
+    // The inbox is in memory only, the tables may be in files.
     endpoints::ALL.iter().try_for_each(|endpoint| endpoint.tell(tools.inbox))?;
     tools.inbox.keep(true);
     if let Some(tenant) = tenant {
@@ -90,12 +90,12 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     const HOUR: u64 = 60;
     const DAY: u64 = 24 * HOUR;
 
-    // What comes to the inbox now was sent long ago.
+    // The inbox does not show the webhooks of the past.
     inbox.keep(false);
     let people = People { api, mail: tools.mail };
     let (owner, tenant) = clock(ago(6 * DAY)).within(people.found()).await?;
     let key = clock(ago(6 * DAY - HOUR)).within(people.issue_key(&owner, "Production")).await?;
-    let key = Who::Key(key);
+    let key = Credential::Key(key);
     for (minute, endpoint) in (0..).zip(&endpoints::ALL) {
         let at = ago(5 * DAY - HOUR - minute);
         clock(at).within(endpoint.create(api, &key, inbox)).await?;

@@ -40,9 +40,9 @@ pub enum Handler {
     Http(common::http::Function),
     /// Processes records from queues.
     Deliver(webhooks_deliver::Deliver),
-    /// Wakes what is due, on a schedule.
+    /// Wakes due deliveries, on a schedule.
     Wake(deliveries_wake::Wake),
-    /// Deletes what deleted organizations leave behind, on a schedule.
+    /// Deletes the data of deleted organizations, on a schedule.
     Purge(accounts_purge::Purge),
 }
 
@@ -142,7 +142,7 @@ impl Function {
         requests: &Arc<Requests>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
-        // Every function calls AWS with credentials of its own, as in Lambda, so that the callee can tell who calls.
+        // Every function calls AWS with credentials of its own, as in Lambda, so that the callee can identify the caller.
         variables.insert("AWS_ACCESS_KEY_ID".to_owned(), name.to_owned());
         variables.extend(properties.variables());
         for (name, value) in &mut variables {

@@ -1,5 +1,5 @@
-//! The inbox: a receiver for webhooks on this machine. It takes every `POST`, shows what has come, and answers each path as
-//! a developer says.
+//! The inbox: a receiver for webhooks on this machine. It takes every `POST`, shows the requests, and gives each path the
+//! answer that a developer chose.
 
 mod kept;
 mod page;
@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::kept::Manner;
 use self::kept::{Kept, Shelf};
 
-/// The largest body that is taken: more than any event has.
+/// The largest accepted body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
-/// How long a path takes that answers slowly: longer than others wait for it, and not as long as an attempt may take.
+/// The delay of a path that answers slowly: longer than the first attempts wait, and shorter than an attempt may take.
 const SLOWLY: Duration = Duration::from_secs(8);
 
 /// The inbox. Cloning is cheap.
@@ -36,7 +36,7 @@ pub(crate) struct Inbox {
     /// Its address, under both names of this machine. Only its own pages may change anything.
     origins: [String; 2],
     shelf: Arc<Mutex<Shelf>>,
-    /// Ends what is never answered.
+    /// Ends the requests that are never answered.
     stop: CancellationToken,
 }
 
@@ -69,12 +69,12 @@ impl Inbox {
         self.shelf().path(path).manner = manner;
     }
 
-    /// Verifies what comes to `path`, and what has come, with this secret.
+    /// Verifies the requests to `path`, earlier ones included, with this secret.
     pub(crate) fn verify(&self, path: &str, secret: SigningSecret) {
         self.shelf().path(path).secret = Some(secret);
     }
 
-    /// Whether to show what comes from now on. It is answered all the same.
+    /// Whether to show requests from now on. They are answered either way.
     pub(crate) fn keep(&self, is_keeping: bool) {
         self.shelf().is_keeping = is_keeping;
     }
@@ -90,7 +90,7 @@ impl Inbox {
     }
 
     /// Whether a request names this machine as its host. Another name that leads here may be that of a site that wants to
-    /// read what has come.
+    /// read the requests.
     fn is_asked_for(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
@@ -101,19 +101,19 @@ impl Inbox {
         self.is_own(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
     }
 
-    /// Does what a form asks for. Then the browser gets the page again, so that reloading it repeats nothing.
+    /// Applies a form. Then the browser gets the page again, so that reloading it repeats nothing.
     fn change(&self, path: Option<&String>, change: impl FnOnce(&mut kept::Settings)) -> Response {
         let mut shelf = self.shelf();
         match path.filter(|path| path.starts_with('/') && shelf.has_room_for(path)) {
             Some(path) => change(shelf.path(path)),
-            None => return refused("A path must begin with a slash, and at most 100 paths can have settings."),
+            None => return refused("The path must begin with a slash, and at most 100 paths can have settings."),
         }
         Redirect::to("/").into_response()
     }
 }
 
 fn foreign() -> Response {
-    (StatusCode::FORBIDDEN, "Only the inbox's own page can submit this form.").into_response()
+    (StatusCode::FORBIDDEN, "This form can be sent only from the page of the inbox.").into_response()
 }
 
 fn refused(why: &'static str) -> Response {
@@ -122,7 +122,7 @@ fn refused(why: &'static str) -> Response {
 
 async fn show(State(inbox): State<Inbox>, headers: HeaderMap) -> Response {
     if !inbox.is_asked_for(&headers) {
-        return (StatusCode::MISDIRECTED_REQUEST, "The inbox is at a different address.").into_response();
+        return (StatusCode::MISDIRECTED_REQUEST, "This is not the host name of the inbox.").into_response();
     }
     let page = page::page(&inbox.shelf());
     (page::HEADERS, page.into_string()).into_response()
@@ -132,7 +132,7 @@ async fn set_answer(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
     let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
     match fields.get("answer").and_then(|name| Manner::parse(name)) {
         Some(manner) => inbox.change(fields.get("path"), |settings| settings.manner = manner),
-        None => refused("Unknown response."),
+        None => refused("The answer is unknown. Choose one on the page of the inbox."),
     }
 }
 
@@ -143,7 +143,7 @@ async fn set_secret(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
         None | Some("") => None,
         Some(text) => match SigningSecret::parse(text) {
             Ok(secret) => Some(secret),
-            Err(_problems) => return refused("A signing secret has 1 to 256 characters."),
+            Err(_problems) => return refused("The signing secret must have 1 to 256 characters."),
         },
     };
     inbox.change(fields.get("path"), |settings| settings.secret = secret)
@@ -157,12 +157,12 @@ async fn receive(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     if method != Method::POST || uri.path() == "/" {
-        return (StatusCode::NOT_FOUND, "The inbox accepts POST requests to any path, and shows them at /.")
+        return (StatusCode::NOT_FOUND, "The inbox takes a POST to any path but /, where its page shows the requests.")
             .into_response();
     }
-    // A webhook comes from a server. What a page sends has the page's origin.
+    // A webhook comes from a server; a request from a page has the origin of the page.
     if headers.contains_key(header::ORIGIN) && !inbox.is_own(&headers) {
-        return (StatusCode::FORBIDDEN, "A webhook has no Origin header.").into_response();
+        return (StatusCode::FORBIDDEN, "A webhook must not have an `origin` header.").into_response();
     }
     let body = match body {
         Ok(body) => body,

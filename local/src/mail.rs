@@ -1,4 +1,4 @@
-//! The sent mail, for people and for programs, newest first.
+//! The sent emails, for people and for programs, newest first.
 
 use std::sync::Arc;
 
@@ -33,19 +33,19 @@ async fn page(State(mail): State<Arc<EmailStore>>) -> Html<String> {
          body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}\
          iframe{width:100%;height:20rem;border:1px solid #ccc}pre{white-space:pre-wrap}</style><h1>Sent emails</h1>",
     );
-    let mails = newest_first(&mail);
-    if mails.is_empty() {
+    let emails = newest_first(&mail);
+    if emails.is_empty() {
         page.push_str("<p>No emails yet.</p>");
     }
-    for mail in &mails {
-        write_mail(&mut page, mail);
+    for mail in &emails {
+        write_email(&mut page, mail);
     }
     Html(page)
 }
 
 /// The HTML part goes into a frame that may open links but not run scripts: to this page it is untrusted content, as it
-/// is to a mail program.
-fn write_mail(page: &mut String, mail: &SentEmail) {
+/// is to an email program.
+fn write_email(page: &mut String, mail: &SentEmail) {
     let subject = mail.subject.as_deref().unwrap_or_default();
     let body = mail.body.as_ref();
     let text = body.and_then(|body| body.text_part.as_deref()).unwrap_or_default();
@@ -63,7 +63,7 @@ fn write_mail(page: &mut String, mail: &SentEmail) {
 }
 
 fn newest_first(mail: &EmailStore) -> Vec<SentEmail> {
-    let mut mails = mail.query(None, None);
-    mails.sort_by(|a, b| b.timestamp.cmp(&a.timestamp));
-    mails
+    let mut emails = mail.query(None, None);
+    emails.sort_by(|a, b| b.timestamp.cmp(&a.timestamp));
+    emails
 }

@@ -15,7 +15,10 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// fanfare, the whole service on this machine, on loopback only. Port 0 picks a free port.
+/// The embedded services log each call, and each condition of a write that is not met as a warning.
+const QUIET: &str = "dynoxide=error,rustack_sqs_core=warn,rustack_ses_core=warn";
+
+/// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.
 ///
 /// Environment variables override the values of the same name in template.yaml.
 #[derive(Parser)]
@@ -26,33 +29,36 @@ struct Arguments {
     /// Port of the HTTP API.
     #[arg(long, default_value_t = 9000)]
     api: u16,
-    /// Port of DynamoDB, for the AWS CLI and other tools.
+    /// Port of DynamoDB, for tools such as the AWS CLI.
     #[arg(long, default_value_t = 8000)]
     dynamodb: u16,
     /// Port of SQS.
     #[arg(long, default_value_t = 9324)]
     sqs: u16,
-    /// Port of the sent mail: a page at /, JSON at /messages.
+    /// Port of the sent emails: a page at /, JSON at /messages.
     #[arg(long, default_value_t = 8025)]
     mail: u16,
-    /// Port of the inbox: a receiver for webhooks that shows what comes, at /.
+    /// Port of the inbox: a receiver for webhooks that shows at / the requests that it received.
     #[arg(long, default_value_t = 9110)]
     inbox: u16,
-    /// Make a demo tenant with some days of deliveries, and print a link that signs a browser in to it.
+    /// A demo organization with some days of deliveries, and a link that signs a browser in to it.
     #[arg(long)]
     demo_data: bool,
-    /// Print all addresses as one line of JSON, and at the end what was done: AWS requests, and invocations of each
+    /// All addresses as one line of JSON, and at the end another with counts: AWS requests, and invocations of each
     /// function.
     #[arg(long)]
     json: bool,
-    /// Keep tables and queues in memory instead of in .local/.
+    /// Tables and queues in memory instead of in .local/.
     #[arg(long)]
     memory: bool,
+    /// Also the addresses of the tables and queues.
+    #[arg(long)]
+    verbose: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start in memory, go from sign-up to a signed delivery, show what goes over the wire, and exit.
+    /// Show the service in use, from sign-up to a signed delivery that is sent again, and exit.
     Demo,
     /// Print the OpenAPI 3.1 description of the API.
     Openapi,
@@ -63,23 +69,22 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
         Some(Command::Demo) => {
-            announce("The service in use over HTTP, from sign-up to two signed deliveries, one of them sent again:");
-            log("warn");
-            demo::run().await
+            log(&format!("warn,{QUIET}"));
+            demo::run(has_colors(&std::io::stdout())).await
         }
         Some(Command::Openapi) => {
             say(&format!("{:#}", local::openapi()?));
             Ok(())
         }
         None => {
-            log("info,emf=off,rustack_sqs_core=warn,rustack_ses_core=warn");
+            log(&format!("info,emf=off,{QUIET}"));
             serve(arguments).await
         }
     }
 }
 
 async fn serve(arguments: Arguments) -> Result<()> {
-    let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, .. } = arguments;
+    let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, verbose, .. } = arguments;
     announce(match memory {
         true => "Starting fanfare on this machine, with its data in memory.",
         false => "Starting fanfare on this machine, with its data in .local/.",
@@ -99,13 +104,13 @@ async fn serve(arguments: Arguments) -> Result<()> {
     if json {
         say(&stack.ready_line().to_string());
     } else {
-        say(&banner(&stack));
+        say(&banner(&stack, verbose));
     }
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    // Not after the stop, which waits for work: whoever asks wants to know how it was now.
+    // Before the stop, which waits for running work: the counts are those at the time of the signal.
     if json {
         say(&stack.work_line().to_string());
     }
@@ -113,26 +118,30 @@ async fn serve(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-fn banner(stack: &Stack) -> String {
+fn banner(stack: &Stack, verbose: bool) -> String {
     let mut lines = vec![
+        format!("console   {}/console", stack.api()),
         format!("API       {}", stack.api()),
-        format!("mail      {}", stack.mail()),
+        format!("emails    {}", stack.mail()),
         format!("inbox     {}", stack.inbox()),
-        format!("DynamoDB  {}", stack.dynamodb()),
-        format!("SQS       {}", stack.sqs()),
     ];
-    lines.extend(stack.queues().iter().map(|(name, url)| format!("  {name:<16} {url}")));
+    if verbose {
+        lines.push(format!("DynamoDB  {}", stack.dynamodb()));
+        lines.extend(stack.tables().values().map(|name| format!("  {name}")));
+        lines.push(format!("SQS       {}", stack.sqs()));
+        lines.extend(stack.queues().iter().map(|(name, url)| format!("  {name:<24} {url}")));
+    }
     if let Some(DemoTenant { link, email, password, is_new }) = stack.demo_tenant() {
-        let made = if *is_new { "" } else { ", which was there already" };
-        lines.push(format!("Open {link} to be signed in to the demo tenant{made}."));
+        let kept = if *is_new { "" } else { ", kept from an earlier run" };
+        lines.push(format!("Open {link} to be signed in to the demo organization{kept}."));
         lines.push(format!("Its owner, on this machine only: {email} with the password {password}"));
     }
     lines.push("Press Ctrl-C to stop.".to_owned());
     lines.join("\n")
 }
 
-/// Says what comes up, after the compiler's last line and before anything that may take a moment.
-#[expect(clippy::print_stderr, reason = "standard output is for the addresses and the demo's story")]
+/// Names the program, after the compiler's last line and before anything that may take a moment.
+#[expect(clippy::print_stderr, reason = "standard output is for the addresses")]
 fn announce(text: &str) {
     eprintln!("{text}");
 }
@@ -147,7 +156,12 @@ fn log(default_level: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(has_colors(&std::io::stderr()))
         .compact()
         .init();
+}
+
+/// Whether to color the text that goes to `stream` (<https://no-color.org>).
+fn has_colors(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What the template says, for those who run the functions in another way than [`Stack`](crate::Stack).
+//! The contents of the template, for programs that run the functions in another way than [`Stack`](crate::Stack).
 
 use std::{
     collections::{BTreeMap, HashMap},

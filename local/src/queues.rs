@@ -228,7 +228,7 @@ impl Queues {
             }
             if let Some(key) = messages.complete(message, wants_group) {
                 // If this receive is the last one, and in vain, the message is a dead letter. The embedded SQS does not
-                // tell when it makes it one.
+                // report that.
                 let last = redrive.as_ref().filter(|redrive| receives >= redrive.after);
                 let (queue, receives) =
                     last.map_or((queue_name(&queue_url), receives), |redrive| (redrive.target.as_str(), 0));
@@ -282,8 +282,8 @@ impl Queues {
         Ok(output)
     }
 
-    /// Takes care that messages stay in flight until they are deleted. A receipt handle whose time is over deletes nothing,
-    /// but the embedded SQS says that it did. Returns the ids of the valid handles.
+    /// Keeps messages in flight until they are deleted. An expired receipt handle deletes nothing, but the embedded SQS
+    /// reports a success. Returns the ids of the valid handles.
     async fn hold(&self, queue_url: &str, handles: Vec<(String, String)>) -> Result<Vec<String>, Refusal> {
         let entries = handles.into_iter().map(|(id, receipt_handle)| ChangeMessageVisibilityBatchRequestEntry {
             id,

@@ -1,5 +1,5 @@
 //! Counts the requests that the functions and the pollers make to DynamoDB and SQS, as a bill of AWS does. It counts
-//! where they are sent: what others ask of the embedded services is not part of the service's work.
+//! them where they are sent, which leaves out the requests of other programs to the embedded services.
 
 use std::sync::{
     Arc,

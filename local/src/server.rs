@@ -58,7 +58,7 @@ pub(crate) fn address(listener: &TcpListener) -> Result<String> {
     Ok(format!("http://{}", listener.local_addr()?))
 }
 
-/// Serves `service` to every connection on `listener` until `stop`. Requests that are under way then are still answered.
+/// Serves `service` to every connection on `listener` until `stop`. Requests in progress are still answered.
 pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
@@ -104,7 +104,7 @@ where
     connections.wait().await;
 }
 
-/// The answer to a request whose body does not come. The rest of it is not waited for.
+/// The answer to a request whose body does not arrive in time. The connection does not wait for the rest.
 fn too_slow() -> Response<Body> {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::REQUEST_TIMEOUT;

@@ -85,7 +85,7 @@ pub(crate) async fn create_queues(
 
 /// The running services. Dropping this stops them.
 pub(crate) struct Services {
-    /// All mail sent so far.
+    /// All emails sent so far.
     pub(crate) mail: Arc<EmailStore>,
     /// Once this is dropped, nothing more is written, even if a connection outlives the tasks.
     _journal: Option<Arc<Journal>>,

@@ -34,7 +34,7 @@ use crate::{
 const REGION: &str = "eu-central-1";
 const ACCOUNT: &str = "123456789012";
 
-/// Where this machine has the description of the API. A deployment does not have it.
+/// The path of the description of the API. A deployment does not have it.
 const DESCRIPTION: &str = "/openapi.json";
 
 /// How long stopping waits for running work: longer than a delivery can take.
@@ -43,7 +43,7 @@ const GRACE: Duration = Duration::from_secs(20);
 /// How to start a stack.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where to keep the tables and the queues.
+    /// The place of the tables and the queues.
     pub data: Data,
     /// Where to listen.
     pub ports: Ports,
@@ -77,7 +77,7 @@ pub struct Ports {
     pub dynamodb: u16,
     /// SQS.
     pub sqs: u16,
-    /// The page with the sent mail.
+    /// The page with the sent emails.
     pub mail: u16,
     /// The inbox: a receiver for webhooks.
     pub inbox: u16,
@@ -179,7 +179,7 @@ impl Stack {
             }
             None => None,
         };
-        // The demo tenant's past is over before anything happens to it now.
+        // The past of the demo tenant ends before polling begins.
         if poll {
             for poller in pollers.values() {
                 tasks.spawn(Arc::clone(poller).run(stop.clone()));
@@ -229,7 +229,7 @@ impl Stack {
         &self.sqs
     }
 
-    /// The URL of the page with the sent mail.
+    /// The URL of the page with the sent emails.
     #[must_use]
     pub fn mail(&self) -> &str {
         &self.mail
@@ -314,7 +314,7 @@ impl Stack {
         line
     }
 
-    /// What has been done so far, as one line for programs: the requests of the functions and the pollers to DynamoDB
+    /// The work so far, as one line for programs: the requests of the functions and the pollers to DynamoDB
     /// and SQS, and the invocations of each function.
     #[must_use]
     pub fn work_line(&self) -> Value {

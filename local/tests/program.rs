@@ -1,4 +1,4 @@
-//! The program: what it prints (people read standard error, programs read standard output), and what it takes.
+//! The program: its output for people and for programs, and its memory.
 
 #![expect(clippy::expect_used, reason = "a program that does not start should fail the test")]
 
@@ -22,8 +22,8 @@ impl Program {
     }
 
     /// The service, with its first line.
-    fn serve() -> (Self, BufReader<ChildStdout>, String) {
-        let mut program = Self::start(&[&["--memory", "--json"], &FREE_PORTS[..]].concat());
+    fn serve(arguments: &[&str]) -> (Self, BufReader<ChildStdout>, String) {
+        let mut program = Self::start(&[&["--memory"], arguments, &FREE_PORTS[..]].concat());
         let mut output = BufReader::new(program.0.stdout.take().expect("a pipe"));
         let mut line = String::new();
         output.read_line(&mut line).expect("a line");
@@ -54,8 +54,8 @@ impl Drop for Program {
 const FREE_PORTS: [&str; 5] = ["--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"];
 
 #[test]
-fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {
-    let (mut program, output, line) = Program::serve();
+fn json_prints_all_addresses_as_one_line() {
+    let (mut program, output, line) = Program::serve(&["--json"]);
     assert_eq!(program.first_error_line(), "Starting fanfare on this machine, with its data in memory.\n");
     let addresses: Value = serde_json::from_str(&line).expect("JSON");
     assert!(addresses.get("api").is_some(), "{line}");
@@ -66,8 +66,8 @@ fn it_says_what_comes_up_and_prints_the_addresses_as_one_line_of_json() {
 }
 
 #[test]
-fn when_it_is_told_to_end_it_prints_what_it_has_done_as_one_line_of_json() {
-    let (program, mut output, _) = Program::serve();
+fn a_signal_prints_the_work_so_far_as_one_line_of_json() {
+    let (program, mut output, _) = Program::serve(&["--json"]);
     let kill = Command::new("kill").args(["-INT", &program.0.id().to_string()]).status();
     assert!(kill.expect("kill runs").success());
     let mut line = String::new();
@@ -79,25 +79,66 @@ fn when_it_is_told_to_end_it_prints_what_it_has_done_as_one_line_of_json() {
     assert_ne!(work.pointer("/requests/sqs"), Some(&Value::from(0)), "it has made its queues");
 }
 
-#[test]
-fn the_demo_says_first_what_it_shows() {
-    let line = Program::start(&["demo"]).first_error_line();
-    assert_eq!(line, "The service in use over HTTP, from sign-up to two signed deliveries, one of them sent again:\n");
+/// The addresses that the service prints for people.
+fn addresses(arguments: &[&str]) -> Vec<String> {
+    let (_program, output, first) = Program::serve(arguments);
+    let rest = output.lines().map(|line| line.expect("UTF-8")).take_while(|line| line != "Press Ctrl-C to stop.");
+    std::iter::once(first.trim_end().to_owned()).chain(rest).collect()
 }
 
 #[test]
-fn the_description_is_all_that_is_printed_for_it() {
+fn only_verbose_prints_the_addresses_of_tables_and_queues() {
+    let names = |lines: &[String]| -> Vec<_> {
+        lines.iter().map(|line| line.split("  ").next().unwrap_or_default().to_owned()).collect()
+    };
+    let plain = addresses(&[]);
+    assert_eq!(names(&plain), ["console", "API", "emails", "inbox"]);
+    assert!(plain[0].ends_with("/console"), "{plain:?}");
+    let verbose = addresses(&["--verbose"]);
+    assert!(names(&verbose).starts_with(&names(&plain)));
+    for listed in ["DynamoDB ", "  webhook-endpoints", "SQS ", "  job-events "] {
+        assert!(verbose.iter().any(|line| line.starts_with(listed)), "{listed} in {verbose:?}");
+    }
+}
+
+#[test]
+fn the_demo_prints_the_story_that_the_readme_shows() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_local"));
+    let output = demo.arg("demo").env_remove("RUST_LOG").output().expect("it runs");
+    let (story, log) = (String::from_utf8(output.stdout).expect("UTF-8"), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{log}");
+    assert_eq!(log, "", "nothing is logged beside the story");
+    assert!(story.lines().all(|line| line.chars().count() <= 100 && !line.contains('\x1b')), "{story}");
+
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("UTF-8");
+    let shown = readme.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```")).expect("a block").0;
+    assert_eq!(constant(&story), constant(shown), "README.md shows another story: paste the new one");
+}
+
+/// The story without the port and the random parts, which differ in each run: an id is its start, `…` and its end.
+fn constant(story: &str) -> String {
+    let is_random = |c: char| c.is_ascii_alphanumeric() || "_-+/=".contains(c);
+    let words = story.split_inclusive(|c: char| !is_random(c) && c != '…');
+    let words = words.map(|word| {
+        let is_port = word.len() > 4 && word.chars().take(4).all(|c| c.is_ascii_digit());
+        if is_port || word.chars().count() > 2 && word.contains('…') { "…" } else { word }
+    });
+    words.collect()
+}
+
+#[test]
+fn openapi_prints_only_the_description() {
     let output = Command::new(env!("CARGO_BIN_EXE_local")).arg("openapi").output().expect("it runs");
     assert!(output.status.success() && output.stderr.is_empty());
     let description: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(description.get("openapi"), Some(&Value::from("3.1.0")));
 }
 
-/// What all connections share is not copied for each.
+/// The state that connections share is not copied for each.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thousand_idle_connections_take_little_memory() {
-    let (program, _output, line) = Program::serve();
+    let (program, _output, line) = Program::serve(&["--json"]);
     let addresses: Value = serde_json::from_str(&line).expect("JSON");
     let api = addresses.get("api").and_then(Value::as_str).expect("a URL").trim_start_matches("http://");
     let before = program.resident_megabytes();

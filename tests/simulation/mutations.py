@@ -9,7 +9,7 @@ must pass. With `AIMED=slow`, only worlds of that name are aimed at, and with `-
     python3 tests/simulation/mutations.py                     all of them; prints a table
     python3 tests/simulation/mutations.py postponed notice     those with one of these words in their names
     python3 tests/simulation/mutations.py --seeds 20000       runs more seeds
-    python3 tests/simulation/mutations.py --write             puts the table into docs/reliability.md
+    python3 tests/simulation/mutations.py --write             puts the table into tests/simulation/mutations.md
     python3 tests/simulation/mutations.py --check             only whether each can be made and compiles
     AIMED=none python3 tests/simulation/mutations.py --seeds 0 pull    those of pull endpoints, with takers and the hour
     python3 tests/simulation/mutations.py --quotes            only whether each quotes the code as it is; a test runs this
@@ -31,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "target" / "mutations"
-DOCUMENT = ROOT / "docs" / "reliability.md"
+DOCUMENT = ROOT / "tests" / "simulation" / "mutations.md"
 BEGIN, END = "<!-- mutations -->", "<!-- /mutations -->"
 # In seconds.
 BUILD_TIME = 60 * 60
@@ -826,7 +826,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="parts of names; without any, all mutations")
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds are run for each (2000)")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the table into tests/simulation/mutations.md")
     parser.add_argument("--check", action="store_true", help="only compile each")
     parser.add_argument("--quotes", action="store_true", help="only look for the quote of each")
     parser.add_argument("--list", action="store_true", help="only list them")

@@ -30,10 +30,10 @@ pub(crate) struct Api {
     origin: String,
 }
 
-/// Who calls.
-pub(super) enum Who {
-    /// Anyone.
-    Nobody,
+/// The credential of a call.
+pub(super) enum Credential {
+    /// None.
+    Anonymous,
     /// A session, as a `cookie` header.
     Session(String),
     /// An API key.
@@ -53,19 +53,19 @@ impl Api {
     /// Signs in, and returns the answer, whatever it is.
     pub(super) async fn sign_in(&self, email: &str, password: &str) -> Result<Response<Body>> {
         let credentials = json!({"email": email, "password": password});
-        let request = self.request("/api/auth/sign-in/email", &Who::Nobody);
+        let request = self.request("/api/auth/sign-in/email", &Credential::Anonymous);
         self.answer(request.header(header::CONTENT_TYPE, "application/json"), credentials.to_string()).await
     }
 
-    /// Posts JSON, and returns that of a 200.
-    pub(super) async fn post(&self, who: &Who, path: &str, body: &Value) -> Result<Value> {
-        let request = self.request(path, who).header(header::CONTENT_TYPE, "application/json");
+    /// Posts JSON, and returns the JSON of a 200.
+    pub(super) async fn post(&self, credential: &Credential, path: &str, body: &Value) -> Result<Value> {
+        let request = self.request(path, credential).header(header::CONTENT_TYPE, "application/json");
         Ok(serde_json::from_slice(&self.read(request, path, body.to_string()).await?)?)
     }
 
-    /// Calls a route under `/v1`, and returns what is in the envelope.
-    pub(super) async fn call(&self, who: &Who, route: &str, fields: &Value) -> Result<Value> {
-        let answer = self.post(who, &format!("/v1/{route}"), &json!({"json": fields})).await?;
+    /// Calls a route under `/v1`, and returns the contents of the envelope.
+    pub(super) async fn call(&self, credential: &Credential, route: &str, fields: &Value) -> Result<Value> {
+        let answer = self.post(credential, &format!("/v1/{route}"), &json!({"json": fields})).await?;
         answer.get("json").cloned().context("an answer without an envelope")
     }
 
@@ -73,18 +73,18 @@ impl Api {
     pub(super) async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Result<()> {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let form = "application/x-www-form-urlencoded";
-        let request = self.request(path, &Who::Nobody).header(header::CONTENT_TYPE, form);
+        let request = self.request(path, &Credential::Anonymous).header(header::CONTENT_TYPE, form);
         self.read(request, path, body).await.map(drop)
     }
 
-    fn request(&self, path: &str, who: &Who) -> request::Builder {
+    fn request(&self, path: &str, credential: &Credential) -> request::Builder {
         let host = self.origin.trim_start_matches("http://");
         let request = Request::post(path).header(header::HOST, host);
         let request = request.header(header::ORIGIN, &self.origin);
-        match who {
-            Who::Nobody => request,
-            Who::Session(cookie) => request.header(header::COOKIE, cookie),
-            Who::Key(key) => request.header("x-api-key", key),
+        match credential {
+            Credential::Anonymous => request,
+            Credential::Session(cookie) => request.header(header::COOKIE, cookie),
+            Credential::Key(key) => request.header("x-api-key", key),
         }
     }
 

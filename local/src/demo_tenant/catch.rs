@@ -17,7 +17,7 @@ use aws_smithy_runtime_api::{
 use aws_smithy_types::body::SdkBody;
 use serde_json::{Value, json};
 
-/// A message, and how long it is not to be received.
+/// A message and its delay.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) queue: String,
@@ -30,7 +30,7 @@ pub(super) struct Sent {
 pub(super) struct Caught(Arc<Mutex<Vec<Sent>>>);
 
 impl Caught {
-    /// What was caught since the last call.
+    /// The messages caught since the last call.
     pub(super) fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

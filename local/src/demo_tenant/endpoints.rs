@@ -4,10 +4,10 @@ use anyhow::{Context, Result, anyhow};
 use common::webhooks::destination::SigningSecret;
 use serde_json::{Value, json};
 
-use super::api::{Api, Who};
+use super::api::{Api, Credential};
 use crate::inbox::{Inbox, Manner};
 
-/// An endpoint, and how its receiver answers in the end.
+/// An endpoint, and the final answer of its receiver.
 pub(super) struct Endpoint {
     pub(super) path: &'static str,
     description: &'static str,
@@ -23,7 +23,7 @@ const PLAIN: Endpoint =
 /// Healthy, after an outage yesterday.
 pub(super) const ORDERS: Endpoint =
     Endpoint { path: "/orders", description: "Order service", secret: "northwind-orders-secret", ..PLAIN };
-/// Failing for days. It wanted everything at first.
+/// Failing for days. It received all events at first.
 pub(super) const CRM: Endpoint = Endpoint {
     path: "/crm",
     description: "CRM sync (old)",
@@ -55,7 +55,7 @@ const ALERTS: Endpoint = Endpoint {
     headers: &[("authorization", "Bearer northwind-gateway-token"), ("x-team", "platform")],
     ..PLAIN
 };
-/// Has another secret since a moment ago.
+/// Its secret has just changed.
 pub(super) const WAREHOUSE: Endpoint = Endpoint {
     path: "/warehouse",
     description: "Warehouse, secret being rotated",
@@ -67,7 +67,7 @@ pub(super) const NEW_WAREHOUSE_SECRET: &str = "northwind-warehouse-secret-2";
 pub(super) const ALL: [Endpoint; 6] = [ORDERS, CRM, BILLING, REPORTS, ALERTS, WAREHOUSE];
 
 impl Endpoint {
-    pub(super) async fn create(&self, api: &Api, key: &Who, inbox: &Inbox) -> Result<()> {
+    pub(super) async fn create(&self, api: &Api, key: &Credential, inbox: &Inbox) -> Result<()> {
         let headers = self.headers.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
         let fields = json!({
             "url": inbox.url(self.path),
@@ -80,7 +80,7 @@ impl Endpoint {
     }
 
     /// Changes these fields.
-    pub(super) async fn update(&self, api: &Api, key: &Who, mut fields: Value) -> Result<()> {
+    pub(super) async fn update(&self, api: &Api, key: &Credential, mut fields: Value) -> Result<()> {
         let listed = list(api, key).await?;
         let is_it =
             |listed: &&Value| listed.get("url").and_then(Value::as_str).is_some_and(|url| url.ends_with(self.path));
@@ -91,7 +91,7 @@ impl Endpoint {
         api.call(key, "webhooks/update", &fields).await.map(drop)
     }
 
-    /// Tells the inbox how the receiver answers, and the secret.
+    /// Gives the inbox the answer of the receiver, and the secret.
     pub(super) fn tell(&self, inbox: &Inbox) -> Result<()> {
         let secret = if self.path == WAREHOUSE.path { NEW_WAREHOUSE_SECRET } else { self.secret };
         let secret = SigningSecret::parse(secret).map_err(|problems| anyhow!("{problems:?}"))?;
@@ -101,6 +101,6 @@ impl Endpoint {
     }
 }
 
-pub(super) async fn list(api: &Api, key: &Who) -> Result<Value> {
+pub(super) async fn list(api: &Api, key: &Credential) -> Result<Value> {
     api.call(key, "webhooks/list", &json!({})).await
 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 /// How many jobs ended in each of the last 24 hours, the oldest hour first.
 const JOBS_BY_HOUR: [u64; 24] = [1, 0, 1, 2, 1, 1, 2, 4, 6, 7, 5, 4, 3, 5, 6, 6, 5, 4, 3, 2, 2, 2, 2, 2];
-/// How many minutes ago jobs ended of which an endpoint was never told, in all ten attempts.
+/// The minutes since the jobs ended whose deliveries to an endpoint failed in all ten attempts.
 const DAYS_AGO: [u64; 4] = [89 * 60, 87 * 60 + 20, 84 * 60 + 5, 81 * 60 + 40];
-/// Every so many jobs, one fails.
+/// One job in this many fails.
 const ONE_FAILS_OF: u64 = 5;
 
 /// A job that has ended.
@@ -57,7 +57,7 @@ impl Job {
     }
 }
 
-/// The workflow of a job, what it results in, and how it fails.
+/// The workflow of a job, its result and its error.
 fn outcome(number: u64) -> (&'static str, Value, Value) {
     let seconds = 4 + number * 17 % 90;
     match number % 4 {

@@ -1,5 +1,5 @@
-//! The past: messages are handled at the time at which they were due, by the function that delivers, with the clock of
-//! then. It posts to real receivers and writes to the real tables; only its messages wait here, and not in SQS.
+//! The past: the function that delivers handles messages at the time at which they were due, on a clock that shows that
+//! time. It posts to real receivers and writes to the real tables; only its messages wait here instead of in SQS.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) const JOB_EVENTS: &str = "job-events";
 /// How many messages Lambda hands over at once, and for how long it may collect them.
 const BATCH: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// When a message comes back that could not be handled, and how often it may.
+/// The delay of a message that could not be handled, and the number of times that it is received at most.
 const BACK_AFTER: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
@@ -36,7 +36,7 @@ struct Waiting {
     receives: u32,
 }
 
-/// The messages by their times, and what handles them.
+/// The messages by their times, and the function that handles them.
 pub(super) struct Past {
     deliver: Function,
     log: Log,
@@ -73,7 +73,7 @@ impl Past {
         Ok(())
     }
 
-    /// What was due within 15 minutes of the end. The log has the longer waits, and `deliveries-wake` finds them there.
+    /// The messages that are due within 15 minutes of the end. The log has the longer waits, and `deliveries-wake` finds them there.
     pub(super) fn left(self) -> impl Iterator<Item = (Timestamp, String, String)> {
         let left = self.waiting.into_iter().map(|((at, _), left)| (Timestamp::from_millisecond(at), left));
         let left = left.filter(|(at, _)| at.since(Timestamp::now()) <= MAX_DELAY);
@@ -123,8 +123,8 @@ impl Past {
         Ok(())
     }
 
-    /// Wakes a delivery that waits for longer than a message can be delayed, as `deliveries-wake` does. To sweep over each
-    /// minute of days would take minutes.
+    /// Wakes a delivery that waits for longer than a message can be delayed, as `deliveries-wake` does. A sweep for
+    /// each minute of several days would take minutes.
     async fn wake(&mut self, waiting: Waiting) -> Result<()> {
         let Ok(Message::Attempt(DueAttempt { tenant, id, .. })) = Message::parse(&waiting.body) else { return Ok(()) };
         let known = self.log.known(&tenant, &[id]).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;

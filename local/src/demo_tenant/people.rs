@@ -4,19 +4,19 @@ use anyhow::{Context, Result};
 use rustack_ses_core::retrospection::EmailStore;
 use serde_json::{Value, json};
 
-use super::api::{Api, Who};
+use super::api::{Api, Credential};
 
 /// The owner's email.
 pub(super) const OWNER: &str = "maya@northwind.example.com";
-/// The password of everybody.
+/// The password of all accounts.
 pub(super) const PASSWORD: &str = "northwind-demo-2026";
-/// Who has joined.
+/// The member who has joined.
 const MEMBER: &str = "jonas@northwind.example.com";
-/// Who has been invited, and has not answered.
+/// The address of a pending invitation.
 pub(super) const INVITED: &str = "priya@northwind.example.com";
 const SLUG: &str = "northwind-automations";
 
-/// What people do, and the mail that they read.
+/// The actions of people, and the emails that they read.
 pub(super) struct People<'a> {
     pub(super) api: &'a Api,
     pub(super) mail: &'a EmailStore,
@@ -24,50 +24,51 @@ pub(super) struct People<'a> {
 
 impl People<'_> {
     /// The owner signs up, and verifies the address. Returns their session and the organization's id.
-    pub(super) async fn found(&self) -> Result<(Who, String)> {
+    pub(super) async fn found(&self) -> Result<(Credential, String)> {
         let fields = json!({
             "name": "Maya Lindqvist", "email": OWNER, "password": PASSWORD,
             "organizationName": "Northwind Automations", "organizationSlug": SLUG,
             "debugNotificationEmail": "ops@northwind.example.com",
         });
-        let account = self.api.call(&Who::Nobody, "auth/signupAndCreateOrg", &fields).await;
-        let account = account.context("has the owner of the demo tenant another password by now?")?;
+        let account = self.api.call(&Credential::Anonymous, "auth/signupAndCreateOrg", &fields).await;
+        let account =
+            account.context("cannot make the owner of the demo tenant; if the password was changed, delete .local/")?;
         self.verify(OWNER).await?;
         let cookie = text(&account, "/setCookie/0")?;
-        let session = Who::Session(cookie.split(';').next().unwrap_or_default().to_owned());
+        let session = Credential::Session(cookie.split(';').next().unwrap_or_default().to_owned());
         Ok((session, text(&account, "/organizationId")?))
     }
 
-    pub(super) async fn issue_key(&self, owner: &Who, name: &str) -> Result<String> {
+    pub(super) async fn issue_key(&self, owner: &Credential, name: &str) -> Result<String> {
         let key = self.api.post(owner, "/api/auth/api-key/create", &json!({"name": name})).await?;
         text(&key, "/key")
     }
 
     /// Returns the invitation's id.
-    pub(super) async fn invite(&self, owner: &Who, email: &str) -> Result<String> {
+    pub(super) async fn invite(&self, owner: &Credential, email: &str) -> Result<String> {
         let fields = json!({"email": email, "role": "member"});
         let invitation = self.api.post(owner, "/api/auth/organization/invite-member", &fields).await?;
         text(&invitation, "/id")
     }
 
-    pub(super) async fn invite_and_join(&self, owner: &Who) -> Result<()> {
+    pub(super) async fn invite_and_join(&self, owner: &Credential) -> Result<()> {
         let invitation = self.invite(owner, MEMBER).await?;
         let fields =
             json!({"invitationId": invitation, "tenantSlug": SLUG, "name": "Jonas Weber", "password": PASSWORD});
-        self.api.call(&Who::Nobody, "auth/acceptInviteAndSignup", &fields).await?;
+        self.api.call(&Credential::Anonymous, "auth/acceptInviteAndSignup", &fields).await?;
         self.verify(MEMBER).await
     }
 
-    /// Presses the button of the page that the link in the mail opens.
+    /// Presses the button of the page that the link in the email opens.
     async fn verify(&self, email: &str) -> Result<()> {
-        let mut mails = self.mail.query(None, None);
-        mails.retain(|mail| mail.destination.to_addresses.iter().any(|address| address == email));
-        let texts = mails.into_iter().filter_map(|mail| mail.body?.text_part);
+        let mut emails = self.mail.query(None, None);
+        emails.retain(|mail| mail.destination.to_addresses.iter().any(|address| address == email));
+        let texts = emails.into_iter().filter_map(|mail| mail.body?.text_part);
         let mut tokens = texts.filter_map(|text| {
             let (_, rest) = text.split_once("/verify-email?token=")?;
             rest.split_whitespace().next().map(str::to_owned)
         });
-        let token = tokens.next().with_context(|| format!("no mail to {email} has a link"))?;
+        let token = tokens.next().with_context(|| format!("no email to {email} has a link"))?;
         self.api.submit("/verify-email", &[("token", &token)]).await
     }
 }

@@ -10,14 +10,15 @@ use axum::{
 
 use super::{api::Api, people};
 
-/// Where it leads: always here.
+/// The page that it always leads to.
 const CONSOLE: &str = "/console";
 
 /// `GET`: signs in as the owner of the demo tenant, by the API's own route, and goes on to the console.
 pub(crate) fn sign_in(api: Api) -> MethodRouter {
     get(async move |headers: HeaderMap| {
         if !is_asked_for(&api, &headers) {
-            return (StatusCode::FORBIDDEN, "Open this link yourself.").into_response();
+            return (StatusCode::FORBIDDEN, "This link works only when it is opened directly, not from another site.")
+                .into_response();
         }
         answer(&api).await.unwrap_or_else(|error| {
             tracing::error!(error = format!("{error:#}"), "demo.sign_in_failed");
@@ -27,7 +28,7 @@ pub(crate) fn sign_in(api: Api) -> MethodRouter {
 }
 
 /// Whether a person opened the link, at an address of this machine. No other site may sign a browser in, or out of another
-/// account. Only browsers say where a request is from.
+/// account. Only browsers send the origin of a request.
 fn is_asked_for(api: &Api, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let own = api.origin().trim_start_matches("http://");
@@ -38,7 +39,7 @@ fn is_asked_for(api: &Api, headers: &HeaderMap) -> bool {
 
 async fn answer(api: &Api) -> Result<Response<Body>> {
     let mut answer = api.sign_in(people::OWNER, people::PASSWORD).await?;
-    // Too many sign-ins, or another password by now: the answer says so.
+    // Otherwise the answer has the reason: too many sign-ins, or a changed password.
     if answer.status() == StatusCode::OK {
         *answer.status_mut() = StatusCode::SEE_OTHER;
         *answer.body_mut() = Body::empty();

@@ -1,4 +1,4 @@
-//! What has come to the inbox, and how each path answers. All of it is in memory, and bounded.
+//! The requests to the inbox, and the answer of each path. All of it is in memory, and bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -45,7 +45,7 @@ impl Manner {
         }
     }
 
-    /// What people read.
+    /// The text for people.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Take => "HTTP 204",
@@ -78,7 +78,7 @@ impl Kept {
     }
 }
 
-/// What a developer has said about a path.
+/// The settings that a developer gave a path.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) manner: Manner,
@@ -118,7 +118,7 @@ impl Shelf {
         self.requests.iter()
     }
 
-    /// The paths that have settings, and those that something has come to.
+    /// The paths that have settings or have received a request.
     pub(crate) fn paths(&self) -> BTreeSet<&str> {
         let seen = self.requests.iter().map(|kept| kept.path.as_str());
         self.paths.keys().map(String::as_str).chain(seen).collect()

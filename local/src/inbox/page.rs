@@ -1,4 +1,4 @@
-//! The inbox's page. It has no script, and loads nothing. Whatever came is untrusted content: `maud` escapes it.
+//! The inbox's page. It has no script, and loads nothing. The requests are untrusted content: `maud` escapes them.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ pub(crate) fn page(shelf: &Shelf) -> Markup {
     }
 }
 
-/// How each path answers, and a row for a path to come.
+/// The answer of each path, and a row for another path.
 fn paths(shelf: &Shelf) -> Markup {
     html! {
         table {
@@ -157,7 +157,7 @@ fn verified(kept: &Kept, shelf: &Shelf) -> Markup {
     }
 }
 
-/// A body as people read it.
+/// A body, indented if it is JSON, and cut if it is long.
 fn body(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {

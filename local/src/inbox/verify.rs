@@ -10,21 +10,21 @@ use sha2::Sha256;
 /// How far a `webhook-timestamp` may be off.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-/// What a signature shows.
+/// The verdict on a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is right.
+    /// It is valid.
     Right,
-    /// It is of something else, or made with another secret.
+    /// It signs another body, or was made with another secret.
     Wrong,
-    /// It is right, but its time is not now.
+    /// It is valid, but its time is not now.
     Stale,
     /// There is none.
     Missing,
 }
 
 impl Verdict {
-    /// What people read.
+    /// The text for people.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Right => "valid",
@@ -35,7 +35,7 @@ impl Verdict {
     }
 }
 
-/// What the signatures of a request show.
+/// The verdicts on the signatures of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdicts {
     /// Of `webhook-signature`.

@@ -1,7 +1,6 @@
 //! The messages of the queues in a database file, so that they outlive the process.
 //!
-//! One thread writes. What is waiting when it begins a transaction shares it, so that the more there is to do, the less a
-//! message costs.
+//! One thread writes. All changes that wait when it begins a transaction share it, so that a message costs less under load.
 
 use std::{collections::HashMap, path::Path, thread, time::Duration};
 
@@ -22,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The most changes that share a transaction.
 const GROUP: usize = 1000;
 
-/// `receives` is the second column because it changes: what comes after a body would be on another page.
+/// `receives` is the second column because it changes: a column after a long body would be on another page.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS messages (
         key INTEGER PRIMARY KEY,
@@ -55,10 +54,10 @@ pub(super) struct Message {
     pub(super) body: String,
 }
 
-/// What is written about messages, which are named by their keys.
+/// Changes of messages, which are named by their keys.
 pub(super) enum Change {
     Accepted(Vec<Message>),
-    /// A message was received so many times, and a process that starts now puts it into this queue.
+    /// A message was received this many times, and a process that starts now puts it into this queue.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
     /// All messages of a queue are deleted.
@@ -81,7 +80,7 @@ impl Journal {
     /// Opens the file at `path` or creates it. Returns the messages in it, too, in the order in which they were sent.
     ///
     /// # Errors
-    /// The file cannot be opened. Another process that has it open is such a case: two would hand out each message twice.
+    /// The file cannot be opened, or another process has it open: two would hand out each message twice.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Message>)> {
         let (connection, messages) = open(path)
             .with_context(|| format!("cannot open {}: only one process at a time can use it", path.display()))?;
@@ -93,7 +92,7 @@ impl Journal {
     /// Changes are written in the order of these calls.
     pub(super) fn write(&self, change: Change) -> Written {
         let (written, receiver) = oneshot::channel();
-        // If nobody takes the entry, its other end is dropped, and whoever waits for it is told.
+        // Once the writer has ended, the entry is dropped, and the caller that waits for it gets an error.
         drop(self.0.send(Entry { change, written }));
         Written(Some(receiver))
     }
@@ -110,7 +109,7 @@ impl Written {
         Self(Some(oneshot::channel().1))
     }
 
-    /// Waits until a process that is killed no longer takes the change with it.
+    /// Waits until the change survives the death of the process.
     ///
     /// # Errors
     /// It could not be written.
@@ -131,7 +130,7 @@ fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // What a process has written survives its death without this, and a power failure only loses the last moments.
+    // Written data survives the death of the process without this; a power failure loses only the last moments.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.execute_batch(SCHEMA)?;
     connection.execute("DELETE FROM messages WHERE sent < ?1", [now() - RETENTION])?;
@@ -169,7 +168,7 @@ fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<Entry>
             tracing::error!(error, "journal.write_failed");
         }
         for entry in group.drain(..) {
-            // The receiver may be gone.
+            // Some callers do not wait.
             drop(entry.written.send(result.clone()));
         }
     }

@@ -1,4 +1,4 @@
-//! What the embedded SQS cannot be told about its messages: the group of each, and what it was in an earlier process.
+//! The properties of messages that the embedded SQS cannot hold: the group of each, and those from an earlier process.
 
 use std::{
     collections::HashMap,
@@ -86,7 +86,7 @@ impl Messages {
         self.notes().insert(inner_id, Note { key, sent, id: message.id.clone(), group: message.group.clone() });
     }
 
-    /// Gives a received message what it had when it was sent. Returns its key.
+    /// Restores the properties that a received message had when it was sent. Returns its key.
     pub(super) fn complete(&self, message: &mut types::Message, wants_group: bool) -> Option<i64> {
         let notes = self.notes();
         let note = notes.get(message.message_id.as_ref()?)?;
@@ -99,13 +99,13 @@ impl Messages {
         Some(note.key)
     }
 
-    /// Keeps what [`Change::Received`] says. Nobody waits for it: a message whose last receive is forgotten was received
+    /// Keeps a [`Change::Received`]. No caller waits for it: a message whose last receive is forgotten was received
     /// in vain.
     pub(super) fn received(&self, messages: Vec<(i64, String, u32)>) {
         drop(self.write(Change::Received(messages)));
     }
 
-    /// Deletes messages from what is kept.
+    /// Deletes messages from the journal.
     pub(super) fn deleted(&self, inner_ids: &[String]) -> Written {
         let notes = self.notes();
         let keys: Vec<_> = inner_ids.iter().filter_map(|id| Some(notes.get(id)?.key)).collect();
@@ -120,7 +120,7 @@ impl Messages {
         }
     }
 
-    /// Deletes all messages of a queue from what is kept.
+    /// Deletes all messages of a queue from the journal.
     pub(super) fn purged(&mut self, queue: &str) -> Written {
         self.earlier.remove(queue);
         self.write(Change::Purged(queue.to_owned()))

@@ -32,8 +32,8 @@ impl Queues {
         Ok(output)
     }
 
-    /// Puts messages back into their queue. What was being handled when the process ended is visible at once, since
-    /// whoever handled it has ended, too.
+    /// Puts messages back into their queue. Messages in flight when the process ended are visible at once,
+    /// since their consumers have ended, too.
     async fn restore(&self, messages: &Messages, queue_url: &str, earlier: Vec<Message>) -> Result<(), SqsError> {
         let delay = self.delay(queue_url).await?;
         // Until all of these have been received as often as before, no other message is in the queue, or visible.
@@ -86,7 +86,7 @@ impl Queues {
         true
     }
 
-    /// Receives the only visible message of the queue so many times, since its count cannot be set. Returns its last receipt
+    /// Receives the only visible message of the queue this many times, since its count cannot be set. Returns its last receipt
     /// handle, with which it stays invisible.
     async fn receive_again(&self, queue_url: &str, receives: u32) -> Result<Option<String>, SqsError> {
         let mut handle = None;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::place::{Place, local_name};
 
-/// What the intrinsic functions of a template can refer to.
+/// The names that the intrinsic functions of a template can refer to.
 pub(crate) struct Scope {
     resources: HashMap<String, String>,
     parameters: HashMap<String, String>,

@@ -1,4 +1,4 @@
-//! Where the resources of the template are on this machine, and what they are called.
+//! The addresses and names of the template's resources on this machine.
 
 /// Where the template's resources are on this machine.
 #[derive(Clone)]

@@ -51,7 +51,7 @@ pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effo
             own.push(start(function).await);
         }
         let row = Row::ratio(&format!("cold start of {function}, CPU"), "ms", median(own), median(baseline));
-        table.push(row.at_most(1.2, 0.8));
+        table.push(row.at_most(1.2, 0.8).within("cold start of a function, CPU"));
     }
     let event = event("webhooks-list", &world.tenant("cold").await.key, &json!({}));
     let (mut own, mut baseline) = (Vec::new(), Vec::new());

@@ -317,7 +317,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     let [batched, single] = [0, 1].map(|batch| &all[0][batch]);
     let row = |what: &str, dollars: f64| Row::alone(what, "dollars", dollars);
     let log = batched[0].writes() * WRITE;
-    table.push(row("a million events delivered at once: what writing the log costs", log).at_most(0.9, 0.7));
+    table.push(row("a million events delivered at once: writes of the log", log).at_most(0.9, 0.7));
     let what = "a million attempts of events that fail every time, receivers answer at once";
     #[expect(clippy::cast_precision_loss, reason = "a schedule is short")]
     let attempts = (delays.len() + 1) as f64;
@@ -371,7 +371,7 @@ fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
             text += &format!("| {what} | {} |\n", figures.join(" | "));
         }
         let together = [0, 1, 2].map(|which| format!("**{}**", range(&Way::together, size, which)));
-        text += &format!("| **together** | {} |\n", together.join(" | "));
+        text += &format!("| **total** | {} |\n", together.join(" | "));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! The cost of event rates, for `docs/scaling.md`: computed from the cost of one event, and compared with the limits
+//! Capacity planning for `docs/scaling.md`: the cost of rates of events, computed from that of one event, and compared with the limits
 //! that AWS publishes and the template sets.
 
 use std::fmt::Write;
@@ -45,22 +45,20 @@ pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Valu
         rows.push((name.to_owned(), RATES.iter().map(|(_, rate)| of(*rate)).collect()));
     };
     row("invocations a second, full batches", &|rate| number(rate * batched.invocations()));
-    row("invocations at once, full batches", &|rate| number(rate * batched.busy()));
-    row("invocations at once, single messages", &|rate| number(rate * single.busy()));
+    row("concurrent invocations, full batches", &|rate| number(rate * batched.busy()));
+    row("concurrent invocations, single messages", &|rate| number(rate * single.busy()));
     row("messages in flight in `job-events`", &|rate| number(rate * batched.in_flight()));
     row("read units a second", &|rate| number(rate * batched.reads()));
     row("write units a second", &|rate| number(rate * batched.writes()));
-    row("partitions that the log is on, at least", &|rate| {
-        number((rate * batched.writes() / WRITES_OF_A_PARTITION).ceil())
-    });
-    row("invocations at once, if all receivers refuse for days", &|rate| number(rate * failing.busy()));
+    row("partitions of the log, at least", &|rate| number((rate * batched.writes() / WRITES_OF_A_PARTITION).ceil()));
+    row("concurrent invocations, if all receivers refuse for days", &|rate| number(rate * failing.busy()));
     row("write units a second, if all receivers refuse for days", &|rate| number(rate * failing.writes()));
     let dollars = |way: &Way, rate: f64, days: f64| rate * DAY * days / 1e6 * way.together();
     row("dollars a day", &|rate| number(dollars(batched, rate, 1.0)));
     row("dollars in 30 days", &|rate| number(dollars(batched, rate, 30.0)));
     row("dollars in 30 days, single messages", &|rate| number(dollars(single, rate, 30.0)));
     row("dollars in 30 days, if all receivers refuse for days", &|rate| number(dollars(failing, rate, 30.0)));
-    row("**gives way first**", &|rate| {
+    row("**first limit**", &|rate| {
         let limits = [
             (format!("`MaximumConcurrency` of the template, {mapping}"), rate * batched.busy() / mapping),
             ("concurrency of the account".to_owned(), rate * batched.busy() / CONCURRENCY),

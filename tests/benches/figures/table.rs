@@ -1,5 +1,7 @@
 //! The table of figures.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 /// The bound of a figure.
@@ -25,6 +27,8 @@ impl Judged {
 /// One figure, most often against its baseline.
 pub(crate) struct Row {
     what: String,
+    /// The rows of a group are one row of the page, with ranges.
+    group: Option<&'static str>,
     unit: &'static str,
     own: f64,
     judged: Judged,
@@ -47,7 +51,12 @@ impl Row {
     /// A figure without a baseline.
     pub(crate) fn alone(what: &str, unit: &'static str, own: f64) -> Self {
         let (must, aim) = (f64::INFINITY, f64::INFINITY);
-        Self { what: what.to_owned(), unit, own, judged: Judged::Alone, must, aim, at_least: false }
+        Self { what: what.to_owned(), group: None, unit, own, judged: Judged::Alone, must, aim, at_least: false }
+    }
+
+    /// On the page, the figure is part of the ranges of this group, whose figures have the same unit and bounds.
+    pub(crate) fn within(self, group: &'static str) -> Self {
+        Self { group: Some(group), ..self }
     }
 
     /// The figure must be at most `must`, with the goal of `aim`.
@@ -111,23 +120,38 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table for `docs/benchmarks.md`.
+    /// The table for `docs/benchmarks.md`. `bench.json` has the rows of each group.
     pub(crate) fn markdown(&self) -> String {
-        let mut text = "| what | ours | baseline | figure | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
+        let mut text = "| figure | ours | baseline | result | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
+        let mut groups = BTreeSet::new();
         for row in &self.rows {
-            let sign = if row.at_least { "≥ " } else { "" };
-            let (what, unit) = (&row.what, row.unit);
-            let (before, figure) = match row.judged {
-                Judged::Against(_) => ("x ", format!("{:.2}", row.figure())),
-                Judged::Above(_) => ("+ ", format!("{:.2}", row.figure())),
-                Judged::Alone => ("", digits(row.figure())),
+            let rows: Vec<&Row> = match row.group {
+                Some(group) if !groups.insert(group) => continue,
+                Some(group) => self.rows.iter().filter(|other| other.group == Some(group)).collect(),
+                None => vec![row],
             };
-            let figure = if row.reaches(row.must) { figure } else { format!("**{figure}**") };
-            let baseline = row.judged.baseline().map(|baseline| format!("{} {unit}", digits(baseline)));
+            let what = row.group.map_or_else(|| row.what.clone(), |group| format!("{group} ({})", rows.len()));
+            let sign = if row.at_least { "≥ " } else { "" };
+            let sort = match row.judged {
+                Judged::Against(_) => "x ",
+                Judged::Above(_) => "+ ",
+                Judged::Alone => "",
+            };
+            let result = range(rows.iter().map(|row| row.figure()), |figure| match row.judged {
+                Judged::Alone => digits(figure),
+                Judged::Against(_) | Judged::Above(_) => format!("{figure:.2}"),
+            });
+            let result = if rows.iter().all(|row| row.reaches(row.must)) { result } else { format!("**{result}**") };
+            let unit = row.unit;
+            let baselines: Vec<_> = rows.iter().filter_map(|row| row.judged.baseline()).collect();
+            let baseline = if baselines.is_empty() {
+                String::new()
+            } else {
+                format!("{} {unit}", range(baselines.into_iter(), digits))
+            };
             text += &format!(
-                "| {what} | {} {unit} | {} | {before}{figure} | {} | {} |\n",
-                digits(row.own),
-                baseline.unwrap_or_default(),
+                "| {what} | {} {unit} | {baseline} | {sort}{result} | {} | {} |\n",
+                range(rows.iter().map(|row| row.own), digits),
                 bound(sign, row.must),
                 bound(sign, row.aim)
             );
@@ -165,6 +189,13 @@ impl Table {
     pub(crate) fn is_far_off(&self) -> bool {
         self.rows.iter().any(Row::is_far_off)
     }
+}
+
+/// The least and the greatest of some values, or the one value that they all have as text.
+fn range(values: impl Iterator<Item = f64> + Clone, text: impl Fn(f64) -> String) -> String {
+    let least = text(values.clone().fold(f64::INFINITY, f64::min));
+    let greatest = text(values.fold(f64::NEG_INFINITY, f64::max));
+    if least == greatest { least } else { format!("{least} to {greatest}") }
 }
 
 fn bound(sign: &str, value: f64) -> String {

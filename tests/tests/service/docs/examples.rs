@@ -15,11 +15,6 @@ use super::{page, parser};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_readme() {
-    run("README.md").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_api() {
     run("docs/api.md").await;
 }
