@@ -1,4 +1,4 @@
-//! Performance figures of the service, each as a ratio against a baseline that is built and run in the same invocation.
+//! Performance figures of the service, each as a ratio to a baseline that is built and run in the same invocation.
 //!
 //! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and the generated parts
 //! of `docs/benchmarks.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
@@ -44,7 +44,7 @@ use build::Binaries;
 use table::Table;
 use tests::World;
 
-/// How many runs to make.
+/// The number of runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
     quick: bool,

@@ -1,4 +1,4 @@
-//! Whether bad tenants hold up others. Each run starts `cargo local`, and lets tenants send at the same time:
+//! Isolation: the delay that bad tenants cause for others. Each run starts `cargo local`, and lets tenants send concurrently:
 //!
 //! - A, one or many bad ones. Their receivers misbehave in one of several modes.
 //! - B, a healthy one whose receiver has taken events before. It has a hundred events in A's burst, and another hundred

@@ -389,7 +389,7 @@ fn hold(hour: &Hour) -> String {
 }
 
 #[test]
-fn after_a_total_outage_receivers_get_a_bearable_rate() {
+fn after_an_hour_without_receivers_their_rate_is_bearable() {
     hold(&SMALL);
 }
 

@@ -235,7 +235,7 @@ fn each_promise_of_the_page_has_its_check_by_its_name() {
 }
 
 #[test]
-fn each_mutation_quotes_what_is_there() {
+fn each_mutation_quotes_the_current_code() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/simulation/mutations.py");
     let checked = Command::new("python3").args([script, "--quotes"]).output().expect("Python runs");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));

@@ -52,7 +52,7 @@ impl Rough {
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let arrivals = Arc::clone(&shared);
-                // What the other side does to the connection is its business.
+                // An error of the other side is expected.
                 tokio::spawn(async move { serve(stream, manner, &arrivals).await.ok() });
             }
         });

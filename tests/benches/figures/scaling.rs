@@ -79,7 +79,7 @@ pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Valu
     page::put("scaling.md", "the rates", &text);
 }
 
-/// With three significant digits at most.
+/// Formats a number with at most three significant digits.
 fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),

@@ -20,7 +20,7 @@ use crate::{
 
 /// How many batches are on their way to the queue at a time.
 const SENDERS: usize = 8;
-/// More than any of this takes.
+/// The time limit for a run.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Measures a process with 20,000 events of 1 KB for one endpoint, which answers with 200 or with 500.

@@ -35,7 +35,7 @@ const PACE: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(3);
 /// For how long it looks after the last send, at least and at most.
 const LOOK: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
-/// More than a warm-up takes.
+/// The time limit for the warm-up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Passwords are hashed cheaply, and a tenant has room for a hundred bad endpoints and a good one.
 const VARIABLES: [(&str, &str); 3] =

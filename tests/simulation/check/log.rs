@@ -157,7 +157,7 @@ impl Check<'_> {
             }
         }
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
-        self.what_took_place_is_in_the_log();
+        self.each_delivery_is_in_the_log();
         let misled = std::mem::take(&mut self.world.state().misled);
         misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
     }
@@ -202,7 +202,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("only a fault repeats an attempt", wrong));
     }
 
-    fn what_took_place_is_in_the_log(&mut self) {
+    fn each_delivery_is_in_the_log(&mut self) {
         let mut wrong = Vec::new();
         let mut bodies = BTreeMap::new();
         for post in &self.posts {

@@ -47,10 +47,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Failed, Status::Held, Status::Ended];
-/// The callbacks have these; no answer may.
+/// Secrets of the callbacks, which no answer may contain.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
-/// The store, to write what the tests read through the API.
+/// The store, for writing the deliveries that the tests read through the API.
 struct Book {
     log: Log,
     now: Timestamp,
@@ -73,7 +73,7 @@ impl Book {
         let env = world.stack.environment("deliveries-resend").expect("the function").clone();
         let env = Env::new(move |name| env.get(name).cloned());
         let log = Log::from_env(&env, &Aws::new(&env).expect("clients")).expect("the store");
-        // As the log keeps times.
+        // The log keeps milliseconds.
         Self { log, now: Timestamp::from_millisecond(Timestamp::now().as_millisecond()) }
     }
 

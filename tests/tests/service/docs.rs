@@ -1,4 +1,4 @@
-//! The pages say what the code and the template do, their links lead somewhere, and their examples run.
+//! The docs agree with the code and the template, their links are valid, and their examples run.
 
 mod commands;
 mod deploying;

@@ -1,4 +1,4 @@
-//! Whatever is sent, it is answered: nothing panics, no answer is a 5xx, and no process dies.
+//! Fuzzing: no input causes a panic, a 5xx answer or the death of a process.
 //!
 //! `cargo test` sends the same few thousand each time. `FUZZ_CASES=100000` sends so many of each kind, and
 //! `FUZZ_SEED=123` begins elsewhere: each case has the seed after that of the case before, and a failure names its own.
@@ -362,7 +362,7 @@ fn query(rng: &mut Rng) -> String {
     format!("token={}&callbackURL={}", value(), value())
 }
 
-/// A value that is hardly what anyone expects.
+/// A value of an unusual type or size.
 fn value(rng: &mut Rng) -> Value {
     let values = [
         Value::Null,

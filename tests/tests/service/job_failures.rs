@@ -31,7 +31,7 @@ async fn mails(world: &World) -> Vec<Value> {
     mails
 }
 
-/// For each mail, its workflow and how many jobs have failed, as it says.
+/// The workflow and the number of failed jobs in each email.
 async fn told(world: &World) -> Vec<(String, String)> {
     let said = |mail: &Value, what: &str| {
         let line = text(&mail["text"]).lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));

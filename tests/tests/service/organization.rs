@@ -1,4 +1,4 @@
-//! The organization, its settings, its members, and invitations into it.
+//! The organization, its settings, its members and its invitations.
 
 mod acceptance;
 mod active;

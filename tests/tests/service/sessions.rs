@@ -1,4 +1,4 @@
-//! Sessions: what is said of the current one, where a user is signed in, and ending that.
+//! Sessions: the current one, the list of a user's sessions, and their end.
 
 mod get;
 mod list_and_revoke;

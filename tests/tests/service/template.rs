@@ -1,4 +1,4 @@
-//! The template and the code agree, and the template meets the standards of an operator.
+//! The template and the code agree, and the template meets operational standards.
 
 mod data;
 mod names;

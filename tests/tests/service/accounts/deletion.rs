@@ -149,7 +149,7 @@ async fn the_last_member_takes_the_organization_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_not_the_last_leaves_alone() {
+async fn one_of_several_members_leaves_without_the_organization() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let (al, bo) =
@@ -202,7 +202,7 @@ async fn it_takes_a_session_and_the_password_and_each_try_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_only_owner_of_others_makes_somebody_an_owner_first() {
+async fn the_only_owner_must_appoint_another_owner_first() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "member").await;
@@ -216,7 +216,7 @@ async fn the_only_owner_of_others_makes_somebody_an_owner_first() {
 
 /// The index of users never shows who joined.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_joined_a_moment_ago_is_not_deleted_with_the_organization() {
+async fn a_recent_member_prevents_the_deletion_of_the_organization() {
     let (world, index) = World::lagging("users").await;
     let jo = world.tenant("acme").await;
     let key = |who: &Tenant| json!({"pk": {"S": format!("user#{}", who.user)}, "organization_id": {"S": who.id}});
@@ -298,7 +298,7 @@ async fn an_acceptance_in_progress_finds_the_organization_deleted() {
 
 /// Each time, a member joins between the last read of the organization and its deletion.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_that_is_under_way_finds_that_somebody_has_joined() {
+async fn a_deletion_in_progress_notices_a_new_member() {
     let before = Arc::new(Mutex::new(Value::Null));
     let stale = Arc::clone(&before);
     let world = World::answering(&[], move |call| {
@@ -341,7 +341,7 @@ async fn concurrent_owner_deletions_remove_the_organization() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_deletions_of_one_account_at_once_one_succeeds() {
+async fn one_of_several_concurrent_account_deletions_succeeds() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let answers = join_all((0..4).map(|_| delete(&world, &jo))).await;
@@ -351,7 +351,7 @@ async fn of_deletions_of_one_account_at_once_one_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_created_during_the_deletion_is_deleted_too() {
+async fn items_created_during_the_deletion_are_deleted_too() {
     let world = World::start().await;
     for round in 0..6 {
         let jo = world.tenant(&format!("acme{round}")).await;
@@ -381,7 +381,7 @@ async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
     request["headers"] = json!({"host": "x", "origin": world.stack.api()});
     request["cookies"] = json!([jo.cookie]);
     request["body"] = json!(json!({"password": PASSWORD}).to_string());
-    // It may fail: that is the point.
+    // The call may fail, as intended.
     let answer = doomed.process.clone().call(request, context(60)).await.expect("an answer");
     let is_gone = world.session(&jo.cookie).await.body == Value::Null;
     assert!(is_gone || answer["statusCode"] != 200, "{answer}");

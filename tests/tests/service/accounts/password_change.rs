@@ -72,7 +72,7 @@ async fn only_a_session_changes_a_password_and_only_to_a_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_changes_at_once_one_succeeds() {
+async fn one_of_several_concurrent_changes_succeeds() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let passwords: Vec<_> = (0..6).map(|number| format!("a new password {number}")).collect();

@@ -280,7 +280,7 @@ async fn a_token_of_another_kind_is_no_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_resets_at_once_one_succeeds_and_ends_the_other_links() {
+async fn one_concurrent_reset_succeeds_and_voids_the_other_links() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut links = Vec::new();
@@ -334,7 +334,7 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
 
 /// A session or a key that begins with the old password at the same time is of the old epoch, or was before the reset.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_begins_during_the_reset_ends_with_it() {
+async fn sessions_and_keys_begun_during_a_reset_end_with_it() {
     let world = World::start().await;
     for round in 0..4 {
         let tenant = world.tenant(&format!("acme{round}")).await;
@@ -390,7 +390,7 @@ async fn keys_of_before_go_on_and_end_with_a_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_that_cannot_be_sent_changes_no_answer() {
+async fn an_unsendable_email_changes_no_answer() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
     world.sign_up("acme").await;
     let ask = async |email: &str| world.cli("", "request-password-reset", json!({"email": email})).await;

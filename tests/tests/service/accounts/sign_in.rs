@@ -74,7 +74,7 @@ async fn the_eleventh_sign_in_in_ten_minutes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_elsewhere_locks_nobody_out() {
+async fn a_stranger_elsewhere_cannot_lock_a_user_out() {
     let world = World::start().await;
     world.sign_up("acme").await;
     for _ in 0..10 {

@@ -87,7 +87,7 @@ async fn no_table_stores_a_secret_in_plain_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_mail_has_the_link_in_both_parts() {
+async fn the_email_has_the_link_in_both_parts() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let mail = world.mail_to("jo@acme.example.com").await;
@@ -156,7 +156,7 @@ async fn one_of_16_concurrent_sign_ups_with_one_email_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_that_cannot_be_sent_is_logged_and_the_account_is_kept() {
+async fn an_unsendable_email_is_logged_and_the_account_is_kept() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
     let account = world.sign_up("acme").await;
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["id"], account["userId"]);
@@ -180,7 +180,7 @@ async fn a_password_is_counted_in_characters_and_never_trimmed() {
 
 /// The answer sets a session cookie: a foreign page could sign its visitors in to an account of its owner.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_page_signs_nobody_up() {
+async fn a_foreign_page_cannot_sign_a_visitor_up() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
     let sign_up = |slug: &str, origin: &str| {
         let body = json!({"json": World::sign_up_fields(slug)}).to_string();
@@ -199,7 +199,7 @@ async fn a_foreign_page_signs_nobody_up() {
 
 /// A caller creates and deletes accounts with another person's address, so that the service sends emails to that person.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_signs_up_again_and_again_gets_few_mails() {
+async fn repeated_sign_ups_send_few_emails_to_an_address() {
     let world = World::start().await;
     for round in 0..8 {
         let mut fields = World::sign_up_fields(&format!("acme-{round}"));

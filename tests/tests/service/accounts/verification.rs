@@ -11,7 +11,7 @@ use tests::{
 const PATHS: [&str; 2] = ["/verify-email", "/api/auth/verify-email"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_link_in_the_mail_verifies_once() {
+async fn the_link_in_the_email_verifies_once() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);
@@ -45,7 +45,7 @@ async fn opening_the_link_neither_verifies_nor_uses_it_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_16_verifications_at_once_one_succeeds() {
+async fn one_of_16_concurrent_verifications_succeeds() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);

@@ -44,7 +44,7 @@ async fn a_deleted_key_that_is_still_in_the_index_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_8_deletions_at_once_one_succeeds() {
+async fn one_of_8_concurrent_deletions_succeeds() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let issued = create(&world, &tenant.cookie).await;

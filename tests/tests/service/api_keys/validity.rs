@@ -1,4 +1,4 @@
-//! How long a key works, and when it was last used.
+//! The validity of a key, and its last use.
 
 use std::sync::{
     Arc, Mutex,

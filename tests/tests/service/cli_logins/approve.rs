@@ -35,7 +35,7 @@ async fn a_sign_up_in_the_browser_completes_after_verification() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_users_who_approve_at_once_one_does() {
+async fn one_of_several_concurrent_approvals_succeeds() {
     let world = World::start().await;
     let mut tenants = Vec::new();
     for slug in ["acme", "other", "third"] {
@@ -56,7 +56,7 @@ async fn of_users_who_approve_at_once_one_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ends_all_sessions_ends_an_approval() {
+async fn ending_all_sessions_ends_an_approval() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let member = world.member(&tenant, "al@example.com", "member").await;

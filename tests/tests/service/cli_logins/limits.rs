@@ -1,4 +1,4 @@
-//! How often a client may ask.
+//! The limits of browser logins.
 
 use futures::future::join_all;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A client polls, and gets the session once.
+//! The poll of a client, which gets the session once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -115,7 +115,7 @@ async fn nothing_tells_unknown_wrong_expired_and_used_requests_apart() {
     assert_eq!((approvals[0].0, &approvals[0].2["json"]["code"]), (404, &json!("NOT_FOUND")));
     assert!(polls.iter().all(|answer| *answer == polls[0]), "{polls:?}");
     assert!(approvals.iter().all(|answer| *answer == approvals[0]), "{approvals:?}");
-    // None of this did anything to the requests, or to what the other tokens are for.
+    // None of this changed the requests or the other tokens.
     for login in [&login, &other] {
         assert_eq!(poll(&world, login).await, pending());
     }
@@ -152,7 +152,7 @@ async fn malformed_requests_get_all_their_issues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_polls_at_once_one_gets_the_session() {
+async fn one_of_several_concurrent_polls_gets_the_session() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for round in 1..=12 {
@@ -221,7 +221,7 @@ async fn a_process_may_die_at_any_call_of_a_poll() {
     assert_eq!(join_all(lives).await, expected);
 }
 
-/// If only one answer is lost, the call is repeated, and what it did counts once.
+/// If only one answer is lost, the call is repeated, and its effect counts once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_is_made_up_for() {
     let lives = at_each_call(0.., async |call| {

@@ -1,4 +1,4 @@
-//! Modules form layers: each imports only what is below it, and no two files import each other, on whatever way round.
+//! Modules form layers: each imports only from lower layers, and no two files import each other, directly or not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,8 +62,7 @@ fn sources(krate: &str) -> BTreeMap<Module, Source> {
     sources
 }
 
-/// Finds the paths in a source file, and makes them begin at the root of the crate. Unit tests are left out: they may use
-/// whatever they like.
+/// Finds the paths in a source file, and makes them begin at the root of the crate. Unit tests are exempt.
 struct Reader {
     module: Module,
     imports: BTreeSet<Vec<String>>,
@@ -76,7 +75,7 @@ impl Reader {
             Some("crate") => (&[][..], &path[1..]),
             Some("super") => (&self.module[..self.module.len() - depth], &path[depth..]),
             Some("self") => (&self.module[..], &path[1..]),
-            // Perhaps a module of this one.
+            // This may be a module of this one.
             _ => (&self.module[..], &path[..]),
         };
         self.imports.insert([from, rest].concat());

@@ -5,7 +5,7 @@ use tests::{Browser, World, event, world::cookie};
 
 use super::{says, text};
 
-/// The pages that name nothing.
+/// The pages without an id in their path.
 const PAGES: [&str; 3] = ["/console", "/console/endpoints/new", "/console/deliveries"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +28,7 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
     let sent = world.http.post(world.url("/console/endpoints/new")).header("accept", "text/html");
     let led = world.send(sent.header("origin", world.stack.api()).form(&[("url", "x")])).await;
     assert_eq!(led.headers["location"], "/signin?next=%2Fconsole%2Fendpoints%2Fnew");
-    // Programs get what they understand, and a key is no session.
+    // Programs get JSON, and a key is not a session.
     let key = world.http.get(world.url("/console")).header("x-api-key", &tenant.key);
     assert_eq!(world.send(key).await.refused(), (401, "UNAUTHORIZED"));
 }
@@ -46,7 +46,7 @@ async fn who_has_not_verified_their_email_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_tenant_has_is_not_found() {
+async fn data_of_another_tenant_is_not_found() {
     let world = World::start().await;
     let (owner, stranger) = (world.tenant("acme").await, world.tenant("evil").await);
     let endpoint = world.endpoint(&owner, "http://127.0.0.1:9/hook", "s").await;
@@ -100,7 +100,7 @@ async fn a_form_of_another_site_does_nothing() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// Members may do with webhooks what owners may, as by the API.
+/// As by the API, members have the same rights on webhooks as owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_sees_and_changes_the_endpoints() {
     let world = World::start().await;

@@ -102,7 +102,7 @@ async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_missed_since_a_time_is_sent_again() {
+async fn a_recovery_resends_deliveries_missed_since_a_time() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     let (tenant, path) = begin(&world, &receiver.url("/hook")).await;

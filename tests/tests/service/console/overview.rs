@@ -20,7 +20,7 @@ async fn an_empty_console_says_what_to_do_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_somebody_comes_first_and_a_button_sends_it_again() {
+async fn endpoints_with_problems_come_first_with_a_resend_button() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     let (well, gone) = (Receiver::start().await, Receiver::scripted(&[(410, &[])]).await);
@@ -111,7 +111,7 @@ async fn many_endpoints_have_pages_and_each_is_on_one() {
     }
 }
 
-/// Descriptions and URLs are the tenant's own words, and may come from anybody.
+/// Descriptions and URLs are untrusted text.
 #[tokio::test(flavor = "multi_thread")]
 async fn strange_words_are_shown_as_what_they_are() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! Whatever a receiver does, the attempt ends as it should.
+//! The outcome of an attempt for each behavior of a receiver.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) async fn send_to(world: &World, url: &str) {
     assert!(world.drain("job-events").await.is_empty(), "the event was acknowledged");
 }
 
-/// Why the only attempt at `url` failed, if it did.
+/// The reason for which the only attempt at `url` failed, if it did.
 async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
     // An attempt that is cut off is made again with more time.
@@ -88,7 +88,7 @@ async fn bad_manners_are_failures_of_their_own_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_there_is_a_failure() {
+async fn a_refused_connection_is_a_failure() {
     let world = world("").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));

@@ -1,4 +1,4 @@
-//! How one invocation of the delivery function handles a batch: time, limits and failures.
+//! A batch in one invocation of the delivery function: time, limits and failures.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ async fn table_hangs(manner: Manner) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_grouped_by_its_tenant() {
+async fn waiting_messages_are_grouped_by_tenant() {
     let sqs = Receiver::start().await;
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "7")]).await;
     let batch = records([callback("tenant-1", "j", "http://127.0.0.1:1/")]);

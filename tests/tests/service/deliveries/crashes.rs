@@ -1,4 +1,4 @@
-//! A process dies, or a call fails, at each point of an event's way: nothing is lost, and nothing is left waiting.
+//! A process dies, or a call fails, at each step of an event: nothing is lost, and nothing is left waiting.
 
 use std::{ops::Range, time::Duration};
 
@@ -35,7 +35,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
     let healthy = world.worker(&settings);
     let deadline = Instant::now() + PATIENCE;
     while !doomed.has_died() && world.left().await > 0 && Instant::now() < deadline {
-        // It may fail: that is the point.
+        // The call may fail, as intended.
         handle(&world, &doomed.process).await.ok();
     }
     let deadline = Instant::now() + PATIENCE;
@@ -72,7 +72,7 @@ async fn handle(world: &World, process: &Worker) -> Result<(), anyhow::Error> {
     try_join_all(polled.into_iter().map(|queue| process.poll(queue))).await.map(drop)
 }
 
-/// Each point of its way.
+/// Fails each call in turn.
 async fn live_through_all(length: u64, takes_effect: bool, waits: bool) {
     let live = |call: u64| live_through(call..call.saturating_add(length), takes_effect, waits);
     let lives = at_each_call(0.., live).await;

@@ -1,4 +1,4 @@
-//! Calls fail, processes die, and still every event arrives.
+//! Every event arrives although calls fail and processes die.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -16,14 +16,14 @@ use tokio::{
     time::Instant,
 };
 
-/// Dies with its handle.
+/// Starts a worker. Dropping its handle kills it.
 fn worker(dynamodb: &str, sqs: &str, settings: &[(&str, &str)], log: Stdio) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
     command.args([dynamodb, sqs]).envs(settings.iter().copied()).stdout(log).kill_on_drop(true);
     command.spawn().expect("a worker starts")
 }
 
-/// The same with so many file descriptors. Dies with its handle.
+/// Starts a worker with this many file descriptors. Dropping its handle kills it.
 fn worker_with(descriptors: usize, world: &World, settings: &[(&str, &str)]) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_worker")]);
@@ -40,7 +40,7 @@ async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     }
 }
 
-/// The deliveries of which the workers said that the log does not have them.
+/// The deliveries that the workers reported as missing in the log.
 fn unlogged(said: File) -> HashSet<String> {
     let text = log::read(said);
     let lines = text.lines().filter(|line| line.contains("delivery.unlogged"));
@@ -103,7 +103,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         taken.extend(ids.into_values());
     }
 
-    // The log agrees with the receivers.
+    // The log must agree with the receivers.
     let (mut delivered, mut failed) = (HashSet::new(), BTreeSet::new());
     for delivery in world.log(&tenant.id).await {
         let is_new = match delivery.status {
@@ -290,14 +290,14 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rough_receivers_and_many_hosts_cost_nobody_an_attempt() {
+async fn rough_receivers_and_many_hosts_cost_no_attempt() {
     deliver_beside_rough_ones(4, 60, 200, 40, 2).await;
 }
 
 /// The whole of it: `cargo test --release -p tests -- --ignored thousand_hosts`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes half a minute; the one above is the same in small"]
-async fn rough_receivers_and_a_thousand_hosts_cost_nobody_an_attempt() {
+async fn rough_receivers_and_a_thousand_hosts_cost_no_attempt() {
     deliver_beside_rough_ones(10, 100, 1024, 200, 10).await;
 }
 

@@ -59,7 +59,7 @@ async fn an_event_for_an_inactive_endpoint_is_held_with_its_payload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_made_the_endpoint_inactive_it_collects_what_it_wants() {
+async fn an_inactive_endpoint_collects_the_events_of_its_filter() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     let gone = Receiver::scripted(&[(410, &[])]).await;

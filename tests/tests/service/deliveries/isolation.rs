@@ -70,7 +70,7 @@ async fn park(world: &World, told: &JobEvent, parked: impl ToString, [place, end
     world.enqueue("slow-deliveries", message).await;
 }
 
-/// Goes on until this holds.
+/// Repeats until this holds.
 async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds().await {
@@ -441,7 +441,7 @@ async fn events_for_a_receiver_that_hangs_are_listed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_held_or_ended_with_its_endpoint() {
+async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
     // Deliveries from before the endpoint became inactive are held, even if inactive endpoints collect nothing.
     for (route, mut fields, status, hold_for) in [
         ("delete", json!({}), Status::Ended, "604800"),
@@ -672,9 +672,9 @@ async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_receiver_that_hangs_fails_after_three_days() {
+async fn deliveries_to_a_hanging_receiver_fail_after_three_days() {
     let (world, tenant, id, receiver) = silent(&[("DELIVERY_TIMEOUT", "20")]).await;
-    // It gets so many attempts at once.
+    // The receiver gets four attempts at once.
     for job in 0..4 {
         wait_since(&world, &tenant, &id, job, Timestamp::now()).await;
     }
@@ -717,7 +717,7 @@ async fn a_receiver_that_comes_back_gets_what_has_waited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_slow_receiver_does_not_flood_it() {
+async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
     let world = World::live(&[]).await;
     let tenant = world.tenant("acme").await;
     // The first one is cut off. The next ones take long, so that all others wait for them.

@@ -161,7 +161,7 @@ async fn a_page_may_be_empty_while_there_is_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_older_than_the_retention_is_gone() {
+async fn items_older_than_the_retention_are_gone() {
     let world = World::with(&[("DELIVERY_RETENTION", "2")]).await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -185,7 +185,7 @@ async fn what_is_older_than_the_retention_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_sees_anything_of_another_tenant() {
+async fn tenants_cannot_read_each_others_deliveries() {
     let world = World::start().await;
     let (theirs, [endpoint, deleted, _], deliveries, _) = mixed(&world).await;
     let ours = world.tenant("ours").await;

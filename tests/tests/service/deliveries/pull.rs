@@ -1,4 +1,4 @@
-//! Pull endpoints: what waits for them is taken with a lease, and settled.
+//! Pull endpoints: deliveries are received with a lease, and settled.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -55,7 +55,7 @@ fn settlement(taken: &Value, outcome: Value) -> Value {
     settlement
 }
 
-/// Settles what was taken, all with the same outcome. Returns what became of it.
+/// Settles these deliveries, all with the same outcome, and returns the results.
 async fn settle(world: &World, tenant: &Tenant, taken: &[Value], outcome: Value) -> Vec<Value> {
     let settlements: Vec<_> = taken.iter().map(|taken| settlement(taken, outcome.clone())).collect();
     let answer = world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": settlements})).await;
@@ -110,7 +110,7 @@ async fn a_pull_endpoint_has_no_url_and_is_listed_with_its_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_is_exactly_what_would_be_posted() {
+async fn a_leased_delivery_equals_its_post() {
     let (world, receiver) = (World::start().await, Receiver::start().await);
     let tenant = world.tenant("acme").await;
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=";
@@ -149,7 +149,7 @@ async fn what_is_taken_is_exactly_what_would_be_posted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_and_settled_is_delivered_and_in_the_log() {
+async fn a_settled_delivery_is_delivered_in_the_log() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     for job in ["one", "two", "three"] {
         world.deliver(event(&tenant.id, job)).await;
@@ -205,7 +205,7 @@ async fn an_expired_lease_returns_its_delivery_and_cannot_settle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_comes_back_by_the_schedule_and_fails_in_the_end() {
+async fn a_failing_pull_delivery_is_retried_and_finally_fails() {
     let (world, tenant, endpoint) = with_endpoint(&[("RETRY_SCHEDULE", "0,0")]).await;
     world.deliver(event(&tenant.id, "j")).await;
     let outcomes = [
@@ -237,7 +237,7 @@ async fn what_fails_comes_back_by_the_schedule_and_fails_in_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_back_can_be_taken_at_once_and_is_no_attempt() {
+async fn a_release_makes_a_delivery_available_without_an_attempt() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     world.deliver(event(&tenant.id, "j")).await;
     let taken = take_one(&world, &tenant, &endpoint).await;
@@ -569,20 +569,20 @@ async fn reads_little(settled: u32, waiting: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_taken_without_reading_what_was_settled() {
+async fn a_receive_does_not_read_settled_deliveries() {
     reads_little(1_000, 220).await;
 }
 
 /// `cargo test -p tests --test service behind_200_000 -- --ignored`
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
-async fn what_waits_behind_200_000_is_taken_without_reading_them() {
+async fn a_delivery_behind_200_000_is_received_without_reading_them() {
     reads_little(200_000, 1_000).await;
 }
 
 /// A first delivery says where the others are.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_in_a_log_that_was_spread_is_taken_oldest_first() {
+async fn a_spread_log_is_received_oldest_first() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     world.deliver(event(&tenant.id, "before")).await;
     world.stored_endpoints().spread_log(&id(&tenant), endpoint.parse().expect("an id")).await.expect("it is spread");

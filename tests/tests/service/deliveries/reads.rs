@@ -44,7 +44,7 @@ async fn a_filter_reads_only_3_failures_among_2000_deliveries() {
     three_failures_among(2000).await;
 }
 
-/// `cargo test -p tests --test service three_failures_among_200_000 -- --ignored`
+/// `cargo test -p tests --test service 3_failures_among_200_000 -- --ignored`
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes"]
 async fn a_filter_reads_only_3_failures_among_200_000_deliveries() {

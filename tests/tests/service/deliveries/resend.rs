@@ -93,7 +93,7 @@ async fn many_resends_make_one_chain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_kept_cannot_be_sent_again() {
+async fn a_delivery_without_a_payload_cannot_be_resent() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);

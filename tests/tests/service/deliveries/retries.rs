@@ -1,4 +1,4 @@
-//! When there is another attempt, and when there is none.
+//! The schedule of retries, and its end.
 
 use common::{
     timestamp::Timestamp,
@@ -155,7 +155,7 @@ async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_three_times_and_then_works_is_delivered() {
+async fn a_delivery_succeeds_after_three_failures() {
     let world = world("0,0,0").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[])]).await;
     send_to(&world, &receiver.url("/")).await;

@@ -1,4 +1,4 @@
-//! How a delivery is signed.
+//! The signatures of a delivery.
 
 use std::time::Duration;
 

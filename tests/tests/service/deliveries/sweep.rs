@@ -1,4 +1,4 @@
-//! The sweep wakes what waits for long, and what lost its message.
+//! The sweep wakes deliveries that wait for long, and deliveries whose message was lost.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -88,7 +88,7 @@ async fn attempts_due_before_the_sweep_come_a_minute_late() {
 
 /// A partition of a minute is read a thousand rows at a time.
 #[tokio::test(flavor = "multi_thread")]
-async fn however_many_waits_end_in_a_minute_each_is_woken() {
+async fn each_of_many_waits_that_end_in_a_minute_is_woken() {
     let (world, tenant, _) = failed_once("1000").await;
     let (delivery, log) = (world.only_logged(&tenant.id).await, world.delivery_log());
     let tenant = tenant.id.parse().expect("a tenant");
@@ -111,7 +111,7 @@ async fn however_many_waits_end_in_a_minute_each_is_woken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_woken_twice_is_attempted_once() {
+async fn a_delivery_woken_twice_is_attempted_once() {
     let (world, tenant, receiver) = failed_once("1000,1000").await;
     world.make_due(&tenant.id, &world.only_logged(&tenant.id).await, Timestamp::now()).await;
     for _ in 0..2 {
@@ -159,7 +159,7 @@ async fn a_lost_message_is_replaced_in_the_queue_of_its_receiver() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_ahead_costs_nobody_their_minute() {
+async fn a_clock_that_was_ahead_skips_no_minute() {
     let world = World::with(&[("RETRY_SCHEDULE", "1000")]).await;
     world.sweep(in_minutes(180)).await;
     world.sweep(Timestamp::now()).await;
@@ -171,7 +171,7 @@ async fn a_clock_that_was_ahead_costs_nobody_their_minute() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_overdue_is_left_alone() {
+async fn deliveries_that_are_not_overdue_stay_unchanged() {
     let (world, _, _receiver) = failed_once("600").await;
     world.sweep(in_minutes(18)).await;
     assert!(world.drain("deliveries").await.is_empty(), "its own message is still delayed");
@@ -308,7 +308,7 @@ async fn an_unreadable_delivery_does_not_block_its_partition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_throttled_is_checked_in_the_same_sweep() {
+async fn throttled_deliveries_are_checked_in_the_same_sweep() {
     // States of a partition that is throttled are left out of each read, for as long as one read asks for them.
     let (throttled, left_out) = (Switch::default(), AtomicUsize::new(0));
     let is_on = throttled.clone();

@@ -1,4 +1,4 @@
-//! Deliveries that were really made, as the log shows them.
+//! Real deliveries, as the log shows them.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};

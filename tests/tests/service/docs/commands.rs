@@ -1,6 +1,6 @@
-//! The commands of docs/operating.md do what they say: the service shows it by its API and by what it delivers.
+//! The commands of docs/operating.md have the described effect on the API and on deliveries.
 //!
-//! They run as they stand there, in a shell whose `aws` is `tests/bin/aws`.
+//! They run as written, in a shell whose `aws` is `tests/bin/aws`.
 
 use std::{
     collections::BTreeSet,

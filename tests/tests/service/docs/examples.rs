@@ -1,4 +1,4 @@
-//! The examples of the pages run as they stand there, and answer what the pages say.
+//! The examples of the pages run as written, with the quoted output.
 //!
 //! Every block that is marked `bash` is one; those of a page run in one shell, top to bottom, against a `cargo local`.
 
@@ -11,7 +11,7 @@ use tokio::{process::Command, time::timeout};
 
 use super::{page, parser};
 
-/// More than a page takes on a busy machine.
+/// The time limit for a page, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Links lead to files and headings that exist, and nothing refers to what only one machine has.
+//! Links lead to existing files and headings, and no file refers to paths of a single machine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -97,7 +97,7 @@ fn resolve(page: &Path, link: &str) -> PathBuf {
 }
 
 #[test]
-fn nothing_refers_to_what_a_clone_does_not_have() {
+fn no_file_refers_to_paths_outside_the_repository() {
     // In two parts, so that this file does not refer to them.
     let foreign = [["../", "shared"], ["/wor", "k/"], ["/roo", "t/"], ["/hom", "e/"], ["/User", "s/"]]
         .map(|parts| parts.concat());

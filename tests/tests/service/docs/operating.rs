@@ -1,4 +1,4 @@
-//! docs/operating.md names what there is to watch.
+//! docs/operating.md names every alarm and every metric.
 
 use std::{collections::BTreeSet, env, fs};
 

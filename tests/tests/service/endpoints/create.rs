@@ -114,7 +114,7 @@ async fn every_field_is_validated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_120_creates_by_24_clients_at_once_100_stand() {
+async fn concurrent_creates_stop_at_100_endpoints() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let clients = join_all((0..24).map(|client| {

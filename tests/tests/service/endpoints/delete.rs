@@ -18,7 +18,7 @@ async fn a_deleted_endpoint_is_gone_and_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_16_deletes_at_once_one_succeeds_and_is_counted_once() {
+async fn one_of_16_concurrent_deletes_succeeds_and_is_counted() {
     let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "2")]).await;
     let tenant = world.tenant("acme").await;
     world.endpoint(&tenant, "https://example.com/1", "s").await;

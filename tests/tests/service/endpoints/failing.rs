@@ -1,4 +1,4 @@
-//! An endpoint whose deliveries fail, and what becomes of it.
+//! Failing endpoints, from the first failed delivery to their disabling.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Headers of a tenant's own, which an endpoint gets with each attempt.
+//! Custom headers of an endpoint, sent with each attempt.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -241,9 +241,9 @@ async fn a_create_that_is_repeated_with_other_values_is_another_call() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// Everything that a tenant or an operator can look at, after all that can happen to a header.
+/// Checks every output for tenants and operators, after each event in the life of a header.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_log_line_mail_message_or_row_shows_a_value() {
+async fn header_values_appear_in_no_answer_log_email_or_item() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let key = &tenant.key;

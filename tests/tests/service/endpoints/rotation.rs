@@ -1,4 +1,4 @@
-//! Changing the signing secret of an endpoint while its receiver still has the one before.
+//! Rotation of the signing secret of an endpoint while its receiver still has the previous one.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn rotate(world: &World, tenant: &Tenant, id: &str, secret: &str) {
     update(world, tenant, id, json!({"signing_secret": secret})).await;
 }
 
-/// Lets the overlap be over.
+/// Ends the overlap.
 async fn expire(world: &World, id: &str) {
     let over = json!({"previous_secret_expires_at": Timestamp::now().as_millisecond()});
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), over).await;
@@ -171,7 +171,7 @@ async fn without_an_overlap_the_previous_secret_is_forgotten_at_once() {
 
 /// Each rotation takes over the secret that it replaces: only the first one of them can find the original.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_16_rotations_at_once_none_loses_the_secret_before_it() {
+async fn concurrent_rotations_keep_the_previous_secret() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com", "original").await;

@@ -134,7 +134,7 @@ async fn a_failed_test_is_not_retried_and_its_resend_is_one_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_tests_at_once_ten_are_made() {
+async fn ten_of_many_concurrent_tests_are_sent() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;

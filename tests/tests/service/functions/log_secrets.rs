@@ -1,4 +1,4 @@
-//! No secret reaches the log: every kind of secret goes through every interface, and none may show up there.
+//! No secret reaches the log: every kind of secret goes through every interface, and none may be logged.
 
 use serde_json::json;
 use tests::{Receiver, World, event, world::link};
@@ -19,7 +19,7 @@ async fn no_canary_reaches_the_log() {
     // In a link mangled by a mail program, the token is in the path.
     world.send(world.http.get(link.replace("?token=", "/"))).await;
     world.send(world.http.get(link.replace("/verify-email?", "/%76erify-email;"))).await;
-    // The whole of a reset, and everything that is wrong with one.
+    // A complete reset, and each invalid one.
     let new_password = "canary-new-password-8a41";
     let email = "jo@canary.example.com";
     world.rpc("", "auth/requestPasswordReset", json!({"email": email})).await.ok();
@@ -38,7 +38,7 @@ async fn no_canary_reaches_the_log() {
     let signed_in = world.cli("", "sign-in/email", json!({"email": email, "password": new_password})).await;
     let session = [session, signed_in.body["token"].as_str().expect("a token").to_owned()];
     let cookie = format!("session_token={}", session[1]);
-    // The whole of a browser login, and everything that is wrong with one.
+    // A complete browser login, and each invalid one.
     let created = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     let login = created["secret"].as_str().expect("a secret").to_owned();
     let naming = json!({"requestId": created["requestId"], "secret": login});

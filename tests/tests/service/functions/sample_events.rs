@@ -1,4 +1,4 @@
-//! Every sample event is valid for its function, so that it can also be used by hand.
+//! Every sample event is valid for its function, so that it can also be invoked manually.
 
 use serde_json::{Value, json};
 use tests::{World, sample_event};

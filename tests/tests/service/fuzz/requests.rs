@@ -16,7 +16,7 @@ use super::{query, route, run, spoil, text};
 
 /// A request that waits longer is taken for incomplete.
 const QUIET: Duration = Duration::from_secs(1);
-/// More than anything takes on a busy machine.
+/// The time limit for a request, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `usual`, but now and then something else. Of all parts of a request one or two should be odd: then what comes behind

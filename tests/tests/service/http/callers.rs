@@ -108,7 +108,7 @@ async fn a_key_works_from_any_origin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_key_and_a_session_the_key_counts() {
+async fn a_key_takes_precedence_over_a_session() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let id = world.endpoint(&ours, "https://example.com/1", "s").await;

@@ -15,7 +15,7 @@ async fn call(world: &World, method: &str, route: &str, cookies: Value, headers:
     (answer["statusCode"].as_u64().expect("a status"), body)
 }
 
-/// Whom an event with these cookies and headers signs in.
+/// The user that an event with these cookies and headers signs in.
 async fn who(world: &World, cookies: Value, headers: Value) -> Value {
     let (status, body) = call(world, "GET", "get-session", cookies, headers).await;
     assert_eq!(status, 200);
@@ -56,7 +56,7 @@ async fn a_cookie_in_the_headers_is_no_more_than_one_apart_from_them() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let own = cookie(&jo);
-    // The value of another cookie, which others may have a say in, is no cookie of ours.
+    // The value of another cookie, which other sites may set, is not the session cookie.
     for header in [format!("a=1,{own}"), format!("a=\"{own}\""), format!("a={own}"), format!("x{own}"), "é".to_owned()]
     {
         assert_eq!(who(&world, json!([]), json!({"cookie": header})).await, Value::Null, "{header}");

@@ -1,4 +1,4 @@
-//! Calls with an `idempotency-key`: done once, however often they are made.
+//! Calls with an `idempotency-key` take effect once, however often they are repeated.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use futures::future::join_all;
@@ -50,7 +50,7 @@ impl Setup {
     }
 }
 
-/// The records of calls that are remembered.
+/// The items of remembered calls.
 async fn remembered(world: &World) -> Vec<Item> {
     let mut items = world.items("webhook-endpoints").await;
     items.retain(|item| item["webhook_endpoint_id"].as_s().expect("a text").starts_with("#once#"));
@@ -72,7 +72,7 @@ async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
         // Its effect has changed meanwhile, and is not repeated.
         assert_eq!(call().await.ok(), &first, "{route}");
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
-        // Another key is another call, and so is one without.
+        // Another key makes another call, and so does a call without a key.
         world.rpc_once(&tenant.key, route, "retry-2", setup.fields(route)).await.ok();
         assert_eq!(setup.effects(&world, &tenant, route).await, 2, "{route}");
         world.rpc(&tenant.key, route, setup.fields(route)).await.ok();
@@ -95,9 +95,9 @@ async fn a_repeated_create_answers_the_secret_that_the_first_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_calls_at_once_one_acts_and_all_answer_alike() {
+async fn one_of_many_concurrent_calls_acts_and_all_answer_alike() {
     for route in ROUTES {
-        // As tight as it can be: only one endpoint more fits.
+        // The limit leaves room for one more endpoint only.
         let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "2")]).await;
         let tenant = world.tenant("acme").await;
         let setup = Setup::new(&world, &tenant).await;
@@ -158,7 +158,7 @@ async fn a_key_is_of_one_tenant_and_one_route() {
     let request = world.http.post(world.url("/v1/webhooks/create")).json(&json!({ "json": fields }));
     let request = request.header("cookie", &ours.cookie).header("origin", world.stack.api());
     assert_eq!(world.send(request.header("idempotency-key", "k")).await.ok(), mine.ok());
-    // Neither the key nor what was called with can be read from the record.
+    // The item reveals neither the key nor the fields.
     assert_eq!(remembered(&world).await.len(), 3);
     world.rpc_once(&ours.key, "webhooks/create", "canary-key", fields).await.ok();
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains("canary-key"));

@@ -45,7 +45,7 @@ fn a_server_is_any_deployment() {
     assert_eq!(servers[0]["variables"]["base_url"]["default"], "http://127.0.0.1:9000");
 }
 
-/// The credentials of the API are no business of receivers.
+/// Receivers must not need credentials of the API.
 #[test]
 fn a_webhook_demands_no_credential() {
     let document = document();
@@ -124,7 +124,7 @@ fn is_described(document: &Value, method: &str, path: &str, input: &Value) -> bo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_is_what_is_described() {
+async fn accepted_requests_match_the_description() {
     let (world, document) = (World::start().await, document());
     let tenant = world.tenant("acme").await;
     let (list, create) = ("/v1/deliveries/list", "/v1/webhooks/create");

@@ -1,4 +1,4 @@
-//! A process dies, or a write fails, and still each failure is told, once.
+//! Each failure is reported once, even if a process dies or a write fails.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) 
     event["skip_callbacks"] = json!(skips);
     world.enqueue("job-events", event).await;
     let doomed = Doomed::worker(&world, &[], call..u64::MAX, takes_effect).await;
-    // It may fail: that is the point.
+    // The call may fail, as intended.
     while matches!(doomed.process.poll("job-events").await, Ok(0)) && !doomed.has_died() {}
     let has_died = doomed.has_died();
     // A mail may be sent before the event comes back.
@@ -69,7 +69,7 @@ async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     sweep(&world, time).await;
     world.deliver(failed(&tenant.id, "a", 1)).await;
     let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
-    // It may fail: that is the point.
+    // The call may fail, as intended.
     doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
     for minute in [15, 17, 80] {
         sweep(&world, later(minute * MINUTE)).await;
@@ -129,7 +129,7 @@ async fn an_unsendable_email_is_retried_and_blocks_no_other() {
 
 /// A job fails after the sweep has read what it tells.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_while_a_mail_is_sent_is_in_the_next_one() {
+async fn a_failure_during_an_email_is_in_the_next_one() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let settings = world.stack.environment("deliveries-wake").expect("a function").clone();
@@ -207,6 +207,6 @@ async fn three_hundred_duplicated_failures_are_one_email_an_hour() {
 /// The full version: `cargo test --test service -- --ignored ten_thousand_failures`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; the test above is a smaller version"]
-async fn ten_thousand_duplicated_failures_are_one_email_an_hour() {
+async fn ten_thousand_failures_twice_each_are_one_email_an_hour() {
     survive(10_000).await;
 }

@@ -1,4 +1,4 @@
-//! How many mails there are at most, and what many failures cost.
+//! The limits of emails, and the cost of many failures.
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,4 +1,4 @@
-//! When there is a mail, to whom, and what it says.
+//! The emails about failed jobs: their times, recipients and contents.
 
 use serde_json::json;
 use tests::{Browser, Receiver, Tenant, World, callback, text};
@@ -46,7 +46,7 @@ async fn a_job_that_ends_well_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_says_which_job_when_and_why() {
+async fn an_email_names_the_job_the_time_and_the_error() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut event = failed(&tenant.id, "import <b>", "job-7");
@@ -168,7 +168,7 @@ async fn a_failed_job_is_told_once_however_often_its_event_comes() {
     assert_eq!(told(&world).await.len(), 1);
 }
 
-/// Whether a failure of the tenant is told now.
+/// Whether a failure of the tenant is reported now.
 async fn is_told(world: &World, tenant: &Tenant, job: i64) -> bool {
     let before = mails(world).await.len();
     world.deliver(failed(&tenant.id, &format!("workflow {job}"), job)).await;
@@ -216,7 +216,7 @@ async fn no_email_if_disabled_unverified_or_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_goes_to_the_address_that_the_organization_has_now() {
+async fn an_email_goes_to_the_current_address_of_the_organization() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     world.deliver(failed(&tenant.id, "a", 1)).await;

@@ -1,4 +1,4 @@
-//! The demo tenant: what `--demo-data` makes, and the link that signs in to it.
+//! The demo tenant of `--demo-data`, and the link that signs in to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

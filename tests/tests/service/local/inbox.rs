@@ -1,4 +1,4 @@
-//! The inbox: a receiver for webhooks that shows what comes.
+//! The inbox: a receiver for webhooks that shows its requests.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn a_delivery_is_verified_once_its_secret_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_signed_is_not_verified() {
+async fn unsigned_events_are_not_verified() {
     let world = World::start().await;
     submit(&world, "secret", &[("path", "/hook"), ("secret", SECRET)]).await;
     assert_eq!(post(&world, "/hook", "{}").await.status, 204);
@@ -101,7 +101,7 @@ async fn a_failing_path_leaves_a_delivery_pending_until_it_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_comes_is_shown_as_text() {
+async fn every_request_is_shown_as_text() {
     let world = World::start().await;
     let hostile = "<script>alert(1)</script>\"'></pre><img src=x onerror=alert(1)>";
     let request = world.http.post(format!("{}/%3Cscript%3E'\"", world.stack.inbox())).body(hostile);
@@ -152,7 +152,7 @@ async fn it_takes_posts_of_a_bounded_size_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_never_answered_does_not_hold_up_the_end() {
+async fn unanswered_requests_do_not_delay_the_shutdown() {
     let world = World::start().await;
     submit(&world, "answer", &[("path", "/hook"), ("answer", "hang")]).await;
     let hanging = tokio::spawn(world.http.post(format!("{}/hook", world.stack.inbox())).body("{}").send());

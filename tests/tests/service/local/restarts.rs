@@ -1,4 +1,4 @@
-//! The local queues outlive the process, also one that is killed.
+//! The local queues outlive the process, even if it is killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,7 +62,7 @@ async fn send(stack: &Stack, queue: &str, body: &str) -> String {
     sent.expect("it is sent").message_id.expect("an id")
 }
 
-/// Up to ten visible messages, with all that they have.
+/// Up to ten visible messages, with all their attributes.
 async fn messages(stack: &Stack, queue: &str) -> Vec<Message> {
     receive(&stack.sqs_client(), &stack.queues()[queue], MessageSystemAttributeName::All).await
 }
@@ -206,7 +206,7 @@ async fn a_dead_letter_stays_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_purged_or_deleted_with_its_queue_is_forgotten() {
+async fn purged_and_deleted_messages_do_not_return() {
     let directory = Directory::new();
     let before = directory.start().await;
     send(&before, "job-events", "purged").await;

@@ -1,4 +1,4 @@
-//! The local runner: what it keeps between runs, the addresses it prints, and how long it waits for clients.
+//! The local runner: its data between runs, the addresses it prints, and its time limits for clients.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -94,18 +94,18 @@ async fn environment_variables_override_only_what_the_template_sets() {
     assert_eq!(list.get("MAX_ENDPOINTS_PER_TENANT"), None);
 }
 
-/// A runner that is done with its clients after these milliseconds.
+/// A runner with these time limits for clients, in milliseconds.
 async fn impatient(head: u64, answer: u64) -> Stack {
     let limits = Limits { head: Duration::from_millis(head), answer: Duration::from_millis(answer) };
     let options = Options { poll: false, limits, ..Options::default() };
     Stack::start(options).await.expect("the service starts")
 }
 
-/// More than a busy machine takes, and less than the limits are that a test does not set.
+/// Longer than a busy machine needs, and shorter than the limits that a test does not set.
 const SOON: Duration = Duration::from_secs(20);
 const LONG: u64 = 3_600_000;
 
-/// Its own servers; DynamoDB's is that of its library.
+/// The runner's own servers; DynamoDB's is that of its library.
 fn doors(stack: &Stack) -> [&str; 3] {
     [stack.api(), stack.mail(), stack.sqs()].map(|url| url.trim_start_matches("http://"))
 }
@@ -152,7 +152,7 @@ async fn a_request_without_its_body_is_answered_and_closed() {
     }
 }
 
-/// Its limits are for a client that keeps us waiting, not for one that we keep waiting.
+/// The limits apply to clients that keep the runner waiting, not to clients that wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_lasts_longer_than_a_connection_may_be_idle() {
     let stack = impatient(200, LONG).await;

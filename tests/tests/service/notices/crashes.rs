@@ -1,4 +1,4 @@
-//! A process dies, and still there is a mail: nearly always one.
+//! A process dies, and the email is still sent: nearly always once.
 
 use serde_json::json;
 use tests::{Doomed, at_each_call, context, event};
@@ -20,7 +20,7 @@ async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: b
         queue = "deliveries";
     }
     let doomed = Doomed::worker(&world, &settings, call..u64::MAX, takes_effect).await;
-    // It may fail: that is the point.
+    // The call may fail, as intended.
     while matches!(doomed.process.poll(queue).await, Ok(0)) && !doomed.has_died() {}
     let has_died = doomed.has_died();
     for _ in 0..3 {
@@ -51,12 +51,12 @@ async fn a_process_that_makes_the_last_attempt_may_die_at_any_call() {
 /// A sweep dies at this call. Returns whether it came to that, and how many mails there are after the next sweeps.
 async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
-    // No minutes are left to pass over: what remains of the sweep is the notices.
+    // No minutes are left to sweep, so only the notices remain.
     let time = later(10 * MINUTE);
     sweep(&world, time).await;
     world.poll("job-events").await;
     let doomed = Doomed::function(&world, "deliveries-wake", call..u64::MAX, takes_effect).await;
-    // It may fail: that is the point.
+    // The call may fail, as intended.
     doomed.process.clone().call(json!({"time": time}), context(60)).await.ok();
     assert!(world.only_endpoint(&tenant).await["failing_since"].is_string());
     for minute in 15..20 {
@@ -79,7 +79,7 @@ async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
 
 /// A thousand failures and more, some events twice, while ten processes die.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_failures_cost_two_mails() {
+async fn a_thousand_failures_cost_two_emails() {
     let (world, tenant) = impatient().await;
     let receiver = broken().await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;

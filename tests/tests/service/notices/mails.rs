@@ -1,4 +1,4 @@
-//! When there is a mail, and what it says.
+//! The emails about endpoints: their times and contents.
 
 use common::timestamp::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, pass
 use crate::endpoints::failing::{DAY, failing_for, impatient};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_says_what_fails_since_when_why_and_what_to_do() {
+async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     let (world, tenant) = impatient().await;
     let receiver = broken().await;
     let fields =
@@ -161,9 +161,9 @@ async fn an_unsendable_notice_blocks_no_other_and_ends_after_a_day() {
     assert_eq!(subjects(&world).await, [FAILING]);
 }
 
-/// The worst that a table can do: it takes everything, except that a mail has been sent.
+/// The table accepts every write except the one that records the email.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mail_that_is_sent_over_and_over_is_sent_ever_more_rarely() {
+async fn a_repeatedly_sent_email_is_sent_ever_more_rarely() {
     let world = World::answering(&[("RETRY_SCHEDULE", "")], |call| {
         let update = call["UpdateExpression"].as_str().unwrap_or_default();
         let refused = json!({"__type": "com.amazon.coral.validate#ValidationException"});
@@ -186,7 +186,7 @@ async fn a_mail_that_is_sent_over_and_over_is_sent_ever_more_rarely() {
 
 /// The endpoint could not be deleted with the organization yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_an_organization_that_was_deleted() {
+async fn a_deleted_organization_gets_no_email() {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
     world.poll("job-events").await;
     let deleted = json!({"deleted_at": Timestamp::now()});

@@ -74,7 +74,7 @@ async fn all_four_fields_are_required() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_16_at_once_one_accepts() {
+async fn one_of_16_concurrent_calls_accepts() {
     let world = World::start().await;
     let organization = world.sign_up("acme").await;
     let id =

@@ -137,7 +137,7 @@ async fn the_users_own_organization_is_always_the_active_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_without_a_credential_has_an_active_organization() {
+async fn a_call_without_credentials_has_no_active_organization() {
     let world = World::start().await;
     for route in ["get-full-organization", "get-active-member", "get-active-member-role"] {
         assert_eq!(world.cli_get("", &format!("organization/{route}")).await.refused(), (401, "UNAUTHORIZED"));

@@ -21,7 +21,7 @@ async fn member(world: &World, tenant: &Tenant) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_invites_and_the_mail_says_everything() {
+async fn an_owner_invites_and_the_email_has_all_details() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let invited = invite(&world, &tenant, " Al@Example.com ", "member").await;
@@ -173,7 +173,7 @@ async fn inviting_again_replaces_the_pending_invitation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_concurrent_invitations_one_can_be_accepted() {
+async fn one_of_several_concurrent_invitations_can_be_accepted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let invited = futures::future::join_all((0..8).map(|_| invite(&world, &tenant, "al@example.com", "member"))).await;
@@ -323,7 +323,7 @@ async fn a_canceled_invitation_is_void_and_can_be_replaced() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let first = invite(&world, &tenant, "al@example.com", "member").await.body;
-    // Twice: it is what was asked for.
+    // A repetition succeeds.
     for _ in 0..2 {
         let cancelled = cancel(&world, &tenant, &first["id"]).await;
         assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("canceled")), "{cancelled:?}");

@@ -1,4 +1,4 @@
-//! The members of an organization: who they are, their roles, and how they leave.
+//! The members of an organization: their list, their roles, and their removal.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn owners(world: &World, organization: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_member_sees_all_members_and_nobody_elses() {
+async fn every_member_sees_the_members_of_their_organization_only() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let al = world.member(&ours, "al@example.com", "member").await;
@@ -150,7 +150,7 @@ async fn an_owner_changes_roles_and_they_count_at_once() {
     let al = world.member(&jo, "al@example.com", "member").await;
     let made = set_role(&world, &jo, &al, "owner").await;
     assert_eq!((made.status, &made.body["role"], &made.body["id"]), (200, &json!("owner"), &json!(al.user)));
-    // Again: it is what was asked for.
+    // A repetition succeeds.
     assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
     assert_eq!(set_role(&world, &al, &jo, "member").await.status, 200);
     let invitation = json!({"email": "bo@example.com", "role": "member", "organizationId": jo.id});
@@ -278,7 +278,7 @@ async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_removals_at_once_one_succeeds() {
+async fn one_of_several_concurrent_removals_succeeds() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "member").await;

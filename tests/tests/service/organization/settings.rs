@@ -1,4 +1,4 @@
-//! The settings of the organization: who sees and changes them, and who is told.
+//! The settings of the organization: their readers, their editors, and the emails about changes.
 
 use std::sync::{Arc, Mutex};
 
@@ -85,7 +85,7 @@ async fn an_owner_changes_what_is_given_by_session_and_by_key() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let disable = |disable: bool| json!({"disable_job_failure_notifications": disable});
-    // Twice: it is what was asked for.
+    // A repetition succeeds.
     for _ in 0..2 {
         assert_eq!(*by_key(&world, &owner, disable(true)).await.ok(), settings(FIRST, true));
     }
@@ -137,9 +137,9 @@ async fn a_member_changes_nothing_until_they_are_an_owner() {
     assert_eq!(by_key(&world, &member, changes[0].clone()).await.status, 403);
 }
 
-/// Otherwise anybody could have us send mail to anybody.
+/// Otherwise a caller could have emails sent to any address.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_whose_email_is_not_verified_mails_nobody() {
+async fn an_unverified_owner_cannot_cause_an_email() {
     let world = World::start().await;
     let unverified = cookie(&world.sign_up("acme").await);
     let fields = json!({"debug_notification_email": "stranger@example.com"});
@@ -156,7 +156,7 @@ async fn each_bad_input_is_a_named_issue_and_changes_nothing() {
     let owner = world.tenant("acme").await;
     let (address, disable) = ("debug_notification_email", "disable_job_failure_notifications");
     for value in [json!(null), json!("true"), json!(1), json!([true]), json!({})] {
-        // The other one is not changed either.
+        // The other setting stays unchanged, too.
         let refused = by_key(&world, &owner, json!({disable: value, address: "alerts@example.com"})).await;
         assert_eq!(refused.issues(), [(disable, "invalid_type")], "{value}");
     }
@@ -257,7 +257,7 @@ async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
 async fn an_organization_has_its_own_settings() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
-    // There is no way to name another one.
+    // No field can name another organization.
     let fields = json!({
         "tenant_id": theirs.id, "organizationId": theirs.id, "tenantSlug": "theirs",
         "debug_notification_email": "alerts@example.com", "disable_job_failure_notifications": true,
@@ -308,7 +308,7 @@ async fn changes_of_different_settings_at_the_same_time_are_both_made() {
     }
 }
 
-/// A function that read the organization a moment ago.
+/// A function may have read the organization just before its deletion.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_stays_deleted() {
     let outdated = Arc::<Mutex<Option<Value>>>::default();
@@ -337,7 +337,7 @@ async fn a_deleted_organization_stays_deleted() {
     let marked = organizations(&world).await.remove(0);
     assert_eq!(marked["debug_notification_email"], AttributeValue::S(FIRST.to_owned()));
     assert!(marked.contains_key("deleted_at") && !marked.contains_key("disable_job_failure_notifications"));
-    // And once it is purged, it does not come back.
+    // After the purge, it does not return.
     let purge = world.stack.dynamodb_client().delete_item().table_name("organizations");
     purge.key("pk", stored["pk"].clone()).send().await.expect("it is deleted");
     assert_eq!(by_key(&world, &owner, other.clone()).await.error(), (401, "UNAUTHORIZED", ""));
@@ -377,7 +377,7 @@ async fn an_address_is_chosen_ten_times_a_day_over_all_organizations() {
     }
     for number in 0..10 {
         let tenant = &tenants[number % 2];
-        // It leaves the one that it has, which is not asked how many mails it has had.
+        // The previous address gets an email without being counted.
         notify(&world, tenant, "busy@example.com").await.ok();
         if number < 8 {
             notify(&world, tenant, &format!("{number}@example.com")).await.ok();

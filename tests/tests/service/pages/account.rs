@@ -139,7 +139,7 @@ async fn sessions_are_shown_and_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_leaves_the_organization_with_a_tick() {
+async fn leaving_the_organization_needs_a_tick() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let member = world.member(&owner, "al@example.com", "member").await;

@@ -5,7 +5,7 @@ use tests::{Answer, World, world::BROWSER};
 
 use super::open;
 
-/// The address of each page, as far as it is there for anybody.
+/// The address of each public page.
 const PAGES: [&str; 8] = [
     "/signin",
     "/signin?mode=signup",

@@ -70,7 +70,7 @@ async fn a_reload_of_the_page_with_the_key_issues_no_other_key() {
         assert!(follow(&world, &tenant.cookie, &again).await.page().contains("no new key was created"));
     }
     assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
-    // Neither does it after the key is deleted.
+    // Nor after the key is deleted.
     let page = open(&world, &tenant.cookie, PAGE).await;
     let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: ci", &[])).await;
     assert_eq!(location(&deleted), "/console/keys?did=deleted");
@@ -89,7 +89,7 @@ async fn a_key_that_is_deleted_stops_working() {
     let page = follow(&world, &tenant.cookie, &deleted).await;
     assert!(page.page().contains("role=\"status\"><p>API key deleted.") && page.page().contains("No API keys yet."));
     assert!(!world.key_works(&tenant.key).await);
-    // A word that no form leads to says nothing.
+    // An unknown result shows no notice.
     assert!(!open(&world, &tenant.cookie, "/console/keys?did=x").await.page().contains("role=\"status\""));
 }
 
@@ -106,7 +106,7 @@ async fn members_see_and_delete_their_own_keys_and_owners_all() {
     let refused = submit(&world, &member.cookie, PAGE, &of_owner).await;
     assert_eq!(refused.status, 404);
     assert!(refused.page().contains("Not found") && refused.page().contains("API key not found."));
-    // Of another organization, a key is not there either.
+    // A key of another organization is not found.
     let other = world.tenant("other").await;
     assert_eq!(submit(&world, &other.cookie, PAGE, &of_owner).await.status, 404);
     assert!(world.key_works(&owner.key).await);
@@ -128,7 +128,7 @@ async fn mistakes_get_the_form_again_with_what_was_typed() {
             && says.contains("<title>Error: ")
     );
     assert!(says.contains("<option value=\"90\" selected>"), "{says}");
-    // The form was not used up.
+    // The form can be sent again.
     let corrected = filled(&again, "Create API key", &[("name", SCRIPT), ("expires", "365")]);
     assert!(harmless(&submit(&world, &tenant.cookie, PAGE, &corrected).await).contains("<code id=\"key\">"));
     assert!(harmless(&open(&world, &tenant.cookie, PAGE).await).contains("&lt;script&gt;"));
@@ -163,7 +163,7 @@ async fn the_limit_of_keys_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_who_is_not_verified_is_told_so_and_issues_no_key() {
+async fn an_unverified_user_cannot_issue_a_key() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     let page = open(&world, &cookie, PAGE).await;

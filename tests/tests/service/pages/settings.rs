@@ -98,7 +98,7 @@ async fn mistakes_return_the_form_and_changes_have_the_apis_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_who_is_not_verified_is_led_to_their_account() {
+async fn an_unverified_user_is_led_to_the_account_page() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     let page = open(&world, &cookie, PAGE).await;

@@ -1,4 +1,4 @@
-//! The page `/signin`, with what a browser without scripts sends.
+//! The page `/signin`, with the requests of a browser without scripts.
 
 use serde_json::{Value, json};
 use tests::{
@@ -31,7 +31,7 @@ async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Ans
     post(world, "", &filled(&page, "Sign in", &[("email", email), ("password", password)])).await
 }
 
-/// A request of a client that calls itself something: the query of the page, and what the client polls with.
+/// A login request of a client with this name: the query of the page, and the fields of its poll.
 async fn ask(world: &World, agent: &str) -> (String, Value) {
     let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
     let made = world.send(request.json(&json!({"json": {}}))).await.ok().clone();
@@ -46,7 +46,7 @@ async fn poll(world: &World, login: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_signs_in_sees_as_whom_and_signs_out() {
+async fn signing_in_shows_the_user_and_a_way_to_sign_out() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let page = get(&world, "", "").await;
@@ -127,7 +127,7 @@ fn founder<'a>(slug: &'a str, email: &'a str) -> Vec<(&'a str, &'a str)> {
     ]
 }
 
-/// A link of a stranger's may have anything there, and API Gateway answers an error where the address to go to is too long.
+/// A stranger's link may have any mode, and API Gateway answers with an error if the address of a redirect is too long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mode_that_means_nothing_does_not_stay_in_the_address() {
     let world = World::start().await;
@@ -166,14 +166,14 @@ async fn signing_in_returns_to_the_requested_page() {
         let form = world.send(form.header("origin", world.stack.api()).form(&[("action", "x")])).await;
         assert_eq!(location(&form), format!("/signin?next={}", next.split("%3F").next().unwrap_or_default()));
     }
-    // By way of a sign-up, too.
+    // Also through a sign-up.
     let page = get(&world, "", "?next=%2Fconsole%2Fkeys").await;
     let link = page.page().split("<a href=\"").find(|link| link.contains("mode=signup")).expect("a link");
     let query = link.split('"').next().expect("an address").replace("&amp;", "&");
     let page = get(&world, "", &query).await;
     let signed_up = post(&world, "", &filled(&page, "Sign up", &founder("second", "jo@second.example.com"))).await;
     assert_eq!(location(&signed_up), "/console/keys");
-    // Programs are told, and led nowhere.
+    // Programs get an error instead of a redirect.
     let program = world.send(world.http.get(world.url("/console/keys"))).await;
     assert_eq!((program.status, &program.body["code"]), (401, &json!("UNAUTHORIZED")));
     assert!(world.is_signed_in(&cookie).await);
@@ -225,7 +225,7 @@ async fn signing_in_leads_to_no_other_place_than_the_console() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_signs_up_and_confirms_their_email() {
+async fn a_sign_up_leads_to_the_verification_of_the_email() {
     let world = World::start().await;
     let page = get(&world, "", "?mode=signup").await;
     assert!(page.page().contains("<h1>Sign up</h1>") && page.page().contains("<a href=\"?mode=signin\">"));
@@ -426,7 +426,7 @@ async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
     }
 }
 
-/// A link of a stranger's own request does not get better by the page that shows it.
+/// The page must not make a stranger's login request look trustworthy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_from_elsewhere_gets_a_stronger_warning() {
     let world = World::start().await;

@@ -89,7 +89,7 @@ async fn members_see_the_team_and_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_is_invited_and_the_invitation_can_be_cancelled() {
+async fn an_owner_invites_and_cancels_the_invitation() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     assert!(

@@ -1,4 +1,4 @@
-//! Sessions: seeing where one is signed in, and ending that.
+//! Listing and revoking sessions.
 
 use std::sync::{
     Arc,
@@ -121,7 +121,7 @@ async fn a_revoked_session_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_revocations_at_once_one_succeeds() {
+async fn one_of_several_concurrent_revocations_succeeds() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.session(&sign_in(&world, &tenant).await).await.body["session"]["id"].clone();
@@ -156,7 +156,7 @@ async fn all_other_sessions_end_at_once_and_keys_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_sessions_that_end_each_other_at_once_one_stays() {
+async fn one_of_two_sessions_that_revoke_each_other_stays() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut cookies = Vec::new();

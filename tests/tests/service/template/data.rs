@@ -1,4 +1,4 @@
-//! Stored data: not lost by accident, not readable by strangers, and not kept for ever.
+//! Stored data is protected from accidental loss and from strangers, and expires.
 
 use serde_json::{Value, json};
 

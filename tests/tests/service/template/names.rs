@@ -114,7 +114,7 @@ fn every_variable_is_read_and_every_read_variable_is_given() {
     }
 }
 
-/// Receivers and tenants are told these numbers.
+/// The documentation promises these numbers.
 #[test]
 fn the_default_is_ten_attempts_of_15_seconds_in_three_days() {
     let template = template(&LEAST);

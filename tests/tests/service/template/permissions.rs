@@ -298,7 +298,7 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("it is purged");
 }
 
-/// Here, too, who calls is looked up first, and a key is not enough.
+/// Here, too, the caller is looked up first, and a key is not enough.
 async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Tenant) {
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     for route in ["auth/cliLoginApprove", "auth/status"] {

@@ -64,7 +64,7 @@ fn every_alarm_notifies_the_topic() {
         for (name, alarm) in resources(&template, "AWS::CloudWatch::Alarm") {
             let alarm = &alarm["Properties"];
             assert_eq!((&alarm["AlarmActions"], &alarm["OKActions"]), (&actions, &actions), "{name}");
-            // The sweep reports every minute, so its silence is what the alarm is for.
+            // The sweep reports every minute, so missing data must raise the alarm.
             let silence = if name == "SweepLagAlarm" { "breaching" } else { "notBreaching" };
             assert_eq!(alarm["TreatMissingData"], silence, "{name}");
             if alarm["Namespace"] == NAMESPACE {
