@@ -31,7 +31,8 @@ pub const LINES: &[Line] = &[
         "request.completed",
         INFO,
         &["request_id", "method", "route", "tenant", "status", "code", "duration_ms"],
-        "A request was answered, possibly with a refusal. `route` is as in the code, or `none`.",
+        "A request was answered, possibly with a refusal, or with HTTP 503 after `aws.throttled` or \
+         `transaction.contended`. `route` is as in the code, or `none`.",
     ),
     line(
         "request.failed",
@@ -50,19 +51,20 @@ pub const LINES: &[Line] = &[
         "function.panicked",
         ERROR,
         &["panic"],
-        "A bug. The request or record fails, and the process goes on. `panic` has the source line: report it.",
+        "The code panicked, which is a bug. The request or record fails, and the process goes on. Report `panic`, which has \
+         the source line.",
     ),
     line(
         "upkeep.failed",
         ERROR,
         &["with", "error"],
-        "A write beside a call failed. The call, which `with` names, succeeded anyway.",
+        "A secondary write of a call failed. The call, which `with` names, succeeded anyway.",
     ),
     line(
         "aws.throttled",
         WARN,
         &["doing"],
-        "An AWS service throttled a call, also after the SDK's retries. If it goes on, look for a hot partition or an \
+        "An AWS service throttled a call, also after the SDK's retries. If this persists, look for a hot partition or an \
          account limit.",
     ),
     line(
@@ -75,7 +77,8 @@ pub const LINES: &[Line] = &[
         "attempt.completed",
         INFO,
         &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "duration_ms"],
-        "A receiver answered, or did not in time. Attempts at deliveries of pull endpoints have no line: clients make them.",
+        "An attempt ended. `outcome` is `delivered` or the reason of the failure. The clients of pull endpoints make their \
+         attempts themselves, which have no line.",
     ),
     line(
         "attempt.cut_off",
@@ -93,7 +96,8 @@ pub const LINES: &[Line] = &[
         "attempt.overdue",
         WARN,
         &["tenant", "delivery_id"],
-        "The sweep found an attempt whose message was lost, and sends another. [If there are many](#overdue-deliveries).",
+        "The sweep found an attempt whose message was lost, and sends another. See [overdue deliveries](#overdue-deliveries) if \
+         there are many.",
     ),
     line(
         "descriptors.exhausted",
@@ -105,7 +109,7 @@ pub const LINES: &[Line] = &[
         "delivery.failed",
         WARN,
         &["tenant", "delivery_id", "attempts", "reason"],
-        "A delivery failed permanently. [If there are many](#failed-deliveries).",
+        "A delivery failed permanently. See [failed deliveries](#failed-deliveries) if there are many.",
     ),
     line(
         "delivery.held",
@@ -147,7 +151,7 @@ pub const LINES: &[Line] = &[
         "deliveries.unread",
         WARN,
         &["error", "unread"],
-        "The sweep could not read `unread` deliveries of a page, because a partition is throttled. It reads them again.",
+        "The sweep could not read deliveries, because a partition is throttled. `unread` is their number. It reads them again.",
     ),
     line(
         "deliveries.wake_failed",
@@ -159,10 +163,10 @@ pub const LINES: &[Line] = &[
         "wake.incomplete",
         ERROR,
         &["messages", "queue"],
-        "SQS refused so many `messages` of the sweep. It finds their deliveries again in a quarter of an hour. `queue` is \
-         `shared` (which is `deliveries`), `slow` or `hanging`.",
+        "SQS refused messages of the sweep, which finds their deliveries again in a quarter of an hour. `messages` is their \
+         number, and `queue` is `shared` (which is `deliveries`), `slow` or `hanging`.",
     ),
-    line("sweep.skipped", INFO, &["sweeper"], "Another invocation is sweeping these partitions."),
+    line("sweep.skipped", INFO, &["sweeper"], "Another invocation already does the work of this sweeper."),
     line(
         "payload.missing",
         ERROR,
@@ -216,7 +220,7 @@ pub const LINES: &[Line] = &[
         "record.panicked",
         ERROR,
         &["message_id", "panic"],
-        "A bug, met while handling a record. The record comes back, as after `record.failed`.",
+        "The code panicked with a record, which is a bug. The record comes back, as after `record.failed`.",
     ),
     line(
         "event.unchecked",
@@ -240,13 +244,13 @@ pub const LINES: &[Line] = &[
         "log.rows_unwritten",
         ERROR,
         &["error", "rows"],
-        "So many `rows` were not written to the delivery log. The caller tries again or reports its own failure.",
+        "Rows were not written to the delivery log. `rows` is their number. The caller tries again or reports its own failure.",
     ),
     line(
         "log.unread",
         ERROR,
         &["error", "unread"],
-        "So many items (`unread`) of the delivery log could not be read. Their records come back.",
+        "Items of the delivery log could not be read. `unread` is their number. Their records come back.",
     ),
     line(
         "log.spread_failed",
@@ -264,7 +268,8 @@ pub const LINES: &[Line] = &[
         "endpoint.disabled",
         WARN,
         &["tenant", "endpoint", "reason"],
-        "An endpoint kept failing or answered HTTP 410, and was made inactive. [If there are many](#failing-endpoints).",
+        "An endpoint kept failing or answered HTTP 410, and was made inactive. See [failing \
+         endpoints](#failing-endpoints) if there are many.",
     ),
     line(
         "endpoint.unreadable",
@@ -351,7 +356,8 @@ pub const LINES: &[Line] = &[
         "job_failures.reported",
         INFO,
         &["tenant", "workflow", "failures"],
-        "An email told an organization of so many `failures`. `workflow` is a hash of the workflow's name.",
+        "An organization got an email about failed jobs. `failures` is their number, and `workflow` a hash of the workflow's \
+         name.",
     ),
     line(
         "job_failures.unreported",

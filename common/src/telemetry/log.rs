@@ -4,7 +4,7 @@ use std::{fmt, io, panic};
 
 use serde::Serialize;
 use tracing::{
-    Event, Subscriber,
+    Event, Metadata, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
@@ -34,9 +34,12 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let lines = tracing_subscriber::fmt::layer().event_format(Lines).with_writer(writer);
-    // Spans are never written, so none are recorded: the libraries open several in each AWS call.
-    let events = filter_fn(|metadata| metadata.is_event());
-    tracing_subscriber::registry().with(level.min(LevelFilter::INFO)).with(events).with(lines)
+    tracing_subscriber::registry().with(level.min(LevelFilter::INFO)).with(filter_fn(is_event)).with(lines)
+}
+
+/// Spans are never written, so none are recorded: the libraries open several in each AWS call.
+fn is_event(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event()
 }
 
 /// Writes an event as one JSON object, serialized in one go: the subscriber's own format, which writes it piece by
