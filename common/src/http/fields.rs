@@ -18,12 +18,18 @@ use crate::{
     patch::Patch,
 };
 
+/// The field of a page that is shown after one of its forms, and its description.
+pub const DID: (&str, &str) = ("did", "Which confirmation the page shows, after one of its forms.");
+
 /// The header with the key of a call that may be repeated.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Whether a field is required.
 const REQUIRED: bool = true;
 const OPTIONAL: bool = false;
+
+/// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
+pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
 /// The fields of an input, and the issues found so far.
 pub struct Fields {
@@ -73,6 +79,44 @@ impl Fields {
     /// Adds the key of the call, before anything is read: it is for a call with exactly these values.
     pub(super) fn set_key(&mut self, header: Option<&HeaderValue>) {
         self.key = header.map(|header| (header.clone(), hash(&self.values)));
+    }
+
+    /// Describes the field that is read next, for the reference of the API: its purpose and its default. The type of the field
+    /// says what form it has.
+    pub fn about(&mut self, _text: &'static str) -> &mut Self {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.about = _text;
+        }
+        self
+    }
+
+    /// Gives an example of the text that is read next, where its type has none.
+    pub fn example(&mut self, _text: &'static str) -> &mut Self {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.example = _text;
+        }
+        self
+    }
+
+    /// Describes that the value of a field says which others are required: with each value those that are named beside it,
+    /// which are refused with other values. The first value is the default. Reading the fields checks it.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
+    pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.cases = Some((_name, _cases));
+        }
+    }
+
+    /// Describes that of two optional fields only one can be there. Reading the fields checks it.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
+    pub fn either(&mut self, _fields: [&'static str; 2]) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.either = Some(_fields);
+        }
     }
 
     /// Reads the header `idempotency-key`, if there is one. All fields that were sent count, in any order.
@@ -248,10 +292,10 @@ impl Fields {
     }
 
     /// Takes what somebody typed into the fields of a form, or what a link for people has, whatever it is: a mistake gets
-    /// them a page that says so.
-    pub fn typed(&mut self, names: &[&'static str]) -> Typed {
-        for name in names {
-            self.note::<String>(name, OPTIONAL);
+    /// them a page that says so. Each field is a name and its description.
+    pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
+        for (name, about) in fields {
+            self.about(about).note::<String>(name, OPTIONAL);
         }
         Typed(std::mem::take(&mut self.values))
     }

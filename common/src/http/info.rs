@@ -13,6 +13,8 @@ pub struct RouteInfo {
     pub credentials: &'static [Credential],
     /// What it does, in one sentence.
     pub summary: &'static str,
+    /// What callers should know about it besides, in Markdown. It may be empty.
+    pub description: &'static str,
     /// The errors it can return, beyond those of every route of its kind.
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.

@@ -65,6 +65,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             path,
             credentials: C::CREDENTIALS,
             summary: "",
+            description: "",
             faults: &[],
             redirects: false,
         };
@@ -115,6 +116,13 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     #[must_use]
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.info.summary = summary;
+        self
+    }
+
+    /// Adds what callers should know besides, in Markdown.
+    #[must_use]
+    pub fn description(mut self, description: &'static str) -> Self {
+        self.info.description = description;
         self
     }
 

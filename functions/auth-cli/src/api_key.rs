@@ -44,8 +44,10 @@ struct New {
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let name = fields.text("name", Name::parse);
-        let expires_in = fields.optional_number("expiresIn", EXPIRES_IN);
+        let name = fields.about("A name to tell your keys apart.").text("name", Name::parse);
+        let expires_in = fields
+            .about("How long the key works, in seconds: a minute to a year. Without it, the key does not expire.")
+            .optional_number("expiresIn", EXPIRES_IN);
         Ok(Self { name: name?, expires_in: expires_in? })
     }
 }
@@ -58,7 +60,9 @@ struct Listing {
 
 impl Listing {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
+        let organization = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
         let paging = Paging::read(fields);
         let order = Order::read(fields);
         fields.refuse(&["configId"])?;
@@ -72,7 +76,14 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { key: fields.text("keyId", KeyId::parse)? })
+        Ok(Self {
+            key: fields
+                .about(
+                    "The key to delete, by the id that `api-key/list` answers. An owner deletes all keys of the \
+                 organization, a member only their own.",
+                )
+                .text("keyId", KeyId::parse)?,
+        })
     }
 }
 
@@ -81,13 +92,23 @@ impl Which {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ApiKey")]
 struct View {
+    /// The id of the key, to delete it by.
     id: KeyId,
+    /// The name that the key got when it was created.
     name: Name,
+    /// What every key begins with.
+    #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
+    /// The first characters of the key, to recognize it by.
+    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     start: String,
+    /// Always `true`.
     enabled: bool,
+    /// When the key was created.
     created_at: Timestamp,
+    /// When the key stops working; `null` if it does not expire.
     expires_at: Option<Timestamp>,
+    /// The beginning of the day, in UTC, on which the key was last used; `null` before its first use.
     last_request: Option<Timestamp>,
 }
 
@@ -96,13 +117,24 @@ struct View {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "IssuedApiKey")]
 struct Issued {
+    /// The id of the key, to delete it by.
     id: KeyId,
+    /// The name of the key.
     name: Name,
+    /// What every key begins with.
+    #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
+    /// The first characters of the key, to recognize it by.
+    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     start: String,
+    /// The key, for the header `x-api-key`. No other answer has it.
+    #[schemars(extend("examples" = ["ak_3kTf9wQ0mB7sYxVb2nLr8Jd5"]))]
     key: String,
+    /// Always `true`.
     enabled: bool,
+    /// When the key was created.
     created_at: Timestamp,
+    /// When the key stops working; `null` if it does not expire.
     expires_at: Option<Timestamp>,
 }
 

@@ -40,7 +40,11 @@ pub struct Input {
 impl Input {
     /// Better Auth's clients may also send a `callbackURL` or a `token`, which are ignored: the password is what confirms.
     fn read(_: &Deletions, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { password: fields.text("password", |text| Ok(Guess::new(text)))? })
+        Ok(Self {
+            password: fields
+                .about("The current password, to confirm the deletion.")
+                .text("password", |text| Ok(Guess::new(text)))?,
+        })
     }
 }
 
@@ -48,7 +52,10 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// Always `true`: a refusal is an error.
     success: bool,
+    /// What was done, for people.
+    #[schemars(extend("examples" = ["User deleted"]))]
     message: &'static str,
 }
 

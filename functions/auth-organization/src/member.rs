@@ -86,7 +86,9 @@ struct Whose {
 impl Whose {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = Named::read(fields);
-        let user = fields.optional_text("userId", UserId::parse);
+        let user = fields
+            .about("The member whose role is asked for. The caller by default.")
+            .optional_text("userId", UserId::parse);
         Ok(Self { organization: organization?, user: user? })
     }
 }
@@ -99,9 +101,13 @@ struct NewRole {
 
 impl NewRole {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
-        let member = fields.text("memberId", UserId::parse);
-        let role = fields.text("role", Role::parse);
+        let organization = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
+        let member = fields
+            .about("The member to change, by the id that `list-members` answers.")
+            .text("memberId", UserId::parse);
+        let role = fields.about("The role that the member gets.").text("role", Role::parse);
         Ok(Self { organization: organization?, member: member?, role: role? })
     }
 }
@@ -113,8 +119,11 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
-        let member = fields.text("memberIdOrEmail", MemberIdOrEmail::parse);
+        let organization = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
+        let member =
+            fields.about("The member to remove, by id or by email.").text("memberIdOrEmail", MemberIdOrEmail::parse);
         Ok(Self { organization: organization?, member: member? })
     }
 }
@@ -125,7 +134,11 @@ struct Own {
 
 impl Own {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { organization: fields.optional_text("organizationId", TenantId::parse)? })
+        Ok(Self {
+            organization: fields
+                .about("The organization, by its id. It can only be the caller's, which is the default.")
+                .optional_text("organizationId", TenantId::parse)?,
+        })
     }
 }
 
@@ -134,11 +147,17 @@ impl Own {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Member")]
 pub(crate) struct View {
+    /// The id of the member, which is that of the user.
     id: UserId,
+    /// The organization.
     organization_id: TenantId,
+    /// The id of the user.
     user_id: UserId,
+    /// What the member may do.
     role: Role,
+    /// When the member joined.
     created_at: Timestamp,
+    /// The user.
     user: Profile,
 }
 
@@ -146,27 +165,34 @@ pub(crate) struct View {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Profile {
+    /// The id of the user.
     id: UserId,
+    /// The name of the user.
     name: Name,
+    /// The address that the user signs in with.
     email: Email,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Listed {
+    /// The members of this page.
     members: Vec<View>,
+    /// How many members there are.
     total: usize,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct ActiveRole {
+    /// The role of the member.
     role: Role,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Removed {
+    /// The member who was removed.
     member: View,
 }
 

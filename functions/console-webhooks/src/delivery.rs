@@ -28,13 +28,13 @@ const SHOWN_BYTES: usize = 64 * 1024;
 const PRETTY_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id"])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The delivery.")])), open)
         .summary("A delivery with its payload and its attempts. It changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id"])), resend)
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The delivery.")])), resend)
         .summary("Sends the delivery again, as `deliveries/resend` does, and shows what came of it.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("payload_not_kept")])
         .redirects()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use common::{
     error::Result,
     http::{
-        Call, Fault, People, Route, Typed, VerifiedPerson,
+        Call, DID, Fault, People, Route, Typed, VerifiedPerson,
         page::{Form, Page, visible},
     },
     id::TenantId,
@@ -29,6 +29,8 @@ use crate::{
     times,
 };
 
+const PAGE: (&str, &str) = ("page", "Which page of the endpoints is shown. The first by default.");
+
 /// How many endpoints are shown on a page. Of each, the log is read.
 const SHOWN: usize = 10;
 /// How many of the newest deliveries are read for a page, to all its endpoints together.
@@ -46,7 +48,7 @@ struct Row {
 }
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&["page", "did"])), open)
+    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&[PAGE, DID])), open)
         .summary("The endpoints, those first that need somebody, with their last day.")
         .faults(&[Fault::EmailNotVerified])
 }
