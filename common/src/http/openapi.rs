@@ -52,10 +52,10 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             { "url": "/", "description": "The service that this document was fetched from." },
         ],
         "tags": [
-            { "name": "auth", "description": "Signing up, in the envelope" },
             { "name": "webhooks", "description": "Webhook endpoints, in the envelope" },
             { "name": "deliveries", "description": "The delivery log, in the envelope" },
             { "name": "tenant", "description": "The organization, in the envelope" },
+            { "name": "auth", "description": "Signing up, in the envelope" },
             { "name": "account", "description": "The command-line authentication flow, in plain JSON" },
             { "name": "pages", "description": "Pages for people" },
         ],

@@ -95,12 +95,12 @@ impl JsonSchema for Headers {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = headers::RESERVED.iter().map(|name| format!("`{name}`"));
+        let prefixes = headers::RESERVED_PREFIXES.iter().map(|prefix| format!("`{prefix}*`"));
+        let reserved: Vec<_> = names.chain(prefixes).collect();
         json_schema!({
-            "description": "Names are tokens of HTTP, each once whatever its case, and kept in lower case. Values are \
-                            visible ASCII characters, with spaces only between them. Reserved names: `connection`, \
-                            `content-*`, `cookie`, `expect`, `host`, `http2-settings`, `keep-alive`, `proxy-*`, `te`, \
-                            `trailer`, `transfer-encoding`, `upgrade`, `user-agent`, `webhook-*`, `x-event-*` and \
-                            `x-webhook-*`.",
+            "description": format!("Names are tokens of HTTP, each once whatever its case, and kept in lower case. Values are visible \
+                                     ASCII characters, with spaces only between them. Reserved names: {}.", reserved.join(", ")),
             "type": "object",
             "maxProperties": headers::MOST,
             "propertyNames": {

@@ -31,6 +31,7 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
     let password = fields.about("The password that you sign in with.").text("password", Password::parse);
     let organization_name = fields
         .about("The name of the organization, as its members and emails show it.")
+        .example("Analytical Engines")
         .text("organizationName", Name::parse);
     let organization_slug =
         fields.about("A short unique name of the organization for links.").text("organizationSlug", Slug::parse);

@@ -19,12 +19,21 @@ use crate::{app::App, done::Success};
 pub(crate) fn create() -> Route<App> {
     Route::post("/api/auth/api-key/create", Session, New::read, issue)
         .summary("Issues a key for the caller's organization. The key itself is shown only once.")
+        .description(
+            "A key acts for the user who issued it. It cannot sign out, see or end sessions, issue keys, delete the \
+             account, make a member an owner or see the invitations of owners. An organization may have 100 keys, \
+             expired ones included.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::Conflict("key_limit")])
 }
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/api-key/list", KeyOrSession, Listing::read, managed)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
+        .description(
+            "An owner gets all keys of the organization, a member only their own. An expired key is listed until it \
+             is deleted. `configId` is refused with a 400.",
+        )
         .faults(&[Fault::NotFound])
 }
 
@@ -44,7 +53,7 @@ struct New {
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let name = fields.about("A name to tell your keys apart.").text("name", Name::parse);
+        let name = fields.about("A name to tell your keys apart.").example("Build server").text("name", Name::parse);
         let expires_in = fields
             .about("How long the key works, in seconds: a minute to a year. Without it, the key does not expire.")
             .optional_number("expiresIn", EXPIRES_IN);

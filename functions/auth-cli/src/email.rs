@@ -12,7 +12,7 @@ use common::{
 
 pub(crate) fn send_verification() -> Route<App> {
     Route::post("/api/auth/send-verification-email", Public, Address::read, send)
-        .summary("Sends another verification mail. The answer does not reveal who has an account.")
+        .summary("Sends another verification email. The answer does not reveal who has an account.")
         .faults(&[Fault::TooMany])
 }
 

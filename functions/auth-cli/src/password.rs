@@ -19,18 +19,21 @@ use crate::{app::App, done::Status, session::UserView};
 pub(crate) fn change() -> Route<App> {
     Route::post("/api/auth/change-password", Session, Passwords::read, replace)
         .summary("Changes the password. All sessions end, and the caller gets a new one.")
+        .description("The other sessions end whatever `revokeOtherSessions` says. Keys stay.")
         .faults(&[Fault::InvalidPassword, Fault::TooMany])
 }
 
 pub(crate) fn request_reset() -> Route<App> {
     Route::post("/api/auth/request-password-reset", Public, Address::read, request)
-        .summary("Sends a mail to reset a password with. The answer does not reveal who has an account.")
+        .summary("Sends an email to reset a password with. The answer does not reveal who has an account.")
+        .description("The link leads to `/reset-password`, whatever `redirectTo` says.")
         .faults(&[Fault::TooMany])
 }
 
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
-        .summary("Sets another password with the token of that mail, once. All sessions and keys of the user end.")
+        .summary("Sets another password with the token of that email, once. All sessions and keys of the user end.")
+        .description("It also verifies the email. The user signs in afterwards.")
         .faults(&[Fault::InvalidToken])
 }
 

@@ -35,6 +35,10 @@ pub(crate) fn sign_in() -> Route<App> {
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
         .summary("Returns the caller and their session, or null. With a key, `expiresAt` is null.")
+        .description(
+            "With a key, `session.id` is the id of the key. Every call reads the table and none makes a session \
+             longer, so `disableCookieCache` and `disableRefresh` make no difference.",
+        )
 }
 
 /// Only the session counts here: an API key cannot be signed out.
@@ -46,6 +50,7 @@ pub(crate) fn sign_out() -> Route<App> {
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/list-sessions", http::Session, |_, _| Ok(()), sessions)
         .summary("Lists the caller's sessions, newest first. A new one may take a moment to appear.")
+        .description("The newest 100 are listed.")
 }
 
 pub(crate) fn revoke() -> Route<App> {

@@ -29,6 +29,14 @@ fn route() -> Route<Deletions> {
             "Deletes the caller's account; sessions and keys end at once. The last member takes the organization along, \
              with all that it has.",
         )
+        .description(
+            "It cannot be undone. Endpoints of a deleted organization get nothing from then on, and the address and \
+             the slug are free at once; the rest is deleted within minutes. Where there are other members, the only \
+             owner must make one of them an owner first. Stop the jobs of an organization before it goes: an event \
+             that comes later goes to no endpoint, but a callback of its own is still called. `callbackURL` and \
+             `token` are ignored. A client that gets no answer calls again: a 401 then means that the account is \
+             deleted.",
+        )
         .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict("last_owner")])
 }
 

@@ -26,6 +26,7 @@ use crate::{
 pub(crate) fn invite() -> Route<App> {
     Route::post("/api/auth/organization/invite-member", KeyOrSession, New::read, send)
         .summary("Invites an address that has no account yet. Owners only, and only a session invites another owner.")
+        .description("It replaces an earlier invitation of the address, which is canceled.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
@@ -45,6 +46,7 @@ pub(crate) fn list() -> Route<App> {
 pub(crate) fn cancel() -> Route<App> {
     Route::post("/api/auth/organization/cancel-invitation", KeyOrSession, Which::read, withdraw)
         .summary("Cancels an invitation, which can no longer be accepted. Owners only.")
+        .description("To cancel an invitation again succeeds.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("invitation_used")])
 }
 

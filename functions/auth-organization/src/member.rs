@@ -29,6 +29,9 @@ use crate::{
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-members", KeyOrSession, Listing::read, members)
         .summary("Lists the members, in the order in which they joined. A new one may take a moment to appear.")
+        .description(
+            "Every member may list them. `filterField`, `filterValue` and `filterOperator` are refused with a 400.",
+        )
         .faults(&[Fault::NotFound])
 }
 
@@ -53,12 +56,20 @@ pub(crate) fn update_role() -> Route<App> {
 pub(crate) fn remove() -> Route<App> {
     Route::post("/api/auth/organization/remove-member", KeyOrSession, Which::read, end)
         .summary("Removes a member and deletes their account; sessions and keys end at once. Owners only.")
+        .description(
+            "The address can be invited or sign up again. The endpoints that the member stored stay. An organization \
+             keeps an owner.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
 }
 
 pub(crate) fn leave() -> Route<App> {
     Route::post("/api/auth/organization/leave", Session, Own::read, go)
         .summary("Removes the caller and deletes their account; sessions and keys end at once.")
+        .description(
+            "A user belongs to one organization, so one who leaves has no account any more. The address can be \
+             invited or sign up again. The endpoints that the user stored stay.",
+        )
         .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
 }
 

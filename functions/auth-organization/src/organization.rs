@@ -35,6 +35,10 @@ pub(crate) fn full() -> Route<App> {
 pub(crate) fn set_active() -> Route<App> {
     Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
         .summary("Returns the caller's organization, which is always the active one. Another one is refused.")
+        .description(
+            "Another organization is a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is a 400, since no \
+             session can be without one.",
+        )
         .faults(&[Fault::NotAMember])
 }
 
