@@ -8,7 +8,7 @@ pub use self::{
     },
     call::Call,
     event::Event,
-    fields::{Fields, Rejected, Typed},
+    fields::{DID, Fields, Rejected, Typed},
     function::{Function, serve},
     info::{Credential, Fault, RouteInfo},
     origins::Origins,

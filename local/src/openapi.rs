@@ -19,9 +19,26 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
 /// The requests that receivers get.
 fn webhooks() -> Value {
     let header = |name: &str, description: &str| json!({ "name": name, "in": "header", "required": true, "description": description, "schema": { "type": "string" } });
-    let event = |name: &str, summary: &str, job_id: Value, member: Value, responses: Value| {
-        let members =
-            ["event", "job_id", "nonce", "workflow", "deployment_id", "status", "result", "error", "mapped_stack"];
+    // The members that describe a job. A test has none of them.
+    let members = [
+        ("nonce", "A text of the producer that tells runs of the job apart."),
+        ("workflow", "The workflow that the job belongs to."),
+        ("deployment_id", "The deployment that ran the job."),
+        ("status", "How the job ended, in the words of the producer."),
+        ("result", "The result of the job."),
+        ("error", "The error of the job."),
+        ("mapped_stack", "The stack trace of the error, mapped to its sources."),
+    ];
+    let event = |name: &str, summary: &str, mut properties: Value, is_job: bool, responses: Value| {
+        for (member, about) in members {
+            properties[member] = if is_job {
+                json!({ "description": format!("{about} As the producer sent it, or null.") })
+            } else {
+                json!({ "description": "Always null: there is no job.", "const": null })
+            };
+        }
+        properties["event"] = json!({ "description": "The name of the event.", "const": name });
+        let required: Vec<_> = ["event", "job_id"].into_iter().chain(members.map(|(member, _)| member)).collect();
         json!({ "post": {
             "operationId": name,
             "summary": summary,
@@ -37,18 +54,8 @@ fn webhooks() -> Value {
             ],
             "requestBody": { "required": true, "content": { "application/json": { "schema": {
                 "type": "object",
-                "properties": {
-                    "event": { "const": name },
-                    "job_id": job_id,
-                    "nonce": member,
-                    "workflow": member,
-                    "deployment_id": member,
-                    "status": member,
-                    "result": member,
-                    "error": member,
-                    "mapped_stack": member,
-                },
-                "required": members,
+                "properties": properties,
+                "required": required,
                 "additionalProperties": false,
             } } } },
             "responses": responses,
@@ -60,8 +67,8 @@ fn webhooks() -> Value {
             "410": { "description": "Not delivered, and no further attempt. An endpoint is made inactive." },
             "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
         });
-        let member = json!({ "description": "As the producer sent it, or null." });
-        event(name, summary, json!({ "type": "string" }), member, responses)
+        let job_id = json!({ "description": "The id of the job that the event is about.", "type": "string" });
+        event(name, summary, json!({ "job_id": job_id }), true, responses)
     };
     let test = || {
         let responses = json!({
@@ -69,7 +76,8 @@ fn webhooks() -> Value {
             "default": { "description": "Not delivered. There is one attempt." },
         });
         let summary = "A test of the endpoint, which its owner asked for.";
-        event("webhook.test", summary, json!({ "const": "test" }), json!({ "const": null }), responses)
+        let job_id = json!({ "description": "Always `test`.", "const": "test" });
+        event("webhook.test", summary, json!({ "job_id": job_id }), false, responses)
     };
     json!({
         "job.completed": job("job.completed", "A job has completed."),

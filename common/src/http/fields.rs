@@ -18,12 +18,18 @@ use crate::{
     patch::Patch,
 };
 
+/// The query field that selects the confirmation on a page, and its description.
+pub const DID: (&str, &str) = ("did", "Which confirmation the page shows, after one of its forms.");
+
 /// The header with the idempotency key of a call.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Values of `is_required`.
 const REQUIRED: bool = true;
 const OPTIONAL: bool = false;
+
+/// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
+pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
 /// The fields of an input, and the issues found so far.
 pub struct Fields {
@@ -73,6 +79,44 @@ impl Fields {
     /// Sets the idempotency key of the call, which covers the current values. Call this before reading any field.
     pub(super) fn set_key(&mut self, header: Option<&HeaderValue>) {
         self.key = header.map(|header| (header.clone(), hash(&self.values)));
+    }
+
+    /// Describes the field that is read next, for the reference of the API: its purpose and its default. The type of the field
+    /// says what form it has.
+    pub fn about(&mut self, _text: &'static str) -> &mut Self {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.about = _text;
+        }
+        self
+    }
+
+    /// Gives an example of the text that is read next, where its type has none.
+    pub fn example(&mut self, _text: &'static str) -> &mut Self {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.example = _text;
+        }
+        self
+    }
+
+    /// Describes that the value of a field says which others are required: with each value those that are named beside it,
+    /// which are refused with other values. The first value is the default. Reading the fields checks it.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
+    pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.cases = Some((_name, _cases));
+        }
+    }
+
+    /// Describes that of two optional fields only one can be there. Reading the fields checks it.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
+    pub fn either(&mut self, _fields: [&'static str; 2]) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.either = Some(_fields);
+        }
     }
 
     /// Reads the header `idempotency-key`, if present. The key covers all fields that were sent, in any order.
@@ -248,9 +292,9 @@ impl Fields {
     }
 
     /// Takes the texts of a form, or of a link for people, without checking them: the page itself reports mistakes.
-    pub fn typed(&mut self, names: &[&'static str]) -> Typed {
-        for name in names {
-            self.note::<String>(name, OPTIONAL);
+    pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
+        for (name, about) in fields {
+            self.about(about).note::<String>(name, OPTIONAL);
         }
         Typed(std::mem::take(&mut self.values))
     }

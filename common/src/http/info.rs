@@ -13,6 +13,8 @@ pub struct RouteInfo {
     pub credentials: &'static [Credential],
     /// The purpose of the route in one sentence, for the OpenAPI description.
     pub summary: &'static str,
+    /// More for callers than the summary says, in Markdown; may be empty.
+    pub description: &'static str,
     /// The errors that it can return, in addition to those of every route of its kind.
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.

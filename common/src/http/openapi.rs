@@ -52,10 +52,10 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             { "url": "/", "description": "The service that this document was fetched from." },
         ],
         "tags": [
-            { "name": "auth", "description": "Signing up, in the envelope" },
             { "name": "webhooks", "description": "Webhook endpoints, in the envelope" },
             { "name": "deliveries", "description": "The delivery log, in the envelope" },
             { "name": "tenant", "description": "The organization, in the envelope" },
+            { "name": "auth", "description": "Signing up, in the envelope" },
             { "name": "account", "description": "The command-line authentication flow, in plain JSON" },
             { "name": "pages", "description": "Pages for people" },
         ],
@@ -93,7 +93,13 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
     let (in_path, others): (Vec<_>, Vec<_>) =
         shapes.input.fields.drain(..).partition(|(name, ..)| info.path.contains(&format!("{{{name}}}")));
     shapes.input.fields = others;
-    let parameter = |place: &'static str| move |(name, is_required, schema): &(&'static str, bool, Schema)| json!({ "name": name, "in": place, "required": *is_required || place == "path", "schema": schema });
+    let parameter = |place: &'static str| {
+        move |(name, is_required, schema): &(&'static str, bool, Schema)| {
+            let (mut schema, is_required) = (schema.clone(), *is_required || place == "path");
+            let about = schema.remove("description");
+            json!({ "name": name, "in": place, "description": about, "required": is_required, "schema": schema })
+        }
+    };
     let mut parameters: Vec<Value> = in_path.iter().map(parameter("path")).collect();
     let mut operation = json!({
         "operationId": operation_id(info, wire),
@@ -103,19 +109,24 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
         "responses": responses(info, wire, &shapes, refusals),
     });
     let Value::Object(members) = &mut operation else { return operation };
+    if !info.description.is_empty() {
+        members.insert("description".to_owned(), info.description.into());
+    }
     if shapes.input.takes_key {
         parameters.push(idempotency_key());
     }
     if info.method == Method::GET {
         parameters.extend(shapes.input.fields.iter().map(parameter("query")));
     } else {
-        let (fields, required) = (shapes.input.schema(wire != Wire::Page), !shapes.input.required().is_empty());
+        let required = shapes.input.cases.is_some() || !shapes.input.required().is_empty();
+        let mut fields = shapes.input.schema(wire != Wire::Page);
         let schema = match wire {
             Wire::Plain | Wire::Page => fields,
-            Wire::Envelope if required => {
-                json!({ "type": "object", "properties": { "json": fields }, "required": ["json"] })
+            Wire::Envelope => {
+                fields["description"] = "The fields of the call.".into();
+                let required = if required { vec!["json"] } else { Vec::new() };
+                json!({ "type": "object", "properties": { "json": fields }, "required": required })
             }
-            Wire::Envelope => json!({ "type": "object", "properties": { "json": fields } }),
         };
         let media = if wire == Wire::Page { "application/x-www-form-urlencoded" } else { "application/json" };
         let body = json!({ "required": required, "content": { media: { "schema": schema } } });
@@ -177,9 +188,14 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     let mut responses = Map::new();
     let done = match &shapes.output {
         Some(schema) => {
+            let schema = &with_tags_described(schema.clone());
             let schema = match wire {
                 Wire::Plain | Wire::Page => schema.clone().into(),
-                Wire::Envelope => json!({ "type": "object", "properties": { "json": schema }, "required": ["json"] }),
+                Wire::Envelope => {
+                    let mut schema = schema.clone();
+                    schema.insert("description".to_owned(), "The answer.".into());
+                    json!({ "type": "object", "properties": { "json": schema }, "required": ["json"] })
+                }
             };
             json!({ "description": "Done.", "content": { "application/json": { "schema": schema } } })
         }
@@ -205,6 +221,18 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
         refusals.insert(name, refusal);
     }
     responses.into()
+}
+
+/// Describes the member that tells alternatives apart as the alternative that it stands for.
+fn with_tags_described(mut schema: Schema) -> Schema {
+    for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        let description = variant["description"].clone();
+        let members = variant["properties"].as_object_mut().into_iter().flat_map(|members| members.values_mut());
+        for tag in members.filter(|member| member.get("const").is_some()) {
+            tag["description"] = description.clone();
+        }
+    }
+    schema
 }
 
 fn page(description: &str) -> Value {

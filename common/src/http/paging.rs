@@ -18,8 +18,10 @@ impl Paging {
     /// # Errors
     /// One of them is not a number in its range.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
-        let limit = read_limit(fields, "limit");
-        let offset = fields.optional_number_in_query("offset", 0..=u16::MAX.into());
+        let limit = read_limit(fields.about("How many entries to list at most. 100 by default."), "limit");
+        let offset = fields
+            .about("How many entries to skip. 0 by default.")
+            .optional_number_in_query("offset", 0..=u16::MAX.into());
         Ok(Self { limit: limit?, offset: number(offset?.unwrap_or(0)) })
     }
 }
@@ -46,15 +48,20 @@ impl Order {
     /// # Errors
     /// The field or the direction is unknown.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
-        let by = fields.optional_text("sortBy", |text| match text {
-            "createdAt" => Ok(SortBy::CreatedAt),
-            _ => Err(vec![Problem::format("Must be createdAt")]),
-        });
-        let direction = fields.optional_text("sortDirection", |text| match text {
-            "asc" => Ok(Self::Ascending),
-            "desc" => Ok(Self::Descending),
-            _ => Err(vec![Problem::format("Must be asc or desc")]),
-        });
+        let by = fields
+            .about("What the list is sorted by. `createdAt` is the only choice and the default.")
+            .optional_text("sortBy", |text| match text {
+                "createdAt" => Ok(SortBy::CreatedAt),
+                _ => Err(vec![Problem::format("Must be createdAt")]),
+            });
+        let direction = fields.about("Oldest first (`asc`, the default) or newest first (`desc`).").optional_text(
+            "sortDirection",
+            |text| match text {
+                "asc" => Ok(Self::Ascending),
+                "desc" => Ok(Self::Descending),
+                _ => Err(vec![Problem::format("Must be asc or desc")]),
+            },
+        );
         by?;
         Ok(direction?.unwrap_or_default())
     }

@@ -146,7 +146,10 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
 /// A confirmation, for routes without other results.
 #[derive(Serialize, JsonSchema)]
 pub struct Done {
+    /// Always `true`: a refusal is an error.
     success: bool,
+    /// What was done, for people.
+    #[schemars(extend("examples" = ["Done"]))]
     message: &'static str,
 }
 

@@ -66,6 +66,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             path,
             credentials: C::CREDENTIALS,
             summary: "",
+            description: "",
             faults: &[],
             redirects: false,
         };
@@ -116,6 +117,13 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
     #[must_use]
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.info.summary = summary;
+        self
+    }
+
+    /// Adds more for callers than the summary says, in Markdown.
+    #[must_use]
+    pub fn description(mut self, description: &'static str) -> Self {
+        self.info.description = description;
         self
     }
 

@@ -75,7 +75,13 @@ impl JsonSchema for EventFilter {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let names = json_schema!({ "type": "string", "enum": ["job.completed", "job.failed"] });
-        json_schema!({ "type": "array", "items": names, "minItems": 1, "maxItems": MAX_ELEMENTS })
+        json_schema!({
+            "description": "Duplicates count once.",
+            "type": "array",
+            "items": names,
+            "minItems": 1,
+            "maxItems": MAX_ELEMENTS,
+        })
     }
 }
 
@@ -89,8 +95,12 @@ impl JsonSchema for Headers {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = headers::RESERVED.iter().map(|name| format!("`{name}`"));
+        let prefixes = headers::RESERVED_PREFIXES.iter().map(|prefix| format!("`{prefix}*`"));
+        let reserved: Vec<_> = names.chain(prefixes).collect();
         json_schema!({
-            "description": "Names and secret values. A name is there once, in upper or lower case.",
+            "description": format!("Names are tokens of HTTP, each once whatever its case, and kept in lower case. Values are visible \
+                                     ASCII characters, with spaces only between them. Reserved names: {}.", reserved.join(", ")),
             "type": "object",
             "maxProperties": headers::MOST,
             "propertyNames": {
@@ -139,9 +149,13 @@ schemas! {
         "examples": ["callback.3.1769860800999.0123456789abcdef0123456789abcdef"],
     }
     Description { "maxLength": 500, "examples": ["Our staging server"] }
-    Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] }
+    Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] } + input {
+        "description": "An ASCII local part without quotes, and a dotted domain. Trimmed, and stored in lower case."
+    }
     EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
-    EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] }
+    EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] } + input {
+        "description": "An https URL on the public internet, without user info and fragment."
+    }
     Guess { "writeOnly": true, "examples": ["a long password"] }
     IdOrToken {
         "pattern": r"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$",
@@ -155,11 +169,13 @@ schemas! {
         "examples": ["bo@example.com"],
     }
     Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] } + input {
-        "description": "Trimmed. At least one character must be visible.",
+        "description": "Trimmed. At least one character must be visible; no control characters.",
         // No characters that break the line or change the direction of text.
         "pattern": r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
     }
-    Password { "minLength": 8, "maxLength": 128, "writeOnly": true, "examples": ["a long password"] }
+    Password { "minLength": 8, "maxLength": 128, "writeOnly": true, "examples": ["a long password"] } + input {
+        "description": "It is never trimmed."
+    }
     RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret {
@@ -172,14 +188,18 @@ schemas! {
         "writeOnly": true,
         "examples": ["correct-horse-battery-staple"],
     }
-    Slug { "pattern": "^[a-z0-9][a-z0-9-]{0,58}[a-z0-9]$", "examples": ["analytical-engines"] }
+    Slug { "pattern": "^[a-z0-9][a-z0-9-]{0,58}[a-z0-9]$", "examples": ["analytical-engines"] } + input {
+        "description": "2 to 60 of `a-z`, `0-9` and `-`; neither first nor last a `-`."
+    }
     TenantId {
         "minLength": 1,
         "maxLength": 128,
         "pattern": "^[!-~]+$",
         "examples": ["01a1fd8f-0d9d-7467-9431-944d77e2f0d3"],
     }
-    Timestamp { "format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"] } + output {
+    Timestamp { "format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"] } + input {
+        "description": "RFC 3339, with any offset."
+    } + output {
         "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
     }
     Token {

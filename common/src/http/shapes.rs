@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
+use super::fields::Case;
+
 /// The schemas of a route's input and output.
 pub(super) struct Shapes {
     pub(super) input: FieldDescriptions,
@@ -55,31 +57,50 @@ fn join_names(schema: &mut Value) {
 #[derive(Default)]
 pub(super) struct FieldDescriptions {
     pub(super) generator: SchemaGenerator,
+    /// The description of the field that is noted next, and an example of it.
+    pub(super) about: &'static str,
+    pub(super) example: &'static str,
     /// Name, whether it is required, and schema.
     pub(super) fields: Vec<(&'static str, bool, Schema)>,
     /// Whether the input includes an idempotency key.
     pub(super) takes_key: bool,
+    /// The field that says which others are required, and its values.
+    pub(super) cases: Option<(&'static str, &'static [Case])>,
+    /// Fields of which only one can be there.
+    pub(super) either: Option<[&'static str; 2]>,
 }
 
 impl FieldDescriptions {
     pub(super) fn new(generator: SchemaGenerator) -> Self {
-        Self { generator, fields: Vec::new(), takes_key: false }
+        Self { generator, ..Self::default() }
     }
 
     pub(super) fn note<T: JsonSchema>(&mut self, name: &'static str, is_required: bool) {
         let schema = self.generator.subschema_for::<T>();
+        self.push(name, is_required, schema);
+    }
+
+    /// Adds a field with what was said about it, and what its type says about its form.
+    fn push(&mut self, name: &'static str, is_required: bool, mut schema: Schema) {
+        let (about, example) = (std::mem::take(&mut self.about), std::mem::take(&mut self.example));
+        let form = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let description = format!("{about} {form}").trim().to_owned();
+        schema.insert("description".to_owned(), description.into());
+        if !example.is_empty() {
+            schema.insert("examples".to_owned(), json!([example]));
+        }
         self.fields.push((name, is_required, schema));
     }
 
     pub(super) fn note_number(&mut self, name: &'static str, range: &RangeInclusive<u32>) {
         let schema = json_schema!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
-        self.fields.push((name, false, schema));
+        self.push(name, false, schema);
     }
 
     pub(super) fn note_objects(&mut self, name: &'static str, element: &Self, most: usize) {
         let element = element.schema(false);
         let schema = json_schema!({ "type": "array", "minItems": 1, "maxItems": most, "items": element });
-        self.fields.push((name, true, schema));
+        self.push(name, true, schema);
     }
 
     pub(super) fn required(&self) -> Vec<&'static str> {
@@ -92,7 +113,32 @@ impl FieldDescriptions {
         let properties: Map<String, Value> =
             self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();
         let required = self.required();
+        if let Some((by, cases)) = self.cases {
+            return json!({ "oneOf": cases.iter().map(|case| self.case(by, cases, case, &properties)).collect::<Value>() });
+        }
         let kind = if is_json && required.is_empty() { json!(["object", "null"]) } else { json!("object") };
-        json!({ "type": kind, "properties": properties, "required": required })
+        let mut schema = json!({ "type": kind, "properties": properties, "required": required });
+        if let Some(either) = self.either {
+            schema["not"] = json!({ "required": either });
+        }
+        schema
+    }
+
+    /// The input with one of the values of the field `by`. Each is complete, so that generators make a type of it.
+    fn case(&self, by: &str, cases: &[Case], (value, title, needs): &Case, fields: &Map<String, Value>) -> Value {
+        let is_default = cases.first().is_some_and(|(first, ..)| first == value);
+        let refused: Vec<_> =
+            cases.iter().flat_map(|(.., needs)| *needs).filter(|name| !needs.contains(name)).collect();
+        let mut properties = fields.clone();
+        properties.retain(|name, _| !refused.contains(&&name.as_str()));
+        properties[by] = json!({ "description": fields[by]["description"], "type": "string", "enum": [value] });
+        let kind = (!is_default).then_some(by);
+        let required: Vec<_> = self.required().into_iter().chain(needs.iter().copied()).chain(kind).collect();
+        let mut schema = json!({ "title": title, "type": "object", "properties": properties, "required": required });
+        if !refused.is_empty() {
+            schema["not"] =
+                json!({ "anyOf": refused.iter().map(|name| json!({ "required": [name] })).collect::<Value>() });
+        }
+        schema
     }
 }

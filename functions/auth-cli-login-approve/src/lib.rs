@@ -27,6 +27,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<CliLogins> {
     Route::post("/v1/auth/cliLoginApprove", Session, Input::read, handle)
         .summary("Approves a browser login. The client that requested it gets a session of the caller.")
+        .description(
+            "The page `/signin` calls it; a page of your own can, too. The same user may approve again, with the \
+             same answer. For another user, and once the request has expired or its session was fetched, it is a \
+             404.",
+        )
         .faults(&[Fault::NotFound])
 }
 
@@ -38,8 +43,8 @@ pub struct Input {
 
 impl Input {
     fn read(_: &CliLogins, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.text("requestId", CliLoginId::parse);
-        let secret = fields.text("secret", parse_secret);
+        let id = fields.about("The `requestId` that `cliLoginCreate` answered.").text("requestId", CliLoginId::parse);
+        let secret = fields.about("The `secret` that `cliLoginCreate` answered.").text("secret", parse_secret);
         Ok(Self { id: id?, secret: secret? })
     }
 }
@@ -48,7 +53,9 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// `approved`: the client gets its session. `pending_verification`: it does once your email is verified.
     status: Status,
+    /// The address of the user who approved.
     email: Email,
 }
 

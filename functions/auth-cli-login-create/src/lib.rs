@@ -33,6 +33,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginCreate", Public, |_, _| Ok(()), handle)
         .summary("Requests a browser login. The request has no effect until a signed-in user approves it.")
+        .description(
+            "Open `/signin?cliLoginId=...&cliLoginSecret=...` with the id and the secret in a browser, and call \
+             `cliLoginPoll` until the user has approved. The request grants nothing before.",
+        )
         .faults(&[Fault::TooMany])
 }
 
@@ -41,8 +45,12 @@ fn route() -> Route<App, NoCallers> {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// The id of the request.
     request_id: CliLoginId,
+    /// The secret of the request, to approve it and to poll it with. No other answer has it.
+    #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     secret: String,
+    /// When the request expires, ten minutes from now.
     expires_at: Timestamp,
 }
 

@@ -41,6 +41,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginPoll", Public, Input::read, handle)
         .summary("Returns the state of a browser login. After the approval, the session is returned once.")
+        .description(
+            "An approved request answers its session once. `pending` means that no user has approved yet, or that \
+             the user must verify the email first. `expired` means that the client must create another request: this \
+             one is unknown, the secret is not its secret, it is older than ten minutes, its session was fetched, or \
+             the user who approved has ended all sessions or is deleted.",
+        )
         .faults(&[Fault::TooMany])
 }
 
@@ -52,8 +58,8 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.text("requestId", CliLoginId::parse);
-        let secret = fields.text("secret", parse_secret);
+        let id = fields.about("The `requestId` that `cliLoginCreate` answered.").text("requestId", CliLoginId::parse);
+        let secret = fields.about("The `secret` that `cliLoginCreate` answered.").text("secret", parse_secret);
         Ok(Self { id: id?, secret: secret? })
     }
 }
@@ -66,20 +72,21 @@ impl Input {
 pub enum Output {
     /// The session, as a `Cookie` header to send, and whose it is.
     Approved {
-        /// The header.
+        /// The session, as the value of a `Cookie` header to send. No other answer has it.
+        #[schemars(extend("examples" = ["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
         cookie_header: String,
-        /// The user.
+        /// The user who approved.
         user_id: UserId,
-        /// Their email.
+        /// The address of the user.
         email: Email,
-        /// Whether it is verified. It always is here.
+        /// Always `true`.
         email_verified: bool,
-        /// When the session expires.
+        /// When the session ends.
         session_expires_at: Timestamp,
     },
-    /// Nobody has approved it yet, or who has must verify their email first.
+    /// No user has approved it yet, or the user must verify the email first.
     Pending,
-    /// It leads nowhere.
+    /// It leads nowhere: create another request.
     Expired,
 }
 

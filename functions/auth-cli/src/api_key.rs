@@ -19,12 +19,21 @@ use crate::{app::App, done::Success};
 pub(crate) fn create() -> Route<App> {
     Route::post("/api/auth/api-key/create", Session, New::read, issue)
         .summary("Issues a key for the caller's organization. The key itself is shown only once.")
+        .description(
+            "A key acts for the user who issued it. It cannot sign out, see or end sessions, issue keys, delete the \
+             account, make a member an owner or see the invitations of owners. An organization may have 100 keys, \
+             expired ones included.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::Conflict("key_limit")])
 }
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/api-key/list", KeyOrSession, Listing::read, managed)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
+        .description(
+            "An owner gets all keys of the organization, a member only their own. An expired key is listed until it \
+             is deleted. `configId` is refused with a 400.",
+        )
         .faults(&[Fault::NotFound])
 }
 
@@ -44,8 +53,10 @@ struct New {
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let name = fields.text("name", Name::parse);
-        let expires_in = fields.optional_number("expiresIn", EXPIRES_IN);
+        let name = fields.about("A name to tell your keys apart.").example("Build server").text("name", Name::parse);
+        let expires_in = fields
+            .about("How long the key works, in seconds: a minute to a year. Without it, the key does not expire.")
+            .optional_number("expiresIn", EXPIRES_IN);
         Ok(Self { name: name?, expires_in: expires_in? })
     }
 }
@@ -58,7 +69,9 @@ struct Listing {
 
 impl Listing {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
+        let organization = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
         let paging = Paging::read(fields);
         let order = Order::read(fields);
         fields.refuse(&["configId"])?;
@@ -72,7 +85,14 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { key: fields.text("keyId", KeyId::parse)? })
+        Ok(Self {
+            key: fields
+                .about(
+                    "The key to delete, by the id that `api-key/list` answers. An owner deletes all keys of the \
+                 organization, a member only their own.",
+                )
+                .text("keyId", KeyId::parse)?,
+        })
     }
 }
 
@@ -81,13 +101,23 @@ impl Which {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ApiKey")]
 struct View {
+    /// The id of the key, to delete it by.
     id: KeyId,
+    /// The name that the key got when it was created.
     name: Name,
+    /// What every key begins with.
+    #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
+    /// The first characters of the key, to recognize it by.
+    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     start: String,
+    /// Always `true`.
     enabled: bool,
+    /// When the key was created.
     created_at: Timestamp,
+    /// When the key stops working; `null` if it does not expire.
     expires_at: Option<Timestamp>,
+    /// The beginning of the day, in UTC, on which the key was last used; `null` before its first use.
     last_request: Option<Timestamp>,
 }
 
@@ -96,13 +126,24 @@ struct View {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "IssuedApiKey")]
 struct Issued {
+    /// The id of the key, to delete it by.
     id: KeyId,
+    /// The name of the key.
     name: Name,
+    /// What every key begins with.
+    #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
+    /// The first characters of the key, to recognize it by.
+    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     start: String,
+    /// The key, for the header `x-api-key`. No other answer has it.
+    #[schemars(extend("examples" = ["ak_3kTf9wQ0mB7sYxVb2nLr8Jd5"]))]
     key: String,
+    /// Always `true`.
     enabled: bool,
+    /// When the key was created.
     created_at: Timestamp,
+    /// When the key stops working; `null` if it does not expire.
     expires_at: Option<Timestamp>,
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Success {
+    /// Always `true`: a refusal is an error.
     success: bool,
 }
 
@@ -18,6 +19,7 @@ impl Success {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Status {
+    /// Always `true`: a refusal is an error.
     status: bool,
 }
 

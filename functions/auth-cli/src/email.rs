@@ -22,7 +22,13 @@ struct Address {
 
 impl Address {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { email: fields.text("email", Email::parse)? })
+        Ok(Self {
+            email: fields
+                .about(
+                    "The address to verify. For one without an account, the answer is the same, and no email is sent.",
+                )
+                .text("email", Email::parse)?,
+        })
     }
 }
 

@@ -19,18 +19,21 @@ use crate::{app::App, done::Status, session::UserView};
 pub(crate) fn change() -> Route<App> {
     Route::post("/api/auth/change-password", Session, Passwords::read, replace)
         .summary("Changes the password. All sessions end, and the caller gets a new one.")
+        .description("The other sessions end whatever `revokeOtherSessions` says. Keys stay.")
         .faults(&[Fault::InvalidPassword, Fault::TooMany])
 }
 
 pub(crate) fn request_reset() -> Route<App> {
     Route::post("/api/auth/request-password-reset", Public, Address::read, request)
         .summary("Sends an email to reset a password. The answer does not reveal whether the address has an account.")
+        .description("The link leads to `/reset-password`, whatever `redirectTo` says.")
         .faults(&[Fault::TooMany])
 }
 
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
         .summary("Sets a new password with the token of a reset email, once. All sessions and keys of the user end.")
+        .description("It also verifies the email. The user signs in afterwards.")
         .faults(&[Fault::InvalidToken])
 }
 
@@ -41,8 +44,8 @@ struct Passwords {
 
 impl Passwords {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let current = fields.text("currentPassword", |text| Ok(Guess::new(text)));
-        let new = fields.text("newPassword", Password::parse);
+        let current = fields.about("The current password.").text("currentPassword", |text| Ok(Guess::new(text)));
+        let new = fields.about("The password to sign in with from now on.").text("newPassword", Password::parse);
         Ok(Self { current: current?, new: new? })
     }
 }
@@ -55,7 +58,13 @@ struct Address {
 impl Address {
     /// Better Auth's clients also send a `redirectTo`. It is ignored, because the link opens a page of this service.
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { text: fields.text("email", |text| Ok(text.to_owned()))? })
+        Ok(Self { text: fields
+            .about(
+                "The address of the account. For an address without an account, the answer is the same, and no email \
+                 is sent.",
+            )
+            .example("ada@example.com")
+            .text("email", |text| Ok(text.to_owned()))? })
     }
 }
 
@@ -66,8 +75,11 @@ struct Reset {
 
 impl Reset {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let token = fields.text("token", |text| Ok(text.to_owned()));
-        let new = fields.text("newPassword", Password::parse);
+        let token = fields
+            .about("The token from the link in the email. It works once, for an hour.")
+            .example("_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs")
+            .text("token", |text| Ok(text.to_owned()));
+        let new = fields.about("The password to sign in with from now on.").text("newPassword", Password::parse);
         Ok(Self { token: Token::parse(&token?), new: new? })
     }
 }
@@ -76,14 +88,20 @@ impl Reset {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Requested {
+    /// Always `true`: a refusal is an error.
     status: bool,
+    /// What was done, for people.
+    #[schemars(extend("examples" = ["If this address has an account, a mail with a link is on its way"]))]
     message: &'static str,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Changed {
+    /// The secret of the new session, which the cookie has, too.
+    #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
+    /// The user.
     user: UserView,
 }
 

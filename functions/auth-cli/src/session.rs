@@ -35,6 +35,10 @@ pub(crate) fn sign_in() -> Route<App> {
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
         .summary("Returns the caller and their session, or null. With a key, `expiresAt` is null.")
+        .description(
+            "With a key, `session.id` is the id of the key. Every call reads the table and none makes a session \
+             longer, so `disableCookieCache` and `disableRefresh` make no difference.",
+        )
 }
 
 /// The caller's API key is ignored: a key cannot be signed out.
@@ -46,6 +50,7 @@ pub(crate) fn sign_out() -> Route<App> {
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/list-sessions", http::Session, |_, _| Ok(()), sessions)
         .summary("Lists the caller's sessions, newest first. A new one may take a moment to appear.")
+        .description("The newest 100 are listed.")
 }
 
 pub(crate) fn revoke() -> Route<App> {
@@ -65,7 +70,11 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { session: fields.text("token", IdOrToken::parse)? })
+        Ok(Self {
+            session: fields
+                .about("The session to end: the `token` that `list-sessions` answers, or the secret of a session.")
+                .text("token", IdOrToken::parse)?,
+        })
     }
 }
 
@@ -76,8 +85,11 @@ struct Credentials {
 
 impl Credentials {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let address = fields.text("email", |text| Ok(text.to_owned()));
-        let password = fields.text("password", |text| Ok(Guess::new(text)));
+        let address = fields
+            .about("The address of the account.")
+            .example("ada@example.com")
+            .text("email", |text| Ok(text.to_owned()));
+        let password = fields.about("The password of the account.").text("password", |text| Ok(Guess::new(text)));
         Ok(Self { address: address?, password: password? })
     }
 }
@@ -85,14 +97,19 @@ impl Credentials {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Started {
+    /// The secret of the session, which the cookie has, too.
+    #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
+    /// The user who signed in.
     user: UserView,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Current {
+    /// The session or the key that the call was made with.
     session: SessionView,
+    /// The user.
     user: UserView,
 }
 
@@ -100,7 +117,10 @@ struct Current {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Session")]
 struct SessionView {
+    /// The id of the session or, with a key, of the key.
+    #[schemars(extend("examples" = ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"]))]
     id: String,
+    /// When the session ends; `null` with a key.
     expires_at: Option<Timestamp>,
 }
 
@@ -108,9 +128,13 @@ struct SessionView {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "User")]
 pub(crate) struct UserView {
+    /// The id of the user.
     id: UserId,
+    /// The address that the user signs in with.
     email: Email,
+    /// The name of the user.
     name: Name,
+    /// Whether the user has confirmed the address.
     email_verified: bool,
 }
 
@@ -119,13 +143,23 @@ pub(crate) struct UserView {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ListedSession")]
 struct Listed {
+    /// The id of the session.
     id: SessionId,
+    /// The id again: `revoke-session` takes it. The secret of a session is not stored.
     token: SessionId,
+    /// The user whose session it is.
     user_id: UserId,
+    /// When the session began.
     created_at: Timestamp,
+    /// The beginning of the day, in UTC, on which the session was last used.
     updated_at: Timestamp,
+    /// When the session ends.
     expires_at: Timestamp,
+    /// The IP address that the session began at; `null` if it is unknown.
+    #[schemars(extend("examples" = ["192.0.2.7"]))]
     ip_address: Option<String>,
+    /// What the client called itself when the session began; `null` if it sent no `user-agent`.
+    #[schemars(extend("examples" = ["curl/8.5.0"]))]
     user_agent: Option<String>,
 }
 

@@ -29,6 +29,14 @@ fn route() -> Route<Deletions> {
             "Deletes the caller's account; sessions and keys end at once. With the last member, the organization is \
              deleted with all its data.",
         )
+        .description(
+            "It cannot be undone. Endpoints of a deleted organization get nothing from then on, and the address and \
+             the slug are free at once; the rest is deleted within minutes. Where there are other members, the only \
+             owner must make one of them an owner first. Stop the jobs of an organization before it goes: an event \
+             that comes later goes to no endpoint, but a callback of its own is still called. `callbackURL` and \
+             `token` are ignored. A client that gets no answer calls again: a 401 then means that the account is \
+             deleted.",
+        )
         .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict("last_owner")])
 }
 
@@ -40,7 +48,11 @@ pub struct Input {
 impl Input {
     /// Better Auth's clients may also send a `callbackURL` or a `token`, which are ignored: the password confirms.
     fn read(_: &Deletions, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { password: fields.text("password", |text| Ok(Guess::new(text)))? })
+        Ok(Self {
+            password: fields
+                .about("The current password, to confirm the deletion.")
+                .text("password", |text| Ok(Guess::new(text)))?,
+        })
     }
 }
 
@@ -48,7 +60,10 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// Always `true`: a refusal is an error.
     success: bool,
+    /// What was done, for people.
+    #[schemars(extend("examples" = ["User deleted"]))]
     message: &'static str,
 }
 

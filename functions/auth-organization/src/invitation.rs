@@ -26,6 +26,7 @@ use crate::{
 pub(crate) fn invite() -> Route<App> {
     Route::post("/api/auth/organization/invite-member", KeyOrSession, New::read, send)
         .summary("Invites an address without an account. Owners only; inviting another owner requires a session.")
+        .description("It replaces an earlier invitation of the address, which is canceled.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
@@ -45,6 +46,7 @@ pub(crate) fn list() -> Route<App> {
 pub(crate) fn cancel() -> Route<App> {
     Route::post("/api/auth/organization/cancel-invitation", KeyOrSession, Which::read, withdraw)
         .summary("Cancels an invitation, which can no longer be accepted. Owners only.")
+        .description("To cancel an invitation again succeeds.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("invitation_used")])
 }
 
@@ -56,9 +58,13 @@ struct New {
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let email = fields.text("email", Email::parse);
-        let role = fields.text("role", Role::parse);
-        let organization = fields.optional_text("organizationId", TenantId::parse);
+        let email = fields.about("The address to invite. It must not have an account.").text("email", Email::parse);
+        let role = fields
+            .about("The role that the new member gets. Only a session, not an API key, invites an `owner`.")
+            .text("role", Role::parse);
+        let organization = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
         Ok(Self { email: email?, role: role?, organization: organization? })
     }
 }
@@ -82,7 +88,7 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { invitation: fields.text("invitationId", InvitationId::parse)? })
+        Ok(Self { invitation: fields.about("The invitation to cancel.").text("invitationId", InvitationId::parse)? })
     }
 }
 
@@ -91,13 +97,22 @@ impl Which {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Invitation")]
 pub(crate) struct View {
+    /// The id of the invitation.
     id: InvitationId,
+    /// The address that was invited.
     email: Email,
+    /// The role that the new member gets.
     role: Role,
+    /// The organization that invites.
     organization_id: TenantId,
+    /// The user who invited.
     inviter_id: UserId,
+    /// Whether the invitation was accepted. One that has expired stays `pending`; one that a newer one replaced is
+    /// `canceled`.
     status: InvitationStatus,
+    /// Until when it can be accepted: 7 days after it was sent.
     expires_at: Timestamp,
+    /// When it was sent.
     created_at: Timestamp,
 }
 

@@ -29,6 +29,9 @@ use crate::{
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-members", KeyOrSession, Listing::read, members)
         .summary("Lists the members in the order in which they joined. A new member may take a moment to appear.")
+        .description(
+            "Every member may list them. `filterField`, `filterValue` and `filterOperator` are refused with a 400.",
+        )
         .faults(&[Fault::NotFound])
 }
 
@@ -53,12 +56,20 @@ pub(crate) fn update_role() -> Route<App> {
 pub(crate) fn remove() -> Route<App> {
     Route::post("/api/auth/organization/remove-member", KeyOrSession, Which::read, end)
         .summary("Removes a member and deletes their account; sessions and keys end at once. Owners only.")
+        .description(
+            "The address can be invited or sign up again. The endpoints that the member stored stay. An organization \
+             keeps an owner.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
 }
 
 pub(crate) fn leave() -> Route<App> {
     Route::post("/api/auth/organization/leave", Session, Own::read, go)
         .summary("Removes the caller and deletes their account; sessions and keys end at once.")
+        .description(
+            "A user belongs to one organization, so one who leaves has no account any more. The address can be \
+             invited or sign up again. The endpoints that the user stored stay.",
+        )
         .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
 }
 
@@ -86,7 +97,9 @@ struct Whose {
 impl Whose {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = Named::read(fields);
-        let user = fields.optional_text("userId", UserId::parse);
+        let user = fields
+            .about("The member whose role is asked for. The caller by default.")
+            .optional_text("userId", UserId::parse);
         Ok(Self { organization: organization?, user: user? })
     }
 }
@@ -99,9 +112,13 @@ struct NewRole {
 
 impl NewRole {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
-        let member = fields.text("memberId", UserId::parse);
-        let role = fields.text("role", Role::parse);
+        let organization = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
+        let member = fields
+            .about("The member to change, by the id that `list-members` answers.")
+            .text("memberId", UserId::parse);
+        let role = fields.about("The role that the member gets.").text("role", Role::parse);
         Ok(Self { organization: organization?, member: member?, role: role? })
     }
 }
@@ -113,8 +130,11 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let organization = fields.optional_text("organizationId", TenantId::parse);
-        let member = fields.text("memberIdOrEmail", MemberIdOrEmail::parse);
+        let organization = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
+        let member =
+            fields.about("The member to remove, by id or by email.").text("memberIdOrEmail", MemberIdOrEmail::parse);
         Ok(Self { organization: organization?, member: member? })
     }
 }
@@ -125,7 +145,11 @@ struct Own {
 
 impl Own {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { organization: fields.optional_text("organizationId", TenantId::parse)? })
+        Ok(Self {
+            organization: fields
+                .about("The organization, by its id. It can only be the caller's, which is the default.")
+                .optional_text("organizationId", TenantId::parse)?,
+        })
     }
 }
 
@@ -134,11 +158,17 @@ impl Own {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Member")]
 pub(crate) struct View {
+    /// The id of the member, which is that of the user.
     id: UserId,
+    /// The organization.
     organization_id: TenantId,
+    /// The id of the user.
     user_id: UserId,
+    /// What the member may do.
     role: Role,
+    /// When the member joined.
     created_at: Timestamp,
+    /// The user.
     user: Profile,
 }
 
@@ -146,27 +176,34 @@ pub(crate) struct View {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Profile {
+    /// The id of the user.
     id: UserId,
+    /// The name of the user.
     name: Name,
+    /// The address that the user signs in with.
     email: Email,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Listed {
+    /// The members of this page.
     members: Vec<View>,
+    /// How many members there are.
     total: usize,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct ActiveRole {
+    /// The role of the member.
     role: Role,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Removed {
+    /// The member who was removed.
     member: View,
 }
 

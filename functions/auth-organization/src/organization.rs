@@ -35,6 +35,10 @@ pub(crate) fn full() -> Route<App> {
 pub(crate) fn set_active() -> Route<App> {
     Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
         .summary("Returns the caller's organization, which is always the active one. Another one is refused.")
+        .description(
+            "Another organization is a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is a 400, since no \
+             session can be without one.",
+        )
         .faults(&[Fault::NotAMember])
 }
 
@@ -46,7 +50,7 @@ struct Full {
 impl Full {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = Named::read(fields);
-        let members = read_limit(fields, "membersLimit");
+        let members = read_limit(fields.about("How many members to list at most. 100 by default."), "membersLimit");
         Ok(Self { organization: organization?, members: members? })
     }
 }
@@ -56,9 +60,13 @@ impl Full {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Organization")]
 struct View {
+    /// The id of the organization, which events have as `tenant_id`.
     id: TenantId,
+    /// The name of the organization.
     name: Name,
+    /// The short unique name of the organization for links.
     slug: Slug,
+    /// When the organization was created.
     created_at: Timestamp,
 }
 
@@ -67,12 +75,17 @@ struct View {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "FullOrganization")]
 struct FullView {
+    /// The id of the organization, which events have as `tenant_id`.
     id: TenantId,
+    /// The name of the organization.
     name: Name,
+    /// The short unique name of the organization for links.
     slug: Slug,
+    /// When the organization was created.
     created_at: Timestamp,
+    /// The first members, in the order in which they joined: `membersLimit` of them at most.
     members: Vec<member::View>,
-    /// Empty for whoever may not list them.
+    /// The newest 100 invitations; empty for a caller who may not list them.
     invitations: Vec<invitation::View>,
 }
 

@@ -21,8 +21,12 @@ pub(crate) struct Named {
 
 impl Named {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.optional_text("organizationId", TenantId::parse);
-        let slug = fields.optional_text("organizationSlug", Slug::parse);
+        let id = fields
+            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .optional_text("organizationId", TenantId::parse);
+        let slug = fields
+            .about("The organization, by its slug. It can only be the caller's, which is the default.")
+            .optional_text("organizationSlug", Slug::parse);
         Ok(Self { id: id?, slug: slug? })
     }
 

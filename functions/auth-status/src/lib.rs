@@ -21,6 +21,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<()> {
     Route::post("/v1/auth/status", Session, |_, _| Ok(()), handle)
         .summary("Returns the signed-in user and their organization.")
+        .description("An API key cannot call it.")
 }
 
 /// The user and their tenant.
@@ -28,10 +29,15 @@ fn route() -> Route<()> {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// The id of the user.
     user_id: UserId,
+    /// The address that the user signs in with.
     email: Email,
+    /// Whether the user has confirmed the address.
     email_verified: bool,
+    /// Always `true`: a user belongs to one organization.
     has_tenant: bool,
+    /// The id of the organization, which events have as `tenant_id`.
     tenant_id: TenantId,
 }
 

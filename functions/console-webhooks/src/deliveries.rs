@@ -32,7 +32,15 @@ const LIMIT: usize = 25;
 
 pub(crate) fn show() -> Route<App, People> {
     let read = |_: &App, fields: &mut common::http::Fields| {
-        Ok(fields.typed(&["endpoint", "status", "event", "job_id", "since", "until", "cursor"]))
+        Ok(fields.typed(&[
+            ("endpoint", "Only deliveries to this endpoint."),
+            ("status", "Only deliveries with this status."),
+            ("event", "Only deliveries of this event."),
+            ("job_id", "Only deliveries about this job."),
+            ("since", "Only deliveries that were created at this time or later. A time without a zone is in UTC."),
+            ("until", "Only deliveries that were created before this time. A time without a zone is in UTC."),
+            ("cursor", "The page to show, as the link of the page before has it."),
+        ]))
     };
     Route::get("/console/deliveries", VerifiedPerson, read, open)
         .summary("The deliveries, newest first, with filters.")

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{
     accounts::users::User,
     error::Result,
-    http::{Call, Fault, People, Route, Typed, VerifiedPerson, page::Page},
+    http::{Call, DID, Fault, People, Route, Typed, VerifiedPerson, page::Page},
 };
 
 use self::page::{id, page};
@@ -18,7 +18,7 @@ use crate::app::App;
 const PATH: &str = "/console/endpoints/{id}";
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["id", "did"])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The endpoint."), DID])), open)
         .summary("An endpoint: its state, its last 24 hours, and the forms that change it. Opening it changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }

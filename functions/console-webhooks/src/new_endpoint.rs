@@ -35,7 +35,7 @@ const AGAIN: &str = "Enter them again: headers are secret, so they are not shown
                      “authorization: Bearer …”";
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&["kind"])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[KIND])), open)
         .summary("The form for a new endpoint. Opening it changes nothing.")
         .faults(&[Fault::EmailNotVerified])
 }
@@ -47,7 +47,17 @@ pub(crate) fn submit() -> Route<App, People> {
 }
 
 /// The fields of the form. `once` identifies the form, so that submitting it twice creates one endpoint.
-const FIELDS: [&str; 7] = ["once", "kind", "url", "description", "completed", "failed", "headers"];
+const KIND: (&str, &str) = ("kind", "`pull` for an endpoint without a URL. `push` by default.");
+
+const FIELDS: [(&str, &str); 7] = [
+    ("once", "The id of the form. Sent again, it creates no other endpoint."),
+    KIND,
+    ("url", "The URL."),
+    ("description", "A text that tells the endpoint apart."),
+    ("completed", "`yes` for the event `job.completed`."),
+    ("failed", "`yes` for the event `job.failed`."),
+    ("headers", "Headers to send with each attempt, one `name: value` in each line."),
+];
 
 /// The stored answer, which a resubmitted form gets as well.
 #[derive(Deserialize, JsonSchema, Serialize)]
@@ -95,7 +105,7 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
         created_at: Timestamp::now(),
     };
     // Submitting the same form twice, with a double click or a reload, creates one endpoint.
-    let content = Hash::of(FIELDS.map(|name| form.get(name)).join("\0").as_bytes());
+    let content = Hash::of(FIELDS.map(|(name, _)| form.get(name)).join("\0").as_bytes());
     let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
     let create = async {

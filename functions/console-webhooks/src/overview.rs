@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use common::{
     error::Result,
     http::{
-        Call, Fault, People, Route, Typed, VerifiedPerson,
+        Call, DID, Fault, People, Route, Typed, VerifiedPerson,
         page::{Form, Page, visible},
     },
     id::TenantId,
@@ -22,6 +22,8 @@ use maud::{Markup, html};
 use common::accounts::users::User;
 
 use crate::{app::App, chart, deliveries::short, states::State, times};
+
+const PAGE: (&str, &str) = ("page", "Which page of the endpoints is shown. The first by default.");
 
 /// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
@@ -40,7 +42,7 @@ struct Row {
 }
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&["page", "did"])), open)
+    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&[PAGE, DID])), open)
         .summary("The endpoints with their last 24 hours, those with problems first.")
         .faults(&[Fault::EmailNotVerified])
 }

@@ -12,7 +12,7 @@ use common::{
     },
     error::Result,
     http::{
-        Call, Fault, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, visible},
     },
@@ -28,7 +28,14 @@ use crate::{
 const HERE: &str = "/console/account";
 
 /// The fields of all forms of the page.
-const FIELDS: [&str; 6] = ["action", "currentPassword", "newPassword", "session", "password", "sure"];
+const FIELDS: [(&str, &str); 6] = [
+    ("action", "Which form was sent: `verify`, `password`, `end`, `end-others`, `leave` or `delete`."),
+    ("currentPassword", "`password`: the current password."),
+    ("newPassword", "`password`: the new password."),
+    ("session", "`end`: the session to end."),
+    ("password", "`delete`: the password, to confirm it."),
+    ("sure", "`leave` and `delete`: `yes`, the tick that confirms it."),
+];
 
 /// The forms that show their own errors.
 const FORMS: [&str; 3] = ["password", "leave", "delete"];
@@ -42,7 +49,7 @@ const DONE: [(&str, &str); 5] = [
 ];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did"])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
         .summary("The signed-in user's account and sessions.")
 }
 

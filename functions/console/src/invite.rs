@@ -19,12 +19,22 @@ use maud::html;
 
 use crate::app::App;
 
+const LINK: [(&str, &str); 2] = [
+    ("tenantSlug", "The slug of the organization, from the link in the email."),
+    ("invitationId", "The invitation, from the link in the email."),
+];
+
 /// The fields of the form.
-const FIELDS: [&str; 4] = ["tenantSlug", "invitationId", "name", "password"];
+const FIELDS: [(&str, &str); 4] = [
+    ("tenantSlug", "The slug of the organization, from the link in the email."),
+    ("invitationId", "The invitation, from the link in the email."),
+    ("name", "The name of the user."),
+    ("password", "The password of the user."),
+];
 
 /// The link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/invite", Public, |_, fields| Ok(fields.typed(&["tenantSlug", "invitationId"])), open).summary(
+    Route::get("/invite", Public, |_, fields| Ok(fields.typed(&LINK)), open).summary(
         "The link in the invitation email: a page with a form that accepts the invitation. Opening it changes nothing.",
     )
 }

@@ -11,7 +11,7 @@ use common::{
     base_url::BaseUrl,
     error::{Error, Result},
     http::{
-        Call, Fault, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
         page::{Field, Form, Page},
     },
     id::{KeyId, UserId},
@@ -29,7 +29,13 @@ use crate::{
 const HERE: &str = "/console/keys";
 
 /// The fields of all forms of the page.
-const FIELDS: [&str; 5] = ["action", "form", "name", "expires", "keyId"];
+const FIELDS: [(&str, &str); 5] = [
+    ("action", "Which form was sent: `issue` or `delete`."),
+    ("form", "`issue`: the id of the form. Sent again, it issues no other key."),
+    ("name", "`issue`: the name of the key."),
+    ("expires", "`issue`: when the key expires: `never`, or after `30`, `90` or `365` days."),
+    ("keyId", "`delete`: the key to delete."),
+];
 
 const DONE: [(&str, &str); 2] = [
     ("deleted", "API key deleted. It no longer works."),
@@ -45,7 +51,7 @@ const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did"])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
         .summary("The API keys that the signed-in user manages.")
 }
 

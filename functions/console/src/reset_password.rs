@@ -15,14 +15,22 @@ use maud::html;
 
 use crate::app::App;
 
+const TOKEN: (&str, &str) = ("token", "The token from the link in the email.");
+
+const FIELDS: [(&str, &str); 3] = [
+    TOKEN,
+    ("newPassword", "The new password, in the form behind the link."),
+    ("email", "The address that gets the email, in the form that asks for it."),
+];
+
 /// The link in the email, which only shows a form. Without a token, the form requests the email.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&["token"])), open)
+    Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&[TOKEN])), open)
         .summary("The link in the password reset email. Without a token, a form that requests that email.")
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&["token", "newPassword", "email"])), fill_in)
+    Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
         .summary("The forms of the password reset page: set a new password, or send the email, as the API does.")
         .faults(&[Fault::TooMany])
 }

@@ -11,7 +11,7 @@ use common::{
     base_url::BaseUrl,
     error::Result,
     http::{
-        Call, Fault, Reply, Route, Typed, VerifiedPerson,
+        Call, DID, Fault, Reply, Route, Typed, VerifiedPerson,
         page::{Console, Field, Form, Page},
     },
     issue::Problem,
@@ -26,7 +26,11 @@ use crate::{
 const HERE: &str = "/console/settings";
 
 /// The fields of the form.
-const FIELDS: [&str; 3] = ["action", "debugNotificationEmail", "jobFailureMails"];
+const FIELDS: [(&str, &str); 3] = [
+    ("action", "Which form was sent: `save`."),
+    ("debugNotificationEmail", "The address for the emails about failing endpoints and failed jobs."),
+    ("jobFailureMails", "Whether emails about failed jobs are sent: `on` or `off`."),
+];
 
 /// The action of the only form.
 const SAVE: &str = "save";
@@ -37,7 +41,7 @@ const DONE: [(&str, &str); 1] = [("saved", "Settings saved.")];
 const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&["did"])), open)
+    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&[DID])), open)
         .summary("The settings of the organization.")
         .faults(&[Fault::EmailNotVerified])
 }

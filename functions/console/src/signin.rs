@@ -29,23 +29,35 @@ use url::form_urlencoded;
 use crate::app::App;
 
 /// The query of the page. All of it is kept until the user is signed in, except `did`, which selects a notice.
-const QUERY: [&str; 5] = ["mode", "cliLoginId", "cliLoginSecret", "next", "did"];
+const QUERY: [(&str, &str); 5] = [
+    ("mode", "`signup` shows the form to sign up instead of the one to sign in."),
+    ("cliLoginId", "The `requestId` of a browser login to approve."),
+    ("cliLoginSecret", "The `secret` of that browser login."),
+    ("next", "The page of the console to continue at."),
+    ("did", "Which confirmation the page shows, after one of its forms."),
+];
 
 /// The fields of all forms of the page.
-const FIELDS: [&str; 13] = [
-    "action",
-    "mode",
-    "cliLoginId",
-    "cliLoginSecret",
-    "next",
-    "userId",
-    "sure",
-    "name",
-    "email",
-    "password",
-    "organizationName",
-    "organizationSlug",
-    "debugNotificationEmail",
+const FIELDS: [(&str, &str); 13] = [
+    ("action", "Which form was sent: `sign-in` (the default), `sign-up`, `sign-out` or `approve`."),
+    ("mode", "`signup` shows the form to sign up instead of the one to sign in."),
+    ("cliLoginId", "The `requestId` of a browser login to approve."),
+    ("cliLoginSecret", "The `secret` of that browser login."),
+    ("next", "The page of the console to continue at."),
+    (
+        "userId",
+        "`approve`: the user that the page has shown. If another one is signed in by now, the page shows them first.",
+    ),
+    ("sure", "`approve`: `yes`, the tick that confirms it."),
+    ("name", "`sign-up`: the name of the user."),
+    ("email", "`sign-in` and `sign-up`: the address of the user."),
+    ("password", "`sign-in` and `sign-up`: the password."),
+    ("organizationName", "`sign-up`: the name of the organization."),
+    ("organizationSlug", "`sign-up`: a short unique name of the organization for links."),
+    (
+        "debugNotificationEmail",
+        "`sign-up`: the address for emails about failing endpoints and failed jobs. `email` by default.",
+    ),
 ];
 
 const NO_REQUEST: Error = Error::NotFound("Sign-in request not found");

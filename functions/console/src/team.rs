@@ -11,7 +11,7 @@ use common::{
     },
     error::{Error, Result},
     http::{
-        Call, Fault, MOST_LISTED, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, MOST_LISTED, Person, Reply, Route, SignedIn, Typed,
         page::{Field, Form, Page},
     },
     id::{InvitationId, UserId},
@@ -25,10 +25,18 @@ use crate::{
     frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, minute, unverified},
 };
 
+const PART: (&str, &str) = ("part", "Which page of the members is shown. The first by default.");
+
 const HERE: &str = "/console/team";
 
 /// The fields of all forms of the page.
-const FIELDS: [&str; 5] = ["action", "memberId", "role", "email", "invitationId"];
+const FIELDS: [(&str, &str); 5] = [
+    ("action", "Which form was sent: `role`, `remove`, `invite` or `cancel`."),
+    ("memberId", "`role` and `remove`: the member."),
+    ("role", "`role` and `invite`: the role, `owner` or `member`."),
+    ("email", "`invite`: the address to invite."),
+    ("invitationId", "`cancel`: the invitation."),
+];
 
 const DONE: [(&str, &str); 4] = [
     ("role", "Role changed."),
@@ -43,7 +51,7 @@ const ROLES: [(&str, &str); 2] = [
 ];
 
 pub(crate) fn show() -> Route<App> {
-    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&["did", "part"])), open)
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID, PART])), open)
         .summary("The members of the organization and, for owners, its pending invitations.")
 }
 

@@ -26,6 +26,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<Log> {
     Route::post("/v1/deliveries/get", Tenant, Input::read, handle)
         .summary("Shows a delivery with its payload and all its attempts.")
+        .description("A payload that is not delivered is always kept.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -36,7 +37,8 @@ pub struct Input {
 
 impl Input {
     fn read(_: &Log, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.text("delivery_id", DeliveryId::parse);
+        let id =
+            fields.about("The delivery to show, by the id that `list` answers.").text("delivery_id", DeliveryId::parse);
         Ok(Self { id: id? })
     }
 }
@@ -45,12 +47,15 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// The delivery.
     delivery: Delivery,
-    /// The body, exactly as it was or will be sent; absent if it was not kept.
+    /// The body, byte for byte as it was or will be sent. Absent if it was not kept: that of a delivered one is not if
+    /// it has more than 8 KiB after compression.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
+    #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
     payload: Option<String>,
-    /// All attempts, oldest first.
+    /// All attempts, oldest first; of very many, the newest 201.
     attempts: Vec<Attempt>,
 }
 

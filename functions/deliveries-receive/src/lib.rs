@@ -55,6 +55,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/receive", Tenant, Input::read, handle)
         .summary("Receives the deliveries that have waited longest for a pull endpoint, each leased for 60 seconds.")
+        .description(
+            "Post each delivery to your receiver, and settle it. No other caller gets it while the lease lasts. A \
+             delivery can come more than once, always with the same `webhook-id`. Each delivery goes to one caller \
+             only, so several programs may take from one endpoint.",
+        )
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -71,8 +76,14 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let endpoint = fields.text("webhook_endpoint_id", EndpointId::parse);
-        let limit = fields.optional_number("limit", 1..=100);
+        let endpoint =
+            fields.about("The pull endpoint to take deliveries from.").text("webhook_endpoint_id", EndpointId::parse);
+        let limit = fields
+            .about(
+                "How many deliveries to take at most. 10 by default. An answer has 5.5 MB at most, and can have \
+                 fewer for that.",
+            )
+            .optional_number("limit", 1..=100);
         let limit = limit?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LIMIT);
         Ok(Self { endpoint: endpoint?, limit })
     }
@@ -82,10 +93,12 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// The deliveries that were taken, those first that have been due for the longest time.
     deliveries: Vec<LeasedDelivery>,
-    /// When to ask again, in milliseconds: 0 if there may be more.
+    /// How many milliseconds to wait before the next call: 0 if there may be more, 1,000 for ten minutes after
+    /// something was taken, and 3,000 otherwise.
     poll_after_ms: u32,
-    /// When the endpoint's secret before the latest rotation stops signing, until it has.
+    /// Until when the secret before the current one signs, too; absent after that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     previous_secret_expires_at: Option<Timestamp>,
@@ -95,17 +108,25 @@ pub struct Output {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 struct LeasedDelivery {
+    /// The delivery, to settle it by.
     delivery_id: DeliveryId,
+    /// The name of the event.
     event: EventName,
+    /// The id of the job that the event is about.
+    #[schemars(extend("examples" = ["job_4821"]))]
     job_id: String,
+    /// The lease, to settle the delivery by.
     lease: LeaseId,
+    /// When the lease ends, 60 seconds from now. A delivery that is not settled by then can be taken again.
     lease_expires_at: Timestamp,
-    /// The number of the attempt.
+    /// The number of this attempt, from 1 on.
     #[schemars(range(min = 1))]
     attempt: u32,
-    /// What a POST to a receiver would carry, signed now.
+    /// The headers of the request to your receiver, signed now, with those of the endpoint.
+    #[schemars(extend("examples" = [{"content-type": "application/json", "webhook-id": "msg_0123456789abcdef0123456789abcdef"}]))]
     headers: BTreeMap<String, String>,
-    /// What a POST to a receiver would have as its body, byte for byte.
+    /// The body of the request to your receiver, byte for byte.
+    #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
     body: String,
 }
 

@@ -44,6 +44,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Recovers all failed and held deliveries of an endpoint in a time range, at a bounded rate.")
+        .description(
+            "The recovery runs in the background, and ends a lease of what it sends again. A call whose period \
+             overlaps that of a recovery of the same endpoint and `status` that has not begun joins it: it gets the \
+             same id, and the recovery covers both periods. An organization may have 100 unfinished recoveries.",
+        )
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -63,10 +68,20 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let endpoint = fields.text("webhook_endpoint_id", EndpointId::parse);
-        let since = fields.text("since", Timestamp::parse);
-        let until = fields.optional_text("until", Timestamp::parse);
-        let status = fields.optional_text("status", Missed::parse);
+        let endpoint = fields
+            .about(
+                "The endpoint whose deliveries are sent again. Enable it first if it is inactive: otherwise they are \
+                 held again.",
+            )
+            .text("webhook_endpoint_id", EndpointId::parse);
+        let since =
+            fields.about("Only deliveries that were created at this time or later.").text("since", Timestamp::parse);
+        let until = fields
+            .about("Only deliveries that were created before this time. Now by default; not before `since`.")
+            .optional_text("until", Timestamp::parse);
+        let status = fields
+            .about("Which deliveries are sent again: `failed`, `held` or `both` (the default).")
+            .optional_text("status", Missed::parse);
         let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)
             && until < since
@@ -82,9 +97,12 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// Always `true`: a refusal is an error.
     success: bool,
+    /// What was done, for people.
+    #[schemars(extend("examples" = ["Deliveries will be sent again"]))]
     message: &'static str,
-    /// Its id in `stats`, which tells how far it is.
+    /// The id of the recovery. `stats` shows how far it is.
     recovery_id: RecoveryId,
 }
 

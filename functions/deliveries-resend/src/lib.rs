@@ -42,6 +42,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Resends a delivery of any status, with the whole retry schedule ahead.")
+        .description(
+            "The delivery becomes `pending` and due now, with the same `webhook-id`. One that is pending already \
+             does not get a second schedule, and a test gets one attempt. A lease of it ends. For an inactive \
+             endpoint, it is held.",
+        )
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -58,7 +63,9 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.text("delivery_id", DeliveryId::parse);
+        let id = fields
+            .about("The delivery to send again, by the id that `list` answers.")
+            .text("delivery_id", DeliveryId::parse);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, key: key? })
     }

@@ -58,6 +58,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/settle", Tenant, Input::read, handle)
         .summary("Records the results of received deliveries, each identified by its lease.")
+        .description(
+            "The rules are those of a delivery that the service posts, without `Retry-After`. The same settlement \
+             again is answered the same, and counts once.",
+        )
         .faults(&[Fault::EmailNotVerified])
 }
 
@@ -118,18 +122,48 @@ impl From<Unanswered> for Failure {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { settlements: fields.objects("settlements", Settlement::read)? })
+        Ok(Self {
+            settlements: fields
+                .about(
+                    "The attempts to record, each with the lease that `receive` answered. A body has 64 KiB at most: \
+                 split long responses over several calls.",
+                )
+                .objects("settlements", Settlement::read)?,
+        })
     }
 }
 
 impl Settlement {
     fn read(fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.text("delivery_id", DeliveryId::parse);
-        let lease = fields.text("lease", LeaseId::parse);
-        let status = fields.optional_number("status_code", 100..=999);
-        let error = fields.optional_text("error", Unanswered::parse);
-        let duration = fields.optional_number("duration_ms", 0..=LONGEST);
-        let response = fields.optional_text("response", |text| Ok(text.to_owned()));
+        let id = fields.about("The delivery, as `receive` answered it.").text("delivery_id", DeliveryId::parse);
+        let lease = fields
+            .about(
+                "The lease of the delivery, as `receive` answered it. Of two settlements with one lease, the first \
+                 counts.",
+            )
+            .text("lease", LeaseId::parse);
+        let status = fields
+            .about(
+                "The HTTP status that the receiver answered with. 2xx delivers, 410 ends the delivery and disables \
+                 the endpoint, and with any other the delivery comes back by the retry schedule. Without \
+                 `status_code` and `error`, the delivery is given back: that is no attempt, and it can be taken at \
+                 once.",
+            )
+            .optional_number("status_code", 100..=999);
+        let error = fields
+            .about("Why there was no answer. Only without `status_code`.")
+            .optional_text("error", Unanswered::parse);
+        let duration = fields
+            .about("How long the attempt took, in milliseconds. 0 by default.")
+            .optional_number("duration_ms", 0..=LONGEST);
+        let response = fields
+            .about(
+                "What the receiver of a failed attempt answered, for the delivery log. The first 1,024 bytes are \
+                 kept.",
+            )
+            .example("try again later")
+            .optional_text("response", |text| Ok(text.to_owned()));
+        fields.either(["status_code", "error"]);
         let (status, error) = (status?.and_then(|status| u16::try_from(status).ok()), error?);
         let outcome = match (status, error) {
             (Some(_), Some(_)) => {
@@ -162,6 +196,7 @@ impl Settlement {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// The result of each settlement, in the order of the call.
     settlements: Vec<Settled>,
 }
 
@@ -169,9 +204,11 @@ pub struct Output {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 struct Settled {
+    /// The delivery.
     delivery_id: DeliveryId,
+    /// Whether the settlement was recorded.
     result: Verdict,
-    /// How the delivery stands now, if it was settled or released.
+    /// The status that the delivery has now; absent if nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Status")]
     status: Option<Status>,

@@ -40,6 +40,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/stats", Tenant, Input::read, handle)
         .summary("Counts the deliveries by status, hour and reason, and shows the progress of recoveries.")
+        .description("Deliveries count in the hour in which they were created.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -51,8 +52,12 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let endpoint = fields.optional_text("webhook_endpoint_id", EndpointId::parse);
-        let since = fields.optional_text("since", Timestamp::parse);
+        let endpoint = fields
+            .about("Only deliveries to this endpoint. By default those to all endpoints and callbacks.")
+            .optional_text("webhook_endpoint_id", EndpointId::parse);
+        let since = fields
+            .about("Only deliveries that were created at this time or later. The last 24 hours by default.")
+            .optional_text("since", Timestamp::parse);
         Ok(Self { endpoint: endpoint?, since: since? })
     }
 }
@@ -61,16 +66,17 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Deliveries created at this time or later are counted.
+    /// Deliveries that were created at this time or later are counted.
     since: Timestamp,
-    /// Whether all of these were counted. If there are too many, only the newest are.
+    /// Whether all of them were counted. If there are too many, only the newest are.
     complete: bool,
+    /// All of them, by status.
     total: Counts,
-    /// The hours in which there were any, oldest first.
+    /// The same by the hour in which they were created, oldest first. Hours without deliveries are left out.
     hours: Vec<Hour>,
-    /// Why deliveries failed in the end, the most frequent reason first.
+    /// Failed deliveries by the reason of their last attempt, the most frequent first.
     failures: Vec<Reason>,
-    /// The latest recoveries, newest first.
+    /// The latest ten recoveries, newest first.
     recoveries: Vec<Recovery>,
 }
 
@@ -78,12 +84,17 @@ pub struct Output {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "DeliveriesOfAnHour")]
 struct Hour {
-    /// When the hour began.
+    /// When the hour began, in UTC.
     hour: Timestamp,
+    /// How many wait for an attempt.
     pending: u32,
+    /// How many were delivered.
     delivered: u32,
+    /// How many failed.
     failed: u32,
+    /// How many are held.
     held: u32,
+    /// How many ended.
     ended: u32,
 }
 
@@ -91,8 +102,10 @@ struct Hour {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "FailureReason")]
 struct Reason {
-    /// The outcome of the last attempt.
+    /// The outcome of the last attempt, or `untaken` for a pull endpoint.
+    #[schemars(extend("examples" = ["status_5xx"]))]
     reason: String,
+    /// How many deliveries failed for it.
     count: u32,
 }
 

@@ -29,6 +29,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<Settings> {
     Route::post("/v1/tenant/settings", Verified, Input::read, handle)
         .summary("Changes the given settings of the organization (owners only), and returns all of them.")
+        .description(
+            "Without fields, it answers the settings to every member. Only an owner, or an API key of an owner, may \
+             send a field, even with the value that it has.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
 }
 
@@ -39,8 +43,15 @@ pub struct Input {
 
 impl Input {
     fn read(_: &Settings, fields: &mut Fields) -> Result<Self, Rejected> {
-        let address = fields.optional_text("debug_notification_email", Email::parse);
-        let disable = fields.optional_bool("disable_job_failure_notifications");
+        let address = fields
+            .about(
+                "Another address for the emails about failing endpoints and failed jobs. Both the old and the new \
+                 address get an email about the change.",
+            )
+            .optional_text("debug_notification_email", Email::parse);
+        let disable = fields
+            .about("`true` ends the emails about failed jobs. Those about endpoints still come.")
+            .optional_bool("disable_job_failure_notifications");
         let change = SettingsChange { debug_notification_email: address?, disable_job_failure_notifications: disable? };
         Ok(Self { change })
     }
@@ -50,10 +61,12 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Always false.
+    /// Always `false`.
     #[schemars(extend("const" = false))]
     code_sharing_enabled: bool,
+    /// Whether the emails about failed jobs are turned off.
     disable_job_failure_notifications: bool,
+    /// The address that gets the emails about failing endpoints and failed jobs.
     debug_notification_email: Email,
 }
 

@@ -46,11 +46,14 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(ROUTE, Tenant, Input::read, handle).summary("Stores a webhook endpoint.").faults(&[
-        Fault::EmailNotVerified,
-        Fault::Conflict("endpoint_limit"),
-        Fault::Conflict("idempotency_key_reused"),
-    ])
+    Route::post(ROUTE, Tenant, Input::read, handle)
+        .summary("Stores a webhook endpoint.")
+        .description("An organization may have 100 endpoints, unless the deployment has another limit.")
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::Conflict("endpoint_limit"),
+            Fault::Conflict("idempotency_key_reused"),
+        ])
 }
 
 /// The endpoint to store.
@@ -67,8 +70,15 @@ pub struct Input {
 
 impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let kind = fields.optional_text("kind", Kind::parse);
-        let url = fields.optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
+        let kind = fields
+            .about(
+                "How events reach you: `push` (the default) posts each to `url`, and `pull` keeps it until your \
+                 program takes it with `deliveries/receive`. It cannot be changed later.",
+            )
+            .optional_text("kind", Kind::parse);
+        let url = fields
+            .about("Where events are posted to. Required for a push endpoint, and refused for a pull endpoint.")
+            .optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let address = match (kind, url) {
             (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
             (Ok(None | Some(Kind::Push)), Ok(Some(url))) => Ok(Address::Push(url)),
@@ -78,11 +88,32 @@ impl Input {
                 Err(fields.reject("url", Problem::format("Must be absent: a pull endpoint has no url")))
             }
         };
-        let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse_chosen);
-        let headers = fields.nullable_object("headers", Headers::parse);
-        let description = fields.nullable_text("description", Description::parse);
-        let active = fields.optional_bool("active");
-        let events = fields.nullable_list("events", EventFilter::parse_name);
+        fields.cases("kind", &[("push", "PushEndpoint", &["url"]), ("pull", "PullEndpoint", &[])]);
+        let signing_secret = fields
+            .about(
+                "The secret that the signatures of events are made with, if you choose one. By default the service \
+                 generates one and answers it.",
+            )
+            .optional_text("signing_secret", SigningSecret::parse_chosen);
+        let headers = fields
+            .about(
+                "Headers to send with each attempt, such as an `authorization` that your receiver demands. None by \
+                 default; `null` is none, too. The signatures do not cover them, and no answer, log line or email \
+                 shows a value.",
+            )
+            .nullable_object("headers", Headers::parse);
+        let description = fields
+            .about("A text to tell your endpoints apart. None by default; `null` is none, too.")
+            .nullable_text("description", Description::parse);
+        let active = fields
+            .about(
+                "Whether events are delivered. `true` by default. An inactive endpoint collects: its events are \
+                 `held` for 7 days.",
+            )
+            .optional_bool("active");
+        let events = fields
+            .about("The events that the endpoint gets. All by default; `null` is all, too.")
+            .nullable_list("events", EventFilter::parse_name);
         let key = fields.idempotency_key();
         Ok(Self {
             address: address?,
@@ -100,9 +131,15 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// Always `true`: a refusal is an error.
     success: bool,
+    /// The id of the new endpoint.
     webhook_endpoint_id: EndpointId,
+    /// What was done, for people.
+    #[schemars(extend("examples" = ["Webhook endpoint created"]))]
     message: &'static str,
+    /// The secret that the service generated, `whsec_` and the base64 of 32 random bytes. Only this answer has it, and
+    /// that to a repeated call with the same `idempotency-key`; absent if you chose one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend(
         "pattern" = "^whsec_[A-Za-z0-9+/]{43}=$",

@@ -27,6 +27,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<Endpoints> {
     Route::post("/v1/webhooks/list", Tenant, |_, _| Ok(()), handle)
         .summary("Lists the webhook endpoints, oldest first.")
+        .description(
+            "No answer has a secret or the value of a header. The `debugNotificationEmail` of the organization gets \
+             an email when an endpoint starts to fail and when the service disables it.",
+        )
         .faults(&[Fault::EmailNotVerified])
 }
 
@@ -34,6 +38,7 @@ fn route() -> Route<Endpoints> {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// All endpoints of the organization, oldest first.
     webhook_endpoints: Vec<Endpoint>,
 }
 
@@ -41,42 +46,55 @@ pub struct Output {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
 struct Endpoint {
+    /// The id of the endpoint.
     webhook_endpoint_id: EndpointId,
+    /// How events reach the receiver: posted (`push`) or taken by a program (`pull`).
     kind: Kind,
-    /// Absent for a pull endpoint.
+    /// Where events are posted to; absent for a pull endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["https://example.com/hook"]))]
     url: Option<String>,
+    /// The text that tells it apart; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Description")]
     description: Option<Description>,
+    /// Whether deliveries are attempted. If not, they are held.
     active: bool,
+    /// The events that the endpoint gets; absent if it gets all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EventFilter")]
     events: Option<EventFilter>,
-    /// The names of the headers that the endpoint gets with each attempt, sorted; absent if it has none.
+    /// The names of the headers that are sent with each attempt, in lower case and sorted; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("minItems" = 1, "maxItems" = 10))]
+    #[schemars(extend("examples" = [["authorization"]]))]
     header_names: Vec<String>,
+    /// When the endpoint was created.
     created_at: Timestamp,
+    /// When the endpoint was last changed.
     updated_at: Timestamp,
+    /// Until when the secret before the current one signs, too; absent after that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     previous_secret_expires_at: Option<Timestamp>,
+    /// Since when deliveries to the endpoint have failed without a success in between; absent while they succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     failing_since: Option<Timestamp>,
+    /// When the service disabled the endpoint; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     disabled_at: Option<Timestamp>,
+    /// Why the service disabled the endpoint; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DisabledReason")]
     disabled_reason: Option<DisabledReason>,
-    /// When somebody last asked for what waits for a pull endpoint, to ten minutes; absent if nobody has.
+    /// When a program last called `receive` for the pull endpoint, to ten minutes; absent before the first call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     last_asked_at: Option<Timestamp>,
-    /// When something was last taken, to a minute; absent if nothing has been.
+    /// When a program last took a delivery of the pull endpoint, to a minute; absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     last_taken_at: Option<Timestamp>,

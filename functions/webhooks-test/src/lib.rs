@@ -47,6 +47,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Sends a test event to a webhook endpoint, active or not.")
+        .description(
+            "The event `webhook.test` takes the path of every delivery, in one attempt. It has the nine members of \
+             every event: `job_id` is `test`, and those that describe a job are `null`. A pull endpoint keeps it \
+             until it is taken. An endpoint takes 10 tests in a minute.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("idempotency_key_reused"), Fault::TooMany])
 }
 
@@ -58,7 +63,7 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.text("id", EndpointId::parse);
+        let id = fields.about("The endpoint to test, active or not.").text("id", EndpointId::parse);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, key: key? })
     }
@@ -68,8 +73,12 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
+    /// Always `true`: a refusal is an error.
     success: bool,
+    /// What was done, for people.
+    #[schemars(extend("examples" = ["Test event will be sent"]))]
     message: &'static str,
+    /// The delivery of the test. `deliveries/get` shows how it went.
     delivery_id: DeliveryId,
 }
 

@@ -38,6 +38,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/webhooks/update", Tenant, Input::read, handle)
         .summary("Changes the given fields of a webhook endpoint.")
+        .description(
+            "Fields that are left out keep their values: with `id` alone, nothing changes. Enabling an endpoint does \
+             not send again what it missed; `deliveries/recover` does. The `kind` cannot be changed.",
+        )
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
@@ -54,13 +58,31 @@ pub struct Input {
 
 impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.text("id", EndpointId::parse);
-        let url = fields.optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
-        let signing_secret = fields.optional_text("signing_secret", SigningSecret::parse_chosen);
-        let headers = fields.nullable_object("headers", Headers::parse);
-        let description = fields.nullable_text("description", Description::parse);
-        let active = fields.optional_bool("active");
-        let events = fields.nullable_list("events", EventFilter::parse_name);
+        let id = fields.about("The endpoint to change.").text("id", EndpointId::parse);
+        let url = fields
+            .about(
+                "Another address to post events to. An endpoint that has headers takes `headers` in the same call, \
+                 since they are secrets that the new address would get.",
+            )
+            .optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
+        let signing_secret = fields
+            .about("Another secret. The one before signs, too, for a day, so that your receiver can change over.")
+            .optional_text("signing_secret", SigningSecret::parse_chosen);
+        let headers = fields
+            .about("Headers that replace all those the endpoint has. `null` or an empty object removes them.")
+            .nullable_object("headers", Headers::parse);
+        let description = fields
+            .about("Another text to tell your endpoints apart. `null` removes it.")
+            .nullable_text("description", Description::parse);
+        let active = fields
+            .about(
+                "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`; \
+                 `false` disables it, and its events are held for 7 days.",
+            )
+            .optional_bool("active");
+        let events = fields
+            .about("The events that the endpoint gets from now on. `null` is all. Deliveries that exist go on.")
+            .nullable_list("events", EventFilter::parse_name);
         let change = Change {
             url: url?,
             signing_secret: signing_secret?,

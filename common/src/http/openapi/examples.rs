@@ -41,7 +41,10 @@ fn example(schema: &Value, schemas: &Value) -> Value {
     let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));
     match kind {
         Some("object") => {
+            // Of fields that exclude each other, the first.
+            let excluded = schema.pointer("/not/required/1").and_then(Value::as_str);
             let properties = schema["properties"].as_object().into_iter().flatten();
+            let properties = properties.filter(|(name, _)| Some(name.as_str()) != excluded);
             properties.map(|(name, property)| (name.clone(), example(property, schemas))).collect::<Map<_, _>>().into()
         }
         Some("array") => json!([example(&schema["items"], schemas)]),

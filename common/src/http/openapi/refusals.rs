@@ -9,7 +9,10 @@ use crate::http::wire::Wire;
 
 /// The schemas of an error in both formats.
 pub(super) fn schemas() -> [(String, Value); 3] {
-    let text = json!({ "type": "string" });
+    let text = |description: &str| json!({ "description": description, "type": "string" });
+    let code = text("The kind of error, for programs.");
+    let message = text("What happened and what to do, for people. Its words may change.");
+    let reason = text("Why the call conflicts with what is stored. Only an error with the status 409 has it.");
     let object = |description: &str, required: &[&str], properties: Value| {
         json!({
             "description": description,
@@ -19,21 +22,36 @@ pub(super) fn schemas() -> [(String, Value); 3] {
             "additionalProperties": false,
         })
     };
-    let codes = json!({ "type": "string", "enum": ["invalid_type", "invalid_format", "too_small", "too_big"] });
-    let path = "The field and, in an array, the index of the element.";
-    let path = json!({ "description": path, "type": "array", "items": text });
-    let issue = json!({ "code": codes, "path": path, "message": text });
-    let issues = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Issue" } });
-    let more = json!({ "issues": issues, "reason": text });
+    let codes = json!({
+        "description": "What is wrong. `invalid_type` is a missing field, too, or another type of JSON.",
+        "type": "string",
+        "enum": ["invalid_type", "invalid_format", "too_small", "too_big"],
+    });
+    let path =
+        "The field and, in an array, the index of the element, from `0` on; in `headers`, the name of the header.";
+    let path = json!({ "description": path, "type": "array", "items": { "type": "string" } });
+    let of_issue = text("What the field must be. It never repeats the value.");
+    let issue = json!({ "code": codes, "path": path, "message": of_issue });
+    let issues = json!({
+        "description": "Every issue of every field. Only an error with the status 400 has it.",
+        "type": "array",
+        "items": { "$ref": "#/components/schemas/Issue" },
+    });
+    let more = json!({ "issues": issues, "reason": reason });
     let error = json!({
         "defined": { "description": "Always false.", "type": "boolean" },
-        "code": text,
-        "status": { "type": "integer" },
-        "message": text,
-        "data": { "type": "object", "properties": more, "additionalProperties": false },
+        "code": code,
+        "status": { "description": "The HTTP status of the answer.", "type": "integer" },
+        "message": message,
+        "data": {
+            "description": "What there is to say besides: absent where that is nothing.",
+            "type": "object",
+            "properties": more,
+            "additionalProperties": false,
+        },
     });
     let error = object("The error.", &["defined", "code", "status", "message"], error);
-    let plain = json!({ "code": text, "message": text, "issues": issues, "reason": text });
+    let plain = json!({ "code": code, "message": message, "issues": issues, "reason": reason });
     [
         ("Issue", object("A problem with one field.", &["code", "path", "message"], issue)),
         ("EnvelopeError", object("An error of a route under `/v1`.", &["json"], json!({ "json": error }))),
@@ -48,7 +66,7 @@ pub(super) fn refusal(wire: Wire, status: u16, errors: &[(String, Option<&'stati
         .iter()
         .map(|(code, reason)| {
             let value = example(wire, status, code, *reason);
-            (reason.unwrap_or(code), json!({ "value": value }))
+            (reason.unwrap_or(code), json!({ "summary": remedy(code, *reason), "value": value }))
         })
         .collect();
     let names: Vec<&str> = examples.keys().copied().collect();
@@ -106,6 +124,63 @@ fn why(status: u16) -> &'static str {
         429 => "Too many attempts; `Retry-After` gives the seconds to wait.",
         503 => "Contention or throttling outlasted the retries. Try again.",
         _ => "An internal error; the cause is in the log.",
+    }
+}
+
+/// What an error means and what to do about it.
+fn remedy(code: &str, reason: Option<&str>) -> &'static str {
+    match reason.unwrap_or(code) {
+        "slug_taken" => "Another organization has this slug. Choose another one.",
+        "email_taken" => "The address has an account. Sign in, or use another address.",
+        "invitation_expired" => "The invitation is older than 7 days. Ask an owner for another one.",
+        "invitation_used" => {
+            "The invitation was accepted, canceled or replaced by a newer one. Use the newest one, or sign in."
+        }
+        "last_owner" => "The organization would have no owner. Make another member an owner first.",
+        "endpoint_limit" => "The organization has as many endpoints as it may have. Delete one first.",
+        "key_limit" => "The organization has 100 API keys. Delete one first: expired ones count, too.",
+        "payload_not_kept" => {
+            "The delivery succeeded, and its payload was too large to be kept. It cannot be sent again: ask the producer for a \
+             new event."
+        }
+        "endpoint_inactive" => {
+            "The endpoint is inactive, and its deliveries are held. Enable it by `webhooks/update` with `active`, then \
+             `recover` them."
+        }
+        "not_a_pull_endpoint" => {
+            "Deliveries of this endpoint are posted to its `url`. Create an endpoint of the kind `pull` to receive deliveries."
+        }
+        "pull_endpoint" => "A pull endpoint has no `url`. Leave the field out, or create a push endpoint.",
+        "headers_needed" => {
+            "The endpoint has headers, which are secrets that another `url` would get. Send `headers` in the same call: the \
+             same, others or `null`."
+        }
+        "recovery_limit" => "The organization has 100 unfinished recoveries. Wait until one of them is done.",
+        "idempotency_key_reused" => "The key was used for a call with other fields. Use a new key for each new call.",
+        "BAD_REQUEST" => "The request is malformed, or a field is not valid. Correct the fields that `issues` names.",
+        "INVALID_PASSWORD" => "The current password is wrong. Ask for it again.",
+        "INVALID_TOKEN" => "The token is malformed, unknown, used or expired. Ask for another email.",
+        "CONFIRMATION_REQUIRED" => "Only a person can confirm. Open the link in a browser, and press the button.",
+        "UNAUTHORIZED" => {
+            "The key or session is missing, unknown, expired or ended, or a key calls what needs a session. Sign in, or use \
+             another key."
+        }
+        "INVALID_EMAIL_OR_PASSWORD" => "The email and the password do not belong together. Ask for both again.",
+        "INVALID_ORIGIN" => {
+            "The `Origin` is not trusted, or a cookie comes without one. Send the one that the message names."
+        }
+        "EMAIL_NOT_VERIFIED" => "The email is not verified. Open the link in the verification email.",
+        "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION" => {
+            "The organization is not the caller's. Name the caller's, or none."
+        }
+        "FORBIDDEN" => {
+            "The email is not verified, the caller is not an owner, or the `Origin` is not trusted: the message says which."
+        }
+        "NOT_FOUND" => "It does not exist, or it belongs to another organization. Check the id.",
+        "PAYLOAD_TOO_LARGE" => "The body has more than 64 KiB. Split the call.",
+        "TOO_MANY_REQUESTS" => "A rate limit is reached. Wait for the seconds that `Retry-After` has.",
+        "SERVICE_UNAVAILABLE" => "The service is busy. Send the call again in a moment.",
+        _ => "The service failed. Send the call again; the cause is in the log.",
     }
 }
 

@@ -18,21 +18,25 @@ pub const RESPONSE_BYTES: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Attempt {
-    /// When it began.
+    /// When the attempt began.
     pub at: Timestamp,
     /// `delivered`, or why it failed.
+    #[schemars(extend("examples" = ["status_5xx"]))]
     pub outcome: Cow<'static, str>,
-    /// The receiver's HTTP status, if it sent one.
+    /// The HTTP status of the receiver; absent if it did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u16")]
+    #[schemars(extend("examples" = [503]))]
     pub status_code: Option<u16>,
-    /// How long it took.
+    /// How long the attempt took, in milliseconds.
     pub duration_ms: u32,
-    /// The first 1,024 bytes of the response to a failed attempt, if there was one.
+    /// The first 1,024 bytes of the answer to a failed attempt, without the secret headers of the endpoint; absent if
+    /// there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["try again later"]))]
     pub response: Option<String>,
-    /// What it was made for.
+    /// Why the attempt was made.
     pub trigger: Trigger,
 }
 

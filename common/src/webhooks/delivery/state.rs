@@ -23,26 +23,27 @@ use crate::{
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Delivery {
-    /// Its id, for `get` and `resend`.
+    /// The id of the delivery, which `get` and `resend` take.
     #[serde(rename = "delivery_id")]
     pub id: DeliveryId,
-    /// The id that the receiver gets as a header.
+    /// The header `webhook-id`, by which receivers recognize a repetition.
     pub webhook_id: WebhookId,
-    /// Where it goes; absent for a job's own callback.
+    /// The endpoint; absent for the callback of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EndpointId")]
     pub webhook_endpoint_id: Option<EndpointId>,
-    /// The event's name.
+    /// The name of the event.
     pub event: EventName,
-    /// The producer's id of the job.
+    /// The id of the job that the event is about: its first 1,024 bytes.
+    #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
-    /// How it stands.
+    /// How the delivery stands.
     pub status: Status,
     /// How many attempts have been made.
     pub attempts: u32,
     /// When the event entered its queue.
     pub created_at: Timestamp,
-    /// When the next attempt is due, while it is pending.
+    /// When the next attempt is due; absent unless the delivery is `pending`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub next_attempt_at: Option<Timestamp>,

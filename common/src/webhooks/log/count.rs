@@ -25,15 +25,15 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Counts {
-    /// Waiting for an attempt.
+    /// How many wait for an attempt.
     pub pending: u32,
-    /// Taken by the receiver.
+    /// How many were delivered.
     pub delivered: u32,
-    /// Failed: no attempt follows.
+    /// How many failed: no attempt follows.
     pub failed: u32,
-    /// Held because the endpoint is inactive.
+    /// How many are held, for an inactive endpoint or until a program takes them.
     pub held: u32,
-    /// Ended because the endpoint was deleted.
+    /// How many ended, because their endpoint was deleted.
     pub ended: u32,
 }
 

@@ -39,20 +39,20 @@ use crate::{
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Recovery {
-    /// Its id.
+    /// The id of the recovery.
     #[serde(rename = "recovery_id")]
     pub id: RecoveryId,
     /// The endpoint whose deliveries are sent again.
     pub webhook_endpoint_id: EndpointId,
-    /// Deliveries created at this time or later.
+    /// Deliveries that were created at this time or later are sent again.
     pub since: Timestamp,
-    /// Deliveries created before this time.
+    /// Deliveries that were created before this time are sent again.
     pub until: Timestamp,
     /// Which of them are sent again.
     pub status: Missed,
     /// How many have been sent again so far.
     pub resent: u32,
-    /// Whether all of them have been.
+    /// Whether all of them have been sent again.
     pub done: bool,
     /// The number of the shard that is being read.
     #[serde(skip)]

@@ -24,23 +24,23 @@ use super::{
 use crate::{app::App, deliveries::moment, settings::Settings, verify};
 
 /// The fields of all forms of the page.
-pub(super) const FIELDS: [&str; 16] = [
-    "id",
-    "action",
-    "sure",
-    "since",
-    "status",
-    "activate",
-    "secret",
-    "updated_at",
-    "own",
-    "url",
-    "description",
-    "completed",
-    "failed",
-    "headers",
-    "no_headers",
-    "did",
+pub(super) const FIELDS: [(&str, &str); 16] = [
+    ("id", "The endpoint."),
+    ("action", "Which form was sent: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
+    ("sure", "`delete`: `yes`, the tick that confirms it."),
+    ("since", "`recover`: deliveries that were created at this time or later."),
+    ("status", "`recover`: `failed`, `held` or `both`."),
+    ("activate", "`recover`: `yes` enables the endpoint first."),
+    ("secret", "`rotate`: the secret that the page has generated."),
+    ("updated_at", "`rotate`: when the endpoint was last changed as the form was opened."),
+    ("own", "`rotate`: a secret of your own instead."),
+    ("url", "`edit`: the URL."),
+    ("description", "`edit`: the text that tells the endpoint apart."),
+    ("completed", "`edit`: `yes` for the event `job.completed`."),
+    ("failed", "`edit`: `yes` for the event `job.failed`."),
+    ("headers", "`edit`: headers that replace the current ones, one `name: value` in each line."),
+    ("no_headers", "`edit`: `yes` removes the headers."),
+    ("did", "Which confirmation the page shows, after one of its forms."),
 ];
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {

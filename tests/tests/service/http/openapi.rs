@@ -85,6 +85,59 @@ fn names_are_not_alternatives() {
     assert!(document["components"]["schemas"]["Status"]["enum"].is_array());
 }
 
+/// Adds the paths of the properties and parameters below `part` that have no description, and counts all of them.
+fn undescribed(part: &Value, path: &str, missing: &mut Vec<String>) -> usize {
+    let mut count = 0;
+    let mut check = |name: &str, described: &Value| {
+        count += 1;
+        if described["description"].as_str().is_none_or(str::is_empty) {
+            missing.push(format!("{path}/{name}"));
+        }
+    };
+    for (name, property) in part["properties"].as_object().into_iter().flatten() {
+        check(name, property);
+    }
+    for parameter in part["parameters"].as_array().into_iter().flatten() {
+        check(parameter["name"].as_str().expect("a name"), parameter);
+    }
+    let below: Vec<(String, &Value)> = match part {
+        Value::Object(members) => members
+            .iter()
+            .filter(|(name, _)| !name.starts_with("example"))
+            .map(|(name, below)| (name.clone(), below))
+            .collect(),
+        Value::Array(elements) => {
+            elements.iter().enumerate().map(|(index, below)| (index.to_string(), below)).collect()
+        }
+        _ => Vec::new(),
+    };
+    count + below.iter().map(|(name, below)| undescribed(below, &format!("{path}/{name}"), missing)).sum::<usize>()
+}
+
+#[test]
+fn every_property_and_parameter_is_described() {
+    let mut missing = Vec::new();
+    let count = undescribed(&document(), "", &mut missing);
+    assert!(missing.is_empty(), "say what they are for with `about`, or in the comment of the field: {missing:#?}");
+    assert!(count > 400, "{count}");
+}
+
+/// What the reference shows is what a reader tries first.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_example_of_a_call_is_valid() {
+    let (world, document) = (World::start().await, document());
+    let tenant = world.tenant("acme").await;
+    let mut seen = 0;
+    for (path, _, operation) in operations(&document).filter(|(path, ..)| path.starts_with("/v1/")) {
+        let example = &operation["requestBody"]["content"]["application/json"]["example"];
+        let call = world.http.post(world.url(path)).json(example);
+        let answer = world.send(call.header("cookie", &tenant.cookie).header("origin", world.stack.api())).await;
+        assert!([200, 404, 409].contains(&answer.status), "{path} {example}: {answer:?}");
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen}");
+}
+
 #[test]
 fn every_example_is_as_described() {
     let document = document();
@@ -127,12 +180,20 @@ fn is_described(document: &Value, method: &str, path: &str, input: &Value) -> bo
 async fn accepted_requests_match_the_description() {
     let (world, document) = (World::start().await, document());
     let tenant = world.tenant("acme").await;
-    let (list, create) = ("/v1/deliveries/list", "/v1/webhooks/create");
+    let (list, settle, create) = ("/v1/deliveries/list", "/v1/deliveries/settle", "/v1/webhooks/create");
     let (key, members) = ("/api/auth/api-key/create", "/api/auth/organization/list-members");
     let fields = |fields: Value| json!({ "json": fields });
     let endpoint = |secret: &str| fields(json!({"url": "https://example.com/hook", "signing_secret": secret}));
     let with = |name: &str, value: &str| fields(json!({"url": "https://example.com/hook", "headers": {name: value}}));
     let delivery = |id: &str| fields(json!({"delivery_id": format!("{id}.0123456789abcdef0123456789abcdef")}));
+    let settlement = |outcome: Value| {
+        let mut settlement = json!({
+            "delivery_id": "callback.3.1769860800999.0123456789abcdef0123456789abcdef",
+            "lease": "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0",
+        });
+        settlement.as_object_mut().expect("an object").extend(outcome.as_object().cloned().unwrap_or_default());
+        fields(json!({"settlements": [settlement]}))
+    };
     let login = |last: &str| {
         let secret = format!("{}{last}", "a".repeat(42));
         fields(json!({"requestId": "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0", "secret": secret}))
@@ -164,6 +225,16 @@ async fn accepted_requests_match_the_description() {
         ("post", "/v1/auth/cliLoginPoll", login("A"), true),
         ("post", "/v1/auth/cliLoginPoll", login("a"), false),
         ("post", "/v1/auth/cliLoginPoll", login(""), false),
+        ("post", create, fields(json!({})), false),
+        ("post", create, json!({}), false),
+        ("post", create, fields(json!({"kind": "push"})), false),
+        ("post", create, fields(json!({"kind": "push", "url": "https://example.com/"})), true),
+        ("post", create, fields(json!({"kind": "pull"})), true),
+        ("post", create, fields(json!({"kind": "pull", "url": "https://example.com/"})), false),
+        ("post", settle, settlement(json!({})), true),
+        ("post", settle, settlement(json!({"status_code": 200})), true),
+        ("post", settle, settlement(json!({"error": "dns"})), true),
+        ("post", settle, settlement(json!({"status_code": 200, "error": "dns"})), false),
         ("post", create, endpoint("s"), true),
         ("post", create, endpoint("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), true),
         ("post", create, endpoint("whsec_"), false),
