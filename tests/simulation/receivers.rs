@@ -172,7 +172,10 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
                 body_signature: header("x-webhook-signature"),
                 body,
                 status: 0,
-                is_cut: manner == Manner::Cuts,
+                is_cut: matches!(
+                    manner,
+                    Manner::Cuts | Manner::Refuses | Manner::Swallows | Manner::Nameless | Manner::Alternates(..)
+                ),
                 given_up: None,
                 taken: false,
             });
