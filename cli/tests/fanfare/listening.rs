@@ -134,7 +134,7 @@ async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     listener.says("The endpoint was deleted").await;
     assert_eq!(listener.ends().await, Some(4));
-    for words in ["endpoint is inactive", "endpoint is active again", "was rotated", "endpoint was deleted"] {
+    for words in ["endpoint is inactive", "endpoint is active again", "secret was rotated", "endpoint was deleted"] {
         assert_eq!(listener.times(words), 1, "{words}: {:#?}", listener.said());
     }
 }

@@ -42,7 +42,7 @@ const DONE: [(&str, &str); 4] = [
     ("role", "Role changed."),
     ("removed", "Member removed. Their account is deleted, and their sessions and API keys no longer work."),
     ("invited", "Invitation sent. It expires in 7 days."),
-    ("cancelled", "Invitation canceled."),
+    ("canceled", "Invitation canceled."),
 ];
 
 const ROLES: [(&str, &str); 2] = [
@@ -123,7 +123,7 @@ async fn invite(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<&'stat
 async fn cancel(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
     let invitation = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
     app.invitations.cancel(&owner.organization, invitation).await?;
-    Ok("cancelled")
+    Ok("canceled")
 }
 
 /// The data that the page shows.

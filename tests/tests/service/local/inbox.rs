@@ -37,7 +37,7 @@ async fn a_delivery_is_verified_once_its_secret_is_known() {
 
     let shown = page(&world).await;
     for expected in
-        ["<code>/hook</code> job.completed", "msg_", "&quot;job_id&quot;: &quot;job-1&quot;", "is not known"]
+        ["<code>/hook</code> job.completed", "msg_", "&quot;job_id&quot;: &quot;job-1&quot;", "no signing secret set"]
     {
         assert!(shown.contains(expected), "{expected} in {shown}");
     }
@@ -50,7 +50,7 @@ async fn a_delivery_is_verified_once_its_secret_is_known() {
     let verdicts = "<strong>not verified</strong>: webhook-signature is invalid, x-webhook-signature is invalid";
     assert!(shown.contains(verdicts), "{shown}");
     submit(&world, "secret", &[("path", "/hook"), ("secret", "")]).await;
-    assert!(page(&world).await.contains("is not known"));
+    assert!(page(&world).await.contains("no signing secret set"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,8 +76,9 @@ async fn each_path_has_its_answer_and_the_page_is_newest_first() {
         assert!(slow.body("{}").send().await.is_err_and(|error| error.is_timeout()), "{answer}");
     }
     let shown = page(&world).await;
-    let places = ["response: none; ", "HTTP 204 after 8 seconds; ", "HTTP 410; ", "HTTP 500; "]
-        .map(|answer| shown.find(&format!("answer: {answer}")).unwrap_or_else(|| unreachable!("{answer} in {shown}")));
+    let places = ["none; ", "HTTP 204 after 8 seconds; ", "HTTP 410; ", "HTTP 500; "].map(|answer| {
+        shown.find(&format!("response: {answer}")).unwrap_or_else(|| unreachable!("{answer} in {shown}"))
+    });
     assert!(places.is_sorted(), "{places:?}");
     assert_eq!(submit(&world, "answer", &[("path", "/orders"), ("answer", "302")]).await.status, 400);
     assert_eq!(submit(&world, "answer", &[("path", "orders"), ("answer", "204")]).await.status, 400);

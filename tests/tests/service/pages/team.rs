@@ -104,7 +104,7 @@ async fn an_owner_invites_and_cancels_the_invitation() {
     assert_eq!(world.open(&link(&mail)).await.status, 200);
 
     let cancelled = press(&world, &owner, "Cancel invitation: al@example.com", &[]).await;
-    assert_eq!(location(&cancelled), "/console/team?did=cancelled");
+    assert_eq!(location(&cancelled), "/console/team?did=canceled");
     assert!(!follow(&world, &owner.cookie, &cancelled).await.page().contains("al@example.com"));
     assert_eq!(world.open(&link(&mail)).await.status, 400);
 }

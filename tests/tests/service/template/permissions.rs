@@ -441,7 +441,7 @@ async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant
     let (_, other) = added.page().split_once("action=\"/console/endpoints/").expect("a link");
     let other = format!("/console/endpoints/{}", other.split('"').next().unwrap_or_default());
     let page = browser.open(&other).await;
-    assert_eq!(browser.press(&other, &page, "Delete the endpoint", &[("sure", "yes")]).await.status, 200);
+    assert_eq!(browser.press(&other, &page, "Delete endpoint", &[("sure", "yes")]).await.status, 200);
     let path = format!("/console/endpoints/{endpoint}");
     let page = browser.open(&path).await;
     for button in ["Disable endpoint", "Send test event"] {
