@@ -70,7 +70,7 @@ impl Input {
 #[serde(tag = "status", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
 pub enum Output {
-    /// The session, as a `Cookie` header to send, and whose it is.
+    /// `approved`: the answer has the session.
     Approved {
         /// The session, as the value of a `Cookie` header to send. No other answer has it.
         #[schemars(extend("examples" = ["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
@@ -84,9 +84,9 @@ pub enum Output {
         /// When the session ends.
         session_expires_at: Timestamp,
     },
-    /// No user has approved it yet, or the user must verify the email first.
+    /// `pending`: no user has approved it yet, or the user must verify the email first.
     Pending,
-    /// It leads nowhere: create another request.
+    /// `expired`: it leads nowhere, so create another request.
     Expired,
 }
 

@@ -45,7 +45,7 @@ fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Recovers all failed and held deliveries of an endpoint in a time range, at a bounded rate.")
         .description(
-            "The recovery runs in the background, and ends a lease of what it sends again. A call whose period \
+            "The recovery runs in the background. A call whose period \
              overlaps that of a recovery of the same endpoint and `status` that has not begun joins it: it gets the \
              same id, and the recovery covers both periods. An organization may have 100 unfinished recoveries.",
         )

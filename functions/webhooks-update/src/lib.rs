@@ -77,7 +77,7 @@ impl Input {
         let active = fields
             .about(
                 "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`; \
-                 `false` disables it, and its events are held for 7 days.",
+                 `false` disables it: for 7 days, its events are held, and so are deliveries whose next attempt is due.",
             )
             .optional_bool("active");
         let events = fields

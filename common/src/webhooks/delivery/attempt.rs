@@ -30,8 +30,8 @@ pub struct Attempt {
     pub status_code: Option<u16>,
     /// How long the attempt took, in milliseconds.
     pub duration_ms: u32,
-    /// The first 1,024 bytes of the answer to a failed attempt, without the secret headers of the endpoint; absent if
-    /// there was none.
+    /// The first 1,024 bytes of the answer to a failed attempt; absent if there was none. `[secret]` stands for each word
+    /// of eight characters or more that the answer repeats of the values of the endpoint's headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["try again later"]))]

@@ -105,17 +105,27 @@ fn section(name: &str, route: &Value) -> String {
         ["session"] => "with a session",
         _ => "without credentials",
     };
-    let key = if takes_key(route) { ". Takes an `idempotency-key`" } else { "" };
-    let about = [&route["summary"], &route["description"]].into_iter().filter_map(Value::as_str).collect::<Vec<_>>();
+    let key = if takes_key(route) { " and, if you like, an `idempotency-key`" } else { "" };
     let media = &route["requestBody"]["content"]["application/json"];
     let fields = rows_of("", &media["schema"]["properties"]["json"], true);
-    let fields = if fields.is_empty() { "No fields.\n".to_owned() } else { table("field", &fields) };
-    let answer = answer_of(route);
-    let answer = match name_of(answer) {
-        name if SHARED.contains(name) => format!("Answers {}.\n", kind(answer)),
-        _ => table("answer", &rows_of("", answer, false)),
+    let fields = if fields.is_empty() { String::new() } else { format!("\n{}", table("field", &fields)) };
+    let (answer, shared) = match answer_of(route) {
+        answer if SHARED.contains(name_of(answer)) => (String::new(), format!(" Answers {}.", kind(answer))),
+        answer => {
+            // The page says once what these are.
+            let is_said = |row: &&str| ["| `message` |", "| `success` |"].iter().any(|start| row.starts_with(start));
+            let rows = rows_of("", answer, false);
+            let rows: String = rows.lines().filter(|row| !is_said(row)).map(|row| format!("{row}\n")).collect();
+            match rows.is_empty() {
+                true => (String::new(), " Answers `success` and `message`.".to_owned()),
+                false => (format!("\n{}", table("answer", &rows)), String::new()),
+            }
+        }
     };
-    let refusals = responses(route).iter().filter(|(status, _)| ["404", "409", "429"].contains(&status.as_str()));
+    let callers = format!("Called {callers}{key}.{shared}");
+    let about = ["summary", "description"].into_iter().filter_map(|part| route[part].as_str());
+    let about = about.chain([callers.as_str()]).collect::<Vec<_>>().join(" ");
+    let refusals = responses(route).iter().filter(|(status, _)| ["409", "429"].contains(&status.as_str()));
     let refusals = refusals.flat_map(|(status, response)| {
         let examples = response["content"]["application/json"]["examples"].as_object().expect("examples");
         examples.iter().map(move |(reason, example)| {
@@ -125,9 +135,9 @@ fn section(name: &str, route: &Value) -> String {
     let refusals: String = refusals.collect();
     let example = |media: &Value| compact(&media["example"], 0);
     format!(
-        "### {title}\n\n{about}\n`{name}`, {callers}{key}.\n\n{fields}\n{answer}\n{refusals}{blank}```http\n{name}\n{call}\n\n{done}\n```\n\n",
+        "### {title}\n\n{about}{fields}{answer}\n{refusals}{blank}```http\n{name}\n{call}\n\n{done}\n```\n\n",
         title = title(name),
-        about = wrapped(&about.join(" "), ""),
+        about = wrapped(&about, ""),
         blank = if refusals.is_empty() { "" } else { "\n" },
         call = example(media),
         done = example(&responses(route)["200"]["content"]["application/json"]),
@@ -149,7 +159,7 @@ fn references(schema: &Value) -> BTreeSet<String> {
     if schema["$ref"].is_string() {
         let resolved = description::resolved(schema, &DOCUMENT);
         found.extend(references(resolved));
-        if resolved["properties"].is_object() {
+        if resolved["properties"].is_object() && name_of(schema) != "Done" {
             found.insert(name_of(schema).to_owned());
         }
     }
@@ -175,9 +185,14 @@ fn table(column: &str, rows: &str) -> String {
 
 /// A row for each member of an object and of the objects in it, unless these have a section.
 fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
-    let rows = members_of(schema).into_iter().map(|(name, member, is_required)| {
+    let mut members = members_of(schema);
+    if is_input {
+        members.sort_by_key(|(.., is_required)| !is_required);
+    }
+    let rows = members.into_iter().map(|(name, member, is_required)| {
         let required = if is_input && is_required { "Required. " } else { "" };
-        let about = member["description"].as_str().expect("a description").replace('|', "\\|");
+        let about = member["description"].as_str().expect("a description");
+        let about = about.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
         let name = format!("{before}{name}");
         let (inner, path) = match member.get("items") {
             Some(items) => (items, format!("{name}[].")),
@@ -220,11 +235,9 @@ fn members_of(schema: &Value) -> Vec<(String, Value, bool)> {
 /// What type a value has, and its limits.
 fn kind(schema: &Value) -> String {
     if let Some(names) = schema["enum"].as_array() {
-        return names
-            .iter()
-            .map(|name| format!("`{}`", name.as_str().unwrap_or_default()))
-            .collect::<Vec<_>>()
-            .join(", ");
+        let names: Vec<_> = names.iter().map(|name| format!("`{}`", name.as_str().unwrap_or_default())).collect();
+        let (last, others) = names.split_last().expect("a name");
+        return if others.is_empty() { last.clone() } else { format!("{} or {last}", others.join(", ")) };
     }
     if let Some(value) = schema.get("const") {
         return format!("`{value}`");
@@ -244,6 +257,7 @@ fn kind(schema: &Value) -> String {
         .filter_map(Value::as_str)
         .collect();
     let limits = |least: &str, most: &str, unit: &str| match (schema[least].as_u64(), schema[most].as_u64()) {
+        (Some(least), Some(most)) if least == most => format!(", {most}{unit}"),
         (Some(least), Some(most)) => format!(", {least} to {most}{unit}"),
         (None, Some(most)) => format!(", at most {most}{unit}"),
         _ => String::new(),
@@ -255,11 +269,15 @@ fn kind(schema: &Value) -> String {
         ("string", Some("uri")) => format!("URL{}", limits("minLength", "maxLength", " characters")),
         ("string", _) => format!("string{}", limits("minLength", "maxLength", " characters")),
         ("integer", _) => format!("number{}", limits("minimum", "maximum", "")),
-        ("array", _) => format!("list of {}{}", kind(&schema["items"]), limits("minItems", "maxItems", "")),
+        ("array", _) => {
+            let limits = limits("minItems", "maxItems", "");
+            format!("list of{} {}", limits.trim_start_matches(','), kind(&schema["items"]))
+        }
+        ("null", _) => "`null`".to_owned(),
         ("object", _) => format!("object{}", limits("minProperties", "maxProperties", " members")),
         (other, _) => other.to_owned(),
     };
-    types.iter().map(of_type).collect::<Vec<_>>().join(" or ")
+    types.iter().map(of_type).collect::<Vec<_>>().join(", or ")
 }
 
 /// What a route answers.
@@ -281,25 +299,40 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines + line.trim_end() + "\n"
 }
 
-/// JSON with each value in one line, if it is short.
+/// JSON in as few lines as are readable. The envelope takes none.
 fn compact(value: &Value, depth: usize) -> String {
-    let line = value.to_string();
-    if line.len() + 2 * depth <= 100 {
-        return line;
-    }
-    let (indent, end) = ("  ".repeat(depth + 1), "  ".repeat(depth));
-    let lines =
-        |members: Vec<String>| members.iter().map(|member| format!("{indent}{member}")).collect::<Vec<_>>().join(",\n");
-    match value {
+    let (open, parts, close): (_, Vec<String>, _) = match value {
+        Value::Object(members) if depth == 0 && members.len() == 1 && members.contains_key("json") => {
+            return format!("{{\"json\": {}}}", compact(&value["json"], depth));
+        }
         Value::Object(members) => {
-            let members = members.iter().map(|(name, value)| format!("\"{name}\": {}", compact(value, depth + 1)));
-            format!("{{\n{}\n{end}}}", lines(members.collect()))
+            let parts = members.iter().map(|(name, value)| format!("\"{name}\": {}", compact(value, depth + 1)));
+            ('{', parts.collect(), '}')
         }
         Value::Array(items) => {
-            format!("[\n{}\n{end}]", lines(items.iter().map(|item| compact(item, depth + 1)).collect()))
+            let inside = depth + usize::from(items.len() != 1);
+            ('[', items.iter().map(|item| compact(item, inside)).collect(), ']')
         }
-        _ => line,
+        other => return other.to_string(),
+    };
+    let line = parts.join(", ");
+    // One element alone takes no more lines than it has.
+    if (line.len() + 2 * depth < 118 && !line.contains('\n'))
+        || matches!(value, Value::Array(items) if items.len() == 1)
+    {
+        return format!("{open}{line}{close}");
     }
+    let indent = "  ".repeat(depth + 1);
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(last) if last.len() + part.len() + indent.len() < 118 && !(last.clone() + &part).contains('\n') => {
+                *last = format!("{last}, {part}");
+            }
+            _ => lines.push(part),
+        }
+    }
+    format!("{open}\n{indent}{}\n{}{close}", lines.join(&format!(",\n{indent}")), "  ".repeat(depth))
 }
 
 fn table_of<'a>(routes: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
