@@ -53,7 +53,7 @@ Examples:
     /// Show, resend and count deliveries
     #[command(subcommand)]
     Deliveries(Deliveries),
-    /// Send a job event to the queue, as the producer does. Needs a local service or AWS credentials
+    /// Send a job event to the queue of a local service or, with AWS credentials, of a deployment
     #[command(after_help = "\
 Examples:
   fanfare send --job job-1                                     # to `cargo local`
@@ -83,7 +83,7 @@ pub(crate) struct Login {
     /// API key from standard input instead of the browser
     #[arg(long)]
     pub(crate) key: bool,
-    /// Print the sign-in address instead of opening it
+    /// Sign-in address in the output only, without a browser
     #[arg(long)]
     pub(crate) no_browser: bool,
 }
@@ -195,7 +195,7 @@ Examples:
         /// Status of the deliveries to resend
         #[arg(long, default_value = "both")]
         status: Missed,
-        /// Start the recovery without waiting for its end
+        /// No wait for the end of the recovery
         #[arg(long)]
         no_wait: bool,
     },
@@ -245,7 +245,7 @@ pub(crate) struct List {
     /// Largest number of deliveries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
-    /// Keep running, and print new and changed deliveries
+    /// Continuous output of new and changed deliveries
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -281,7 +281,7 @@ pub(crate) struct Listen {
     /// URL of the local program; http:// may be left out
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Url,
-    /// Resend deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    /// Recovery of deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<String>,
     /// Events to receive, separated by commas [default: all]
@@ -293,7 +293,7 @@ pub(crate) struct Listen {
     /// Name of the endpoint [default: the name of this machine]. Processes with the same name share its events
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// Print the signing secret, if this machine has it
+    /// Signing secret in the output, if this machine has it
     #[arg(long)]
     pub(crate) print_secret: bool,
 }

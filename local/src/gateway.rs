@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_path_comes_before_a_variable_and_a_method_before_any() {
+    fn an_exact_path_precedes_a_variable_and_a_method_any() {
         let routes = [
             ("ANY", "/{proxy+}"),
             ("ANY", "/api/auth/{proxy+}"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_in_the_path_are_resolved_and_those_in_the_query_are_not() {
+    fn escapes_are_resolved_in_the_path_and_not_in_the_query() {
         let event = event("/api/auth/a%20%22b%zz?c=%20d", "localhost");
         assert_eq!(event.get("rawPath"), Some(&json!("/api/auth/a \"b%zz")));
         assert_eq!(event.pointer("/pathParameters/proxy"), Some(&json!("a \"b%zz")));

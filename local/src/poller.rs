@@ -28,7 +28,7 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// Polls until `stop` is cancelled, then waits for running invocations.
+    /// Polls until `stop` is canceled, then waits for running invocations.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let concurrency = self.mapping.scaling_config.maximum_concurrency.min(MAX_CONCURRENCY);
         let permits = Arc::new(Semaphore::new(concurrency));

@@ -299,7 +299,7 @@ async fn check(world: &World, known: &Known, book: &Book) -> Vec<Violation> {
                     || settled.iter().copied().any(|it| is_settled(&it))
                     || resends.iter().any(|at| *at <= second.at);
                 if !is_over {
-                    fail("nobody else has what is leased", format!("{} and {}", first.lease, second.lease));
+                    fail("no other client has a leased delivery", format!("{} and {}", first.lease, second.lease));
                 }
             }
         }

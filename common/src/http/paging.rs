@@ -35,7 +35,7 @@ pub fn read_limit(fields: &mut Fields, name: &'static str) -> Result<usize, Reje
     Ok(number(limit.unwrap_or(MOST_LISTED.into())))
 }
 
-/// What a list can be sorted by.
+/// The sort key of a list.
 #[derive(JsonSchema)]
 #[schemars(inline, rename_all = "camelCase")]
 enum SortBy {
@@ -49,7 +49,7 @@ impl Order {
     /// The field or the direction is unknown.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let by = fields
-            .about("What the list is sorted by. `createdAt` is the only choice and the default.")
+            .about("The sort key of the list. `createdAt` is the only choice and the default.")
             .optional_text("sortBy", |text| match text {
                 "createdAt" => Ok(SortBy::CreatedAt),
                 _ => Err(vec![Problem::format("Must be createdAt")]),

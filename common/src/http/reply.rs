@@ -148,7 +148,7 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
 pub struct Done {
     /// Always `true`: a refusal is an error.
     success: bool,
-    /// What was done, for people.
+    /// The result, for people.
     #[schemars(extend("examples" = ["Done"]))]
     message: &'static str,
 }

@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_resolver_that_answers_differently_the_second_time_gains_nothing() {
+    async fn a_resolver_that_changes_its_answer_gains_nothing() {
         let (port, permitted) = good("127.0.0.1:0", 1).await;
         let (_, refused) = good(&format!("127.0.0.2:{port}"), 1).await;
         let (client, asked) = client_resolving(vec![vec!["127.0.0.1"], vec!["127.0.0.2"], vec![]]);
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kept_connection_that_dies_before_it_answers_is_replaced_at_once() {
+    async fn a_kept_connection_that_dies_unanswered_is_replaced() {
         let once: Script = vec![vec![OK], vec![]];
         let (port, connections) = server("127.0.0.1:0", None, vec![once]).await;
         let client = client();
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kept_connection_that_dies_is_replaced_once_and_only_before_it_answers() {
+    async fn a_kept_connection_is_replaced_once_and_only_unanswered() {
         for (second, connections_made) in [(vec![], 2), (vec![b"HTTP/1.1 2".as_slice()], 1)] {
             let scripts = vec![vec![vec![OK], second], vec![vec![]]];
             let (port, connections) = server("127.0.0.1:0", None, scripts).await;
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handful_of_interim_responses_is_fine_and_many_are_a_failure() {
+    async fn a_few_interim_responses_pass_and_many_are_a_failure() {
         for (interim, outcome) in [(8, Outcome::Delivered(200)), (17, Outcome::Failed(Failure::Protocol))] {
             let mut answer: Vec<&[u8]> = vec![b"HTTP/1.1 103 Early Hints\r\nlink: </>\r\n\r\n"; interim];
             answer.push(OK);
@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_url_is_requested_as_it_was_understood_not_as_it_was_written() {
+    async fn a_url_is_requested_as_it_was_parsed() {
         let (port, _) = good("127.0.0.1:0", 1).await;
         let (client, asked) = client_resolving(vec![vec!["127.0.0.1"]]);
         let url = format!("http:\\\\b\u{fc}cher.example:{port}\\hook");

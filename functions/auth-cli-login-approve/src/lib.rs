@@ -49,7 +49,7 @@ impl Input {
     }
 }
 
-/// Who has approved it, and whether the client gets its session at once.
+/// The user who approved it, and whether the client gets its session at once.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

@@ -105,7 +105,7 @@ struct View {
     id: KeyId,
     /// The name that the key got when it was created.
     name: Name,
-    /// What every key begins with.
+    /// The prefix of every key.
     #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
     /// The first characters of the key, to recognize it by.
@@ -130,7 +130,7 @@ struct Issued {
     id: KeyId,
     /// The name of the key.
     name: Name,
-    /// What every key begins with.
+    /// The prefix of every key.
     #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
     /// The first characters of the key, to recognize it by.

@@ -90,7 +90,7 @@ impl Reset {
 struct Requested {
     /// Always `true`: a refusal is an error.
     status: bool,
-    /// What was done, for people.
+    /// The result, for people.
     #[schemars(extend("examples" = ["If this address has an account, a mail with a link is on its way"]))]
     message: &'static str,
 }

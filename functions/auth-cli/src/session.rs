@@ -158,7 +158,7 @@ struct Listed {
     /// The IP address that the session began at; `null` if it is unknown.
     #[schemars(extend("examples" = ["192.0.2.7"]))]
     ip_address: Option<String>,
-    /// What the client called itself when the session began; `null` if it sent no `user-agent`.
+    /// The `user-agent` of the client when the session began; `null` if it sent none.
     #[schemars(extend("examples" = ["curl/8.5.0"]))]
     user_agent: Option<String>,
 }

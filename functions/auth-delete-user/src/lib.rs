@@ -56,13 +56,13 @@ impl Input {
     }
 }
 
-/// What was done, as Better Auth says it.
+/// The result, in the words of Better Auth.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
     /// Always `true`: a refusal is an error.
     success: bool,
-    /// What was done, for people.
+    /// The result, for people.
     #[schemars(extend("examples" = ["User deleted"]))]
     message: &'static str,
 }

@@ -164,7 +164,7 @@ pub(crate) struct View {
     organization_id: TenantId,
     /// The id of the user.
     user_id: UserId,
-    /// What the member may do.
+    /// The permissions of the member.
     role: Role,
     /// When the member joined.
     created_at: Timestamp,

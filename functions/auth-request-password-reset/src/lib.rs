@@ -52,7 +52,7 @@ impl Input {
     }
 }
 
-/// What was done, as far as anybody may know.
+/// The result, which is the same for every address.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

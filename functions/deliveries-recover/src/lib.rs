@@ -99,7 +99,7 @@ impl Input {
 pub struct Output {
     /// Always `true`: a refusal is an error.
     success: bool,
-    /// What was done, for people.
+    /// The result, for people.
     #[schemars(extend("examples" = ["Deliveries will be sent again"]))]
     message: &'static str,
     /// The id of the recovery. `stats` shows how far it is.

@@ -158,7 +158,7 @@ impl Settlement {
             .optional_number("duration_ms", 0..=LONGEST);
         let response = fields
             .about(
-                "What the receiver of a failed attempt answered, for the delivery log. The first 1,024 bytes are \
+                "The response of the receiver to a failed attempt, for the delivery log. The first 1,024 bytes are \
                  kept.",
             )
             .example("try again later")

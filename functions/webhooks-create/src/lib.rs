@@ -135,7 +135,7 @@ pub struct Output {
     success: bool,
     /// The id of the new endpoint.
     webhook_endpoint_id: EndpointId,
-    /// What was done, for people.
+    /// The result, for people.
     #[schemars(extend("examples" = ["Webhook endpoint created"]))]
     message: &'static str,
     /// The secret that the service generated, `whsec_` and the base64 of 32 random bytes. Only this answer has it, and

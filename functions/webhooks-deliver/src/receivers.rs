@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_origins_of_a_tenants_callbacks_have_one_pace_and_each_endpoint_its_own() {
+    fn callbacks_of_a_tenant_share_a_pace_and_endpoints_do_not() {
         let receivers = Receivers::new();
         let tenant: TenantId = "t".parse().expect("a tenant");
         let [one, other] = ["one", "other"].map(|name| receivers.key(&tenant, name));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn new_origins_are_taken_to_hang_after_several_slow_ones_but_not_after_one_that_is_slow_again_and_again() {
+    fn new_origins_count_as_hanging_after_several_slow_ones() {
         let receivers = Receivers::new();
         let tenant: TenantId = "t".parse().expect("a tenant");
         let key = |name: &str| receivers.key(&tenant, name);

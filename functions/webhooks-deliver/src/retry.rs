@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_for_the_next_attempt_or_was_for_the_last_one_or_is_dropped() {
+    fn a_message_for_no_known_attempt_is_dropped() {
         let (tenant, now): (TenantId, _) = ("t".parse().expect("a tenant"), Timestamp::now());
         let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
         let failed = Outcome::Failed(Failure::Status(500, None));

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_any_more_for_a_receiver_whose_first_attempt_was_cut_off() {
+    async fn attempts_stop_waiting_once_the_first_one_is_cut_off() {
         let slots = Slots::new(100);
         let scout = take(&slots, lane(1, 1)).await;
         let other = slots.take(lane(1, 1), Standing::Unknown, soon());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_attempt_waits_for_others_to_the_end_but_for_its_own_share_only_for_so_long() {
+    async fn a_short_attempt_waits_for_its_own_share_only_briefly() {
         let slots = Slots::new(2);
         let (mine, others) = (take(&slots, lane(1, 1)).await, take(&slots, lane(2, 1)).await);
         let (none, one) = (AtomicUsize::new(0), AtomicUsize::new(1));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_receivers_get_few_places_each_and_leave_as_many_to_other_tenants() {
+    fn silent_receivers_leave_places_to_other_tenants() {
         let slots = Slots::new(4 * HANGING);
         let mut taken = Vec::new();
         let mut more = |lane: Lane| {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_receiver_that_does_not_answer_has_a_turn_even_if_all_slots_are_taken() {
+    async fn a_silent_receiver_has_a_turn_even_if_all_slots_are_taken() {
         let slots = Slots::new(2);
         let mut taken = vec![take(&slots, lane(1, 1)).await, take(&slots, lane(2, 1)).await];
         let mut probe = Box::pin(slots.probe(slow(3, 1), 0, soon()));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_is_given_more_at_once_only_if_it_has_taken_as_many() {
+    fn a_receiver_gets_more_at_once_only_after_taking_as_many() {
         let slots = Slots::new(100);
         for _ in 0..100 {
             at_once(&slots, lane(1, 1), Standing::Good).expect("a slot").widen();

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_lingers_while_many_of_its_latest_answers_were_late() {
+    fn a_receiver_lingers_while_many_latest_answers_were_late() {
         let mut pace = Pace::default();
         assert!(!pace.lingers(at(0)), "there are no observations");
         pace.answered(QUICK, at(0));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_is_slow_once_an_attempt_took_long_or_had_no_answer_or_several_in_a_row_failed() {
+    fn late_missing_or_failed_answers_make_a_receiver_slow() {
         let late = at(0).after(SOON * 2);
         for outcome in [DELIVERED, HANGS, ERROR] {
             let mut seen = Seen::default();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_receiver_is_good_again_after_a_minute_of_successes_and_no_failure() {
+    fn a_minute_of_successes_makes_a_slow_receiver_good() {
         let mut seen = Seen::default();
         seen.cut(at(0));
         for second in 1..=60 {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn few_successes_do_not_make_a_receiver_good_however_much_time_is_between_them() {
+    fn few_successes_over_a_long_time_make_no_receiver_good() {
         let mut seen = Seen::default();
         seen.cut(at(0));
         for second in [100, 200, 300, 400] {
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn successes_from_before_the_last_slow_answer_that_is_recorded_do_not_count() {
+    fn successes_before_the_last_recorded_slow_answer_do_not_count() {
         let (mut seen, health) = (Seen::default(), Health { slow_at: Some(at(30)), ..Health::default() });
         for second in 1..=100 {
             seen.ended(DELIVERED, Some(&health), at(second), at(second));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_counts_of_the_silence_that_was_seen_and_that_is_recorded() {
+    fn the_newer_of_seen_and_recorded_silence_counts() {
         let mut seen = Seen::default();
         let silent_since = |seen: &Seen, health: Option<(Option<i64>, Option<i64>)>, now| {
             let health = health.map(|(unanswered, healthy)| Health {
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_postponed_for_as_long_as_it_has_waited_and_at_most_twice_that() {
+    fn a_postponement_is_once_to_twice_the_time_waited_so_far() {
         let now = at(100_000);
         for (since, least, most) in [(0, 1, 2), (100, 100, 200), (50_000, 3600, 7200)] {
             let until = put_off(now.before(Duration::from_secs(since)), SHORTLY, now);

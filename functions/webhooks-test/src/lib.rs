@@ -75,7 +75,7 @@ impl Input {
 pub struct Output {
     /// Always `true`: a refusal is an error.
     success: bool,
-    /// What was done, for people.
+    /// The result, for people.
     #[schemars(extend("examples" = ["Test event will be sent"]))]
     message: &'static str,
     /// The delivery of the test. `deliveries/get` shows how it went.

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_jobs_of_the_last_day_are_all_in_it_and_each_workflow_has_failures() {
+    fn all_jobs_of_the_last_day_are_in_it_with_failures() {
         let now = Timestamp::from_millisecond(1_800_000_000_000);
         let ago = |minutes: u64| now.before(std::time::Duration::from_secs(minutes * 60));
         let jobs: Vec<_> = of_the_last_day(ago).collect();

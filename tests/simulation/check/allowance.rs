@@ -19,8 +19,8 @@ pub(super) struct Allowance {
     pub(super) apart: Duration,
     /// How much too early an attempt may be, by the clocks of two processes. Limits "In time" and "Accepted calls take effect".
     pub(super) early: Duration,
-    /// How old is what a process has read of an endpoint: at most as old as an invocation. Limits "In time" and "To whom it
-    /// may go".
+    /// How old is what a process has read of an endpoint: at most as old as an invocation. Limits "In time" and "Permitted
+    /// destinations".
     pub(super) read: Duration,
     /// The same, by the clocks of two processes. Limits "Signed" and "Endpoints".
     pub(super) stale: Duration,
@@ -52,7 +52,7 @@ pub(super) struct Allowance {
     /// "The log tells the truth", "At least once", "In time" and "Accepted calls take effect".
     pub(super) has_duplicates: bool,
     /// Whether a write took effect long after it was repeated: then it undoes what came meanwhile. Limits "It ends", "Signed",
-    /// "To whom it may go" and "Accepted calls take effect".
+    /// "Permitted destinations" and "Accepted calls take effect".
     pub(super) has_late_writes: bool,
 }
 

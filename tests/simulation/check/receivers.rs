@@ -98,7 +98,7 @@ impl Check<'_> {
         }
     }
 
-    /// 8. To whom it may go.
+    /// 8. Permitted destinations.
     #[expect(clippy::wrong_self_convention, reason = "the name is the promise's")]
     pub(super) fn to_whom_it_may_go(&mut self) {
         self.tenants_never_meet();

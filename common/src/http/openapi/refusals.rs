@@ -11,7 +11,7 @@ use crate::http::wire::Wire;
 pub(super) fn schemas() -> [(String, Value); 3] {
     let text = |description: &str| json!({ "description": description, "type": "string" });
     let code = text("The kind of error, for programs.");
-    let message = text("What happened and what to do, for people. Its words may change.");
+    let message = text("The cause and the remedy, for people. The wording may change.");
     let reason = text("Why the call conflicts with what is stored. Only an error with the status 409 has it.");
     let object = |description: &str, required: &[&str], properties: Value| {
         json!({
@@ -23,14 +23,14 @@ pub(super) fn schemas() -> [(String, Value); 3] {
         })
     };
     let codes = json!({
-        "description": "What is wrong. `invalid_type` is a missing field, too, or another type of JSON.",
+        "description": "The kind of problem. `invalid_type` is a missing field or a wrong JSON type.",
         "type": "string",
         "enum": ["invalid_type", "invalid_format", "too_small", "too_big"],
     });
     let path =
         "The field and, in an array, the index of the element, from `0` on; in `headers`, the name of the header.";
     let path = json!({ "description": path, "type": "array", "items": { "type": "string" } });
-    let of_issue = text("What the field must be. It never repeats the value.");
+    let of_issue = text("The rule that the field breaks. It never repeats the value.");
     let issue = json!({ "code": codes, "path": path, "message": of_issue });
     let issues = json!({
         "description": "Every issue of every field. Only an error with the status 400 has it.",
@@ -44,7 +44,7 @@ pub(super) fn schemas() -> [(String, Value); 3] {
         "status": { "description": "The HTTP status of the answer.", "type": "integer" },
         "message": message,
         "data": {
-            "description": "What there is to say besides: absent where that is nothing.",
+            "description": "More about the error; absent if there is nothing more.",
             "type": "object",
             "properties": more,
             "additionalProperties": false,
@@ -127,7 +127,7 @@ fn why(status: u16) -> &'static str {
     }
 }
 
-/// What an error means and what to do about it.
+/// The meaning of an error and its remedy.
 fn remedy(code: &str, reason: Option<&str>) -> &'static str {
     match reason.unwrap_or(code) {
         "slug_taken" => "Another organization has this slug. Choose another one.",

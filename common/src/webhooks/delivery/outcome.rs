@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_attempt_is_repeated_by_the_schedule_and_the_last_one_fails_the_delivery() {
+    fn attempts_follow_the_schedule_and_the_last_one_fails() {
         assert_eq!(after(Failure::Timeout, 1), Step::RetryAfter(SCHEDULE[0]));
         assert_eq!(after(Failure::Status(500, None), 2), Step::RetryAfter(SCHEDULE[1]));
         assert_eq!(after(Failure::Status(302, None), 3), Step::RetryAfter(SCHEDULE[2]));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_fails_where_the_next_attempt_would_be_too_late_in_its_last_hours() {
+    fn a_delivery_fails_if_the_next_attempt_would_be_too_late() {
         let asked = Failure::Status(503, Some(Duration::from_secs(3600)));
         for (failure, delay) in [(asked, 3600), (Failure::Timeout, 5)] {
             let delay = Duration::from_secs(delay);
@@ -217,7 +217,7 @@ mod tests {
 
         /// With any jitter, an outage from Friday evening to Monday morning (62 hours) is over before the last attempt.
         #[test]
-        fn the_last_of_ten_attempts_is_made_in_the_last_hours_of_three_days(jitters in prop::array::uniform9(0.0..1.0)) {
+        fn the_tenth_attempt_is_made_in_the_last_hours_of_three_days(jitters in prop::array::uniform9(0.0..1.0)) {
             let schedule =
                 [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 72_000].map(Duration::from_secs);
             let (mut attempt, mut now) = (1, Duration::ZERO);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_taken_waits_with_a_lease_or_without_until_its_time_is_over() {
+    fn a_pull_delivery_waits_until_its_deadline() {
         let waiting = after(&first(), &AttemptResult::ToBeTaken);
         let due = |delivery: &Delivery| delivery.pull.as_ref().and_then(|pull| pull.due);
         assert_eq!((waiting.status, waiting.next_attempt_at), (Status::Held, None));

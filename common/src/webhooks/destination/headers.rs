@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_tokens_of_1_to_64_characters_in_lower_case_and_sorted() {
+    fn names_are_tokens_of_1_to_64_characters_and_sorted() {
         let headers = Headers::parse(&[("X-Tenant", Some("b")), ("Authorization", Some("Bearer a"))]).expect("headers");
         assert_eq!(headers.reveal().collect::<Vec<_>>(), [("authorization", "Bearer a"), ("x-tenant", "b")]);
         for good in ["a", "!#$%&'*+-.^_`|~09", &"x".repeat(64), "x-api-key", "cookies", "hosts", "tea", "x-webhooks"] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_1_to_1024_visible_ascii_characters_with_spaces_between() {
+    fn values_are_1_to_1024_visible_ascii_characters_or_spaces() {
         for good in ["x", "Bearer x", "a  b", "!~", &"x".repeat(1024)] {
             assert_eq!(one("a", good).expect(good).reveal().collect::<Vec<_>>(), [("a", good)]);
         }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_repeats_a_value_is_masked_also_where_it_is_cut_off() {
+    fn a_value_in_an_answer_is_masked_also_where_it_is_cut_off() {
         let headers = Headers::parse(&[("authorization", Some("Bearer canary-and-more")), ("x", Some("canary-a"))]);
         let headers = headers.expect("headers");
         for (answer, masked) in [

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_rotation_both_secrets_sign_until_the_previous_one_expires() {
+    fn both_secrets_sign_until_the_previous_one_expires() {
         let time = |millisecond| Timestamp::from_millisecond(millisecond);
         let (current, secret) = (secret("c2VjcmV0MQ=="), secret("c2VjcmV0Mg=="));
         let previous = PreviousSecret { secret, expires_at: time(2500) };
@@ -124,7 +124,7 @@ mod tests {
         }
 
         #[test]
-        fn standard_webhooks_own_code_also_verifies_with_what_it_decodes(
+        fn code_of_standard_webhooks_verifies_with_a_decoded_secret(
             key in prop::collection::vec(any::<u8>(), 3..100), prefix in "(whsec_)?", body in any::<String>(),
         ) {
             let text = format!("{prefix}{}", STANDARD.encode(&key));

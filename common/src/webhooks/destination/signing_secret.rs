@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_secret_is_the_base64_of_32_bytes_and_another_each_time() {
+    fn a_generated_secret_is_base64_of_32_new_random_bytes() {
         let secret = SigningSecret::generate();
         assert!(secret.reveal().starts_with("whsec_") && SigningSecret::parse(secret.reveal()).is_ok());
         assert_eq!(secret.decoded().map(|key| key.len()), Some(32));

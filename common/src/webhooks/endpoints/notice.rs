@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_that_cannot_be_sent_is_tried_ever_more_rarely_for_a_day() {
+    fn an_unsent_notice_is_retried_at_growing_intervals_for_a_day() {
         let tries: Vec<u32> = (0..u32::from(u16::MAX))
             .scan(0, |tries, minute| {
                 let notice = notice(*tries);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_is_told_once_an_hour_of_an_endpoint_that_keeps_failing_and_recovering() {
+    fn a_flapping_endpoint_is_reported_once_an_hour() {
         let mailed_at = Some(Timestamp::now().before(MINUTE * 59));
         let failing = Notice { mailed_at, ..notice(0) };
         assert_eq!(failing.step(failing.at), Step::Wait);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_writes_once_a_minute_and_everything_shortly_before_the_mail() {
+    fn a_process_writes_once_a_minute_and_before_the_email() {
         let now = Timestamp::from_millisecond(1_769_860_800_000);
         let second = |second| now.after(Duration::from_secs(second));
         let noted = |is_full| Noted { is_full, due: second(200) };

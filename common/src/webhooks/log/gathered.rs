@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_asked_at_the_same_time_is_read_in_one_call_and_what_comes_later_in_the_next() {
+    async fn concurrent_callers_share_a_read_and_later_ones_the_next() {
         let (gathered, calls) = (Gathered::default(), RefCell::default());
         let get = async |keys: &[u8]| gathered.get(keys.to_vec(), |keys| read(&calls, keys)).await;
         let later = async {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_could_not_be_read_fails_only_for_those_who_asked_for_it() {
+    async fn an_unread_key_fails_only_for_its_own_callers() {
         let gathered = Gathered::default();
         let get = |keys: Vec<u8>| {
             gathered.get(keys, |_| async { Found { values: HashMap::from([(1, 2)]), unread: HashSet::from([3]) } })

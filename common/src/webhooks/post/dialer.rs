@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn families_alternate_and_addresses_beyond_the_limit_are_dropped() {
+    fn families_alternate_and_addresses_over_the_limit_are_dropped() {
         let v4 = |last| IpAddr::from([192, 0, 2, last]);
         let v6 = |last| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
         assert_eq!(interleave(vec![v6(1), v6(2), v6(3), v4(1), v4(2)]), [v6(1), v4(1), v6(2), v4(2), v6(3)]);

@@ -73,7 +73,7 @@ pub(super) struct State<W> {
 
 #[derive(Default)]
 struct TenantState {
-    /// The slots and places in use for good receivers and others, and the places of slow and hanging receivers.
+    /// The slots and places in use by all receivers, and the places of slow and hanging ones.
     good: Taken,
     others: Taken,
     apart: Apart,

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends an event to an endpoint that takes it and to one that fails once, through a worker whose calls with these numbers fail,
-/// and then through a healthy one. If it `waits`, the record of the flaky endpoint says that it hangs. Returns whether it came to that, and what went wrong.
+/// and then through a healthy one. If it `waits`, the item of the flaky endpoint says that it hangs. Returns whether a call
+/// failed, and the violations.
 async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bool, Result<(), String>) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

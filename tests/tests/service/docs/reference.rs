@@ -232,7 +232,7 @@ fn members_of(schema: &Value) -> Vec<(String, Value, bool)> {
     members
 }
 
-/// What type a value has, and its limits.
+/// The type of a value, and its limits.
 fn kind(schema: &Value) -> String {
     if let Some(names) = schema["enum"].as_array() {
         let names: Vec<_> = names.iter().map(|name| format!("`{}`", name.as_str().unwrap_or_default())).collect();
@@ -280,7 +280,7 @@ fn kind(schema: &Value) -> String {
     types.iter().map(of_type).collect::<Vec<_>>().join(", or ")
 }
 
-/// What a route answers.
+/// The answer of a route.
 fn answer_of(route: &Value) -> &Value {
     let schema = &responses(route)["200"]["content"]["application/json"]["schema"];
     schema.pointer("/properties/json").unwrap_or(schema)
