@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::http;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::functions::{Function, Handler};
 
@@ -29,15 +29,18 @@ fn webhooks() -> Value {
         ("error", "The error of the job."),
         ("mapped_stack", "The stack trace of the error, mapped to its sources."),
     ];
-    let event = |name: &str, summary: &str, mut properties: Value, is_job: bool, responses: Value| {
-        for (member, about) in members {
-            properties[member] = if is_job {
+    let event = |name: &str, summary: &str, job_id: Value, is_job: bool, responses: Value| {
+        let described = members.map(|(member, about)| {
+            let schema = if is_job {
                 json!({ "description": format!("{about} As the producer sent it, or null.") })
             } else {
                 json!({ "description": "Always null: there is no job.", "const": null })
             };
-        }
-        properties["event"] = json!({ "description": "The name of the event.", "const": name });
+            (member.to_owned(), schema)
+        });
+        let mut properties: Map<String, Value> = described.into_iter().collect();
+        properties.insert("event".to_owned(), json!({ "description": "The name of the event.", "const": name }));
+        properties.insert("job_id".to_owned(), job_id);
         let required: Vec<_> = ["event", "job_id"].into_iter().chain(members.map(|(member, _)| member)).collect();
         json!({ "post": {
             "operationId": name,
@@ -68,7 +71,7 @@ fn webhooks() -> Value {
             "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
         });
         let job_id = json!({ "description": "The id of the job that the event is about.", "type": "string" });
-        event(name, summary, json!({ "job_id": job_id }), true, responses)
+        event(name, summary, job_id, true, responses)
     };
     let test = || {
         let responses = json!({
@@ -77,7 +80,7 @@ fn webhooks() -> Value {
         });
         let summary = "A test of the endpoint, which its owner asked for.";
         let job_id = json!({ "description": "Always `test`.", "const": "test" });
-        event("webhook.test", summary, json!({ "job_id": job_id }), false, responses)
+        event("webhook.test", summary, job_id, false, responses)
     };
     json!({
         "job.completed": job("job.completed", "A job has completed."),

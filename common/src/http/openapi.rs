@@ -123,7 +123,9 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
         let schema = match wire {
             Wire::Plain | Wire::Page => fields,
             Wire::Envelope => {
-                fields["description"] = "The fields of the call.".into();
+                if let Some(fields) = fields.as_object_mut() {
+                    fields.insert("description".to_owned(), "The fields of the call.".into());
+                }
                 let required = if required { vec!["json"] } else { Vec::new() };
                 json!({ "type": "object", "properties": { "json": fields }, "required": required })
             }
@@ -228,8 +230,8 @@ fn with_tags_described(mut schema: Schema) -> Schema {
     for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let description = variant["description"].clone();
         let members = variant["properties"].as_object_mut().into_iter().flat_map(|members| members.values_mut());
-        for tag in members.filter(|member| member.get("const").is_some()) {
-            tag["description"] = description.clone();
+        for tag in members.filter_map(Value::as_object_mut).filter(|member| member.contains_key("const")) {
+            tag.insert("description".to_owned(), description.clone());
         }
     }
     schema

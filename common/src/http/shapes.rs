@@ -118,8 +118,8 @@ impl FieldDescriptions {
         }
         let kind = if is_json && required.is_empty() { json!(["object", "null"]) } else { json!("object") };
         let mut schema = json!({ "type": kind, "properties": properties, "required": required });
-        if let Some(either) = self.either {
-            schema["not"] = json!({ "required": either });
+        if let (Some(either), Some(members)) = (self.either, schema.as_object_mut()) {
+            members.insert("not".to_owned(), json!({ "required": either }));
         }
         schema
     }
@@ -131,13 +131,14 @@ impl FieldDescriptions {
             cases.iter().flat_map(|(.., needs)| *needs).filter(|name| !needs.contains(name)).collect();
         let mut properties = fields.clone();
         properties.retain(|name, _| !refused.contains(&&name.as_str()));
-        properties[by] = json!({ "description": fields[by]["description"], "type": "string", "enum": [value] });
+        let about = fields.get(by).and_then(|field| field.get("description"));
+        properties.insert(by.to_owned(), json!({ "description": about, "type": "string", "enum": [value] }));
         let kind = (!is_default).then_some(by);
         let required: Vec<_> = self.required().into_iter().chain(needs.iter().copied()).chain(kind).collect();
         let mut schema = json!({ "title": title, "type": "object", "properties": properties, "required": required });
-        if !refused.is_empty() {
-            schema["not"] =
-                json!({ "anyOf": refused.iter().map(|name| json!({ "required": [name] })).collect::<Value>() });
+        let refused: Vec<_> = refused.iter().map(|name| json!({ "required": [name] })).collect();
+        if let (false, Some(members)) = (refused.is_empty(), schema.as_object_mut()) {
+            members.insert("not".to_owned(), json!({ "anyOf": refused }));
         }
         schema
     }

@@ -30,8 +30,11 @@ fn described() -> BTreeMap<String, Value> {
     resolved.collect()
 }
 
+/// Prints a part of the page from the routes.
+type Print = fn(&BTreeMap<String, Value>) -> String;
+
 /// The parts of the page that are printed, each after a mark of its name.
-const PARTS: [(&str, fn(&BTreeMap<String, Value>) -> String); 6] = [
+const PARTS: [(&str, Print); 6] = [
     ("contents", contents),
     ("v1", |described| of(described, is_v1).map(|(name, route)| section(name, route)).collect()),
     ("objects", |_| SHARED.iter().map(|name| object(name)).collect()),
