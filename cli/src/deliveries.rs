@@ -95,7 +95,7 @@ async fn id_of(api: &Api, named: &Named) -> Result<String, Failure> {
         [] => Err(Failure::not_found(format!("No delivery of {} found.", shown(&job)))),
         [one] => Ok(one["delivery_id"].as_str().unwrap_or_default().to_owned()),
         _ => Err(Failure::Local(format!(
-            "{} has several deliveries. Add --endpoint, or use the id of one from `fanfare --json deliveries list`.",
+            "{} has several deliveries. Add --endpoint, or pass a delivery id from `fanfare --json deliveries list`.",
             shown(&job)
         ))),
     }

@@ -1,4 +1,4 @@
-//! The demo: the service in use over HTTP, from sign-up to a verified delivery, and a failed one that is sent again.
+//! The demo: the service in use over HTTP, from sign-up to a verified delivery, and a failed delivery that is resent.
 
 use std::{
     sync::{
@@ -43,7 +43,7 @@ type Delivery = (HeaderMap, Bytes);
 /// Runs the demo, and fails at the first step that does not go as expected.
 pub(crate) async fn run(has_colors: bool) -> Result<()> {
     let story = Story { has_colors, http: Client::builder(TokioExecutor::new()).build_http() };
-    say("From sign-up to a signed webhook, and a failed one that is sent again.\n");
+    say("From sign-up to a signed webhook, and a failed delivery that is resent.\n");
     let stack = Stack::start(Options::default()).await?;
     let told = tokio::time::timeout(TIME_LIMIT, story.tell(&stack)).await.context("the demo took too long");
     stack.stop().await;

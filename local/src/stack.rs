@@ -253,7 +253,7 @@ impl Stack {
         &self.queues
     }
 
-    /// The name of each table, by its name in the template.
+    /// Table names, keyed by their names in the template.
     #[must_use]
     pub fn tables(&self) -> &BTreeMap<String, String> {
         &self.tables

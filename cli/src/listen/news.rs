@@ -89,7 +89,7 @@ impl News {
         let before = self.rotated.replace(until.clone())?;
         (before != *until && !until.is_null()).then(|| {
             format!(
-                "The signing secret was rotated. The previous one also signs until {} UTC.",
+                "The signing secret was rotated. The previous secret stays valid until {} UTC.",
                 clock::short(&cell(until))
             )
         })

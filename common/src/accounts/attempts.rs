@@ -111,7 +111,7 @@ impl Attempts {
     }
 
     /// Counts an attempt to sign in to `address` from `client`, before the password is checked. An attacker's attempts
-    /// only use up the limit of the attacker's own client. The limit over all clients bounds distributed guessing. It
+    /// only use up the limit of the attacker's own client. The limit across all clients bounds distributed guessing. It
     /// does not apply to clients that have signed in to the address before, so that it cannot lock the owner out.
     ///
     /// # Errors

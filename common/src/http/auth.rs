@@ -257,7 +257,7 @@ impl Access<Callers> for Session {
     }
 }
 
-/// A visitor of a page for signed-in users. A browser without a session is redirected to the sign-in page, and back.
+/// A visitor of a page for signed-in users. A browser without a session is redirected to the sign-in page, and returns here after signing in.
 /// Keys are ignored.
 pub struct Person;
 

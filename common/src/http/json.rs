@@ -17,7 +17,7 @@ pub(super) enum Json {
     Null,
     Bool(bool),
     Text(String),
-    /// A whole number, also as `2.0` or `2e0`. Numbers that are out of range become this type's maximum or minimum.
+    /// A whole number; `2.0` and `2e0` are accepted. Numbers that are out of range become this type's maximum or minimum.
     Number(i64),
     /// An array. Its objects are read, nested arrays are [`Json::Other`]. At most [`MAX_ELEMENTS`] + 1 elements are
     /// kept, which shows that there are too many.

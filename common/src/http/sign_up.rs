@@ -1,4 +1,4 @@
-//! Sign-up: the fields of both routes, and their answer.
+//! Sign-up: the fields and the response that both routes share.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -39,7 +39,7 @@ pub(crate) fn show() -> Route<App, People> {
             ("job_id", "Only deliveries about this job."),
             ("since", "Only deliveries that were created at this time or later. A time without a zone is in UTC."),
             ("until", "Only deliveries that were created before this time. A time without a zone is in UTC."),
-            ("cursor", "The page to show, as the link of the page before has it."),
+            ("cursor", "The cursor of the page to show, from the link on the previous page."),
         ]))
     };
     Route::get("/console/deliveries", VerifiedPerson, read, open)

@@ -50,13 +50,13 @@ pub(crate) fn submit() -> Route<App, People> {
 const KIND: (&str, &str) = ("kind", "`pull` for an endpoint without a URL. `push` by default.");
 
 const FIELDS: [(&str, &str); 7] = [
-    ("once", "The id of the form. Sent again, it creates no other endpoint."),
+    ("once", "The id of the form. Submitting the form twice creates only one endpoint."),
     KIND,
     ("url", "The URL."),
-    ("description", "A text that tells the endpoint apart."),
+    ("description", "A description to recognize the endpoint by."),
     ("completed", "`yes` for the event `job.completed`."),
     ("failed", "`yes` for the event `job.failed`."),
-    ("headers", "Headers to send with each attempt, one `name: value` in each line."),
+    ("headers", "Headers to send with each attempt, one `name: value` per line."),
 ];
 
 /// The stored answer, which a resubmitted form gets as well.

@@ -31,7 +31,7 @@ const HERE: &str = "/console/keys";
 /// The fields of all forms of the page.
 const FIELDS: [(&str, &str); 5] = [
     ("action", "Which form was sent: `issue` or `delete`."),
-    ("form", "`issue`: the id of the form. Sent again, it issues no other key."),
+    ("form", "`issue`: the id of the form. Submitting the form twice issues only one key."),
     ("name", "`issue`: the name of the key."),
     ("expires", "`issue`: when the key expires: `never`, or after `30`, `90` or `365` days."),
     ("keyId", "`delete`: the key to delete."),

@@ -26,7 +26,7 @@ const FIELDS: [(&str, &str); 3] = [
 /// The link in the email, which only shows a form. Without a token, the form requests the email.
 pub(crate) fn show() -> Route<App> {
     Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&[TOKEN])), open)
-        .summary("The link in the password reset email. Without a token, a form that requests that email.")
+        .summary("The link in the password reset email. Without a token, the page shows a form to request the email.")
 }
 
 pub(crate) fn submit() -> Route<App> {

@@ -46,7 +46,7 @@ const FIELDS: [(&str, &str); 13] = [
     ("next", "The page of the console to continue at."),
     (
         "userId",
-        "`approve`: the user that the page has shown. If another one is signed in by now, the page shows them first.",
+        "`approve`: the user shown on the page. If another user has signed in since, the page shows that user first.",
     ),
     ("sure", "`approve`: `yes`, the tick that confirms it."),
     ("name", "`sign-up`: the name of the user."),

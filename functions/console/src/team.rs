@@ -46,7 +46,7 @@ const DONE: [(&str, &str); 4] = [
 ];
 
 const ROLES: [(&str, &str); 2] = [
-    ("member", "Member: uses the API, manages endpoints and their own keys"),
+    ("member", "Member: can use the API, manage endpoints, and manage own API keys"),
     ("owner", "Owner: also manages members, all keys and settings"),
 ];
 

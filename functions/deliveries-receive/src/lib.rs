@@ -80,8 +80,7 @@ impl Input {
             fields.about("The pull endpoint to take deliveries from.").text("webhook_endpoint_id", EndpointId::parse);
         let limit = fields
             .about(
-                "How many deliveries to take at most. 10 by default. An answer has 5.5 MB at most, and can have \
-                 fewer for that.",
+                "How many deliveries to take at most. 10 by default. Responses are limited to 5.5 MB, so fewer may be returned.",
             )
             .optional_number("limit", 1..=100);
         let limit = limit?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LIMIT);

@@ -70,7 +70,7 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
             .about(
-                "The endpoint whose deliveries are sent again. Enable it first if it is inactive: otherwise they are \
+                "The endpoint whose deliveries to resend. Enable it first if it is inactive: otherwise they are \
                  held again.",
             )
             .text("webhook_endpoint_id", EndpointId::parse);
@@ -80,7 +80,7 @@ impl Input {
             .about("Only deliveries that were created before this time. Now by default; not before `since`.")
             .optional_text("until", Timestamp::parse);
         let status = fields
-            .about("Which deliveries are sent again: `failed`, `held` or `both` (the default).")
+            .about("The deliveries to resend: `failed`, `held` or `both` (the default).")
             .optional_text("status", Missed::parse);
         let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)

@@ -144,9 +144,9 @@ impl Settlement {
             .text("lease", LeaseId::parse);
         let status = fields
             .about(
-                "The HTTP status that the receiver answered with. 2xx delivers, 410 ends the delivery and disables \
-                 the endpoint, and with any other the delivery comes back by the retry schedule. Without \
-                 `status_code` and `error`, the delivery is given back: that is no attempt, and it can be taken at \
+                "The HTTP status of the receiver's answer. 2xx marks it delivered, 410 ends it and disables \
+                 the endpoint, and any other status schedules a retry. Without \
+                 `status_code` and `error`, the delivery is released: this is no attempt, and it can be received at \
                  once.",
             )
             .optional_number("status_code", 100..=999);

@@ -91,8 +91,8 @@ impl Input {
         fields.cases("kind", &[("push", "PushEndpoint", &["url"]), ("pull", "PullEndpoint", &[])]);
         let signing_secret = fields
             .about(
-                "The secret that the signatures of events are made with, if you choose one. By default the service \
-                 generates one and answers it.",
+                "The secret that signs events, if you choose your own. By default the service \
+                 generates and returns one.",
             )
             .optional_text("signing_secret", SigningSecret::parse_chosen);
         let headers = fields

@@ -130,7 +130,7 @@ impl Turn {
     }
 }
 
-/// The silence of a receiver that does not answer.
+/// How long a receiver has gone without answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
     /// The end of the first attempt without an answer since the last success.

@@ -48,9 +48,9 @@ fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Sends a test event to a webhook endpoint, active or not.")
         .description(
-            "The event `webhook.test` takes the path of every delivery, in one attempt. It has the nine members of \
+            "The event `webhook.test` is delivered like any other event, but is attempted only once. It has the nine members of \
              every event: `job_id` is `test`, and those that describe a job are `null`. A pull endpoint keeps it \
-             until it is taken. An endpoint takes 10 tests in a minute.",
+             until it is taken. The limit is 10 tests per endpoint per minute.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("idempotency_key_reused"), Fault::TooMany])
 }

@@ -39,8 +39,7 @@ fn route() -> Route<App> {
     Route::post("/v1/webhooks/update", Tenant, Input::read, handle)
         .summary("Changes the given fields of a webhook endpoint.")
         .description(
-            "Fields that are left out keep their values: with `id` alone, nothing changes. Enabling an endpoint does \
-             not send again what it missed; `deliveries/recover` does. The `kind` cannot be changed.",
+            "Fields that are left out keep their values: with `id` alone, nothing changes. Enabling an endpoint does not resend missed deliveries; `deliveries/recover` does. The `kind` cannot be changed.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -61,12 +60,12 @@ impl Input {
         let id = fields.about("The endpoint to change.").text("id", EndpointId::parse);
         let url = fields
             .about(
-                "Another address to post events to. An endpoint that has headers takes `headers` in the same call, \
-                 since they are secrets that the new address would get.",
+                "The new address to post events to. If the endpoint has headers, send `headers` in the same call, \
+                 since the new address would otherwise receive these secrets.",
             )
             .optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields
-            .about("Another secret. The one before signs, too, for a day, so that your receiver can change over.")
+            .about("The new secret. The previous secret also signs for a day, so that you can update your receiver.")
             .optional_text("signing_secret", SigningSecret::parse_chosen);
         let headers = fields
             .about("Headers that replace all those the endpoint has. `null` or an empty object removes them.")

@@ -37,7 +37,7 @@ pub struct Delivery {
     /// The id of the job that the event is about: its first 1,024 bytes.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
-    /// How the delivery stands.
+    /// The status of the delivery.
     pub status: Status,
     /// How many attempts have been made.
     pub attempts: u32,

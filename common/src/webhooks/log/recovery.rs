@@ -42,7 +42,7 @@ pub struct Recovery {
     /// The id of the recovery.
     #[serde(rename = "recovery_id")]
     pub id: RecoveryId,
-    /// The endpoint whose deliveries are sent again.
+    /// The endpoint whose deliveries to resend.
     pub webhook_endpoint_id: EndpointId,
     /// Deliveries that were created at this time or later are sent again.
     pub since: Timestamp,

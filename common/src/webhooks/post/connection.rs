@@ -24,7 +24,7 @@ use tokio::{
 /// The number of bytes that are read of a response, or of a TLS handshake. Interim responses, headers, the framing of
 /// the body and the overhead of TLS all count, since a receiver could send any of them forever.
 const MAX_BYTES: usize = 64 * 1024;
-/// The minimum that a read counts, since reading a single byte costs as much as reading many.
+/// The minimum number of bytes charged per read, since reading one byte costs as much as reading many.
 const READ: usize = 128;
 /// The number of bytes that an interim response (100, 102, 103) counts: a few are normal, sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
