@@ -94,7 +94,7 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     check.in_time();
     check.the_same_id();
     check.signed();
-    check.to_whom_it_may_go();
+    check.permitted_destinations();
     check.accepted_calls_take_effect();
     check.endpoints();
     check.numbers().await;

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 #[cfg(feature = "openapi")]
 use super::shapes::FieldDescriptions;
 use super::{
+    info::Case,
     json::{Json, MAX_ELEMENTS, Object},
     once::{Hash, IdempotencyKey},
 };
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// The query field that selects the confirmation on a page, and its description.
-pub const DID: (&str, &str) = ("did", "Which confirmation the page shows, after one of its forms.");
+pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms was submitted.");
 
 /// The header with the idempotency key of a call.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -27,9 +28,6 @@ pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Values of `is_required`.
 const REQUIRED: bool = true;
 const OPTIONAL: bool = false;
-
-/// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
-pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
 /// The fields of an input, and the issues found so far.
 pub struct Fields {

@@ -2,6 +2,9 @@
 
 use lambda_http::http::Method;
 
+/// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
+pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
+
 /// The properties of a route.
 #[derive(Debug)]
 pub struct RouteInfo {

@@ -18,9 +18,9 @@ impl Paging {
     /// # Errors
     /// One of them is not a number in its range.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
-        let limit = read_limit(fields.about("How many entries to list at most. 100 by default."), "limit");
+        let limit = read_limit(fields.about("The maximum number of entries to list. The default is 100."), "limit");
         let offset = fields
-            .about("How many entries to skip. 0 by default.")
+            .about("The number of entries to skip. The default is 0.")
             .optional_number_in_query("offset", 0..=u16::MAX.into());
         Ok(Self { limit: limit?, offset: number(offset?.unwrap_or(0)) })
     }
@@ -49,19 +49,18 @@ impl Order {
     /// The field or the direction is unknown.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let by = fields
-            .about("The sort key of the list. `createdAt` is the only choice and the default.")
+            .about("The sort key of the list. `createdAt` is the only value and the default.")
             .optional_text("sortBy", |text| match text {
                 "createdAt" => Ok(SortBy::CreatedAt),
                 _ => Err(vec![Problem::format("Must be createdAt")]),
             });
-        let direction = fields.about("Oldest first (`asc`, the default) or newest first (`desc`).").optional_text(
-            "sortDirection",
-            |text| match text {
+        let direction = fields
+            .about("The sort order: oldest first (`asc`, the default) or newest first (`desc`).")
+            .optional_text("sortDirection", |text| match text {
                 "asc" => Ok(Self::Ascending),
                 "desc" => Ok(Self::Descending),
                 _ => Err(vec![Problem::format("Must be asc or desc")]),
-            },
-        );
+            });
         by?;
         Ok(direction?.unwrap_or_default())
     }

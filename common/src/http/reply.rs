@@ -143,12 +143,12 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
     .map_err(Error::internal("writing the answer"))
 }
 
-/// A confirmation, for routes without other results.
+/// A confirmation, for routes that return nothing else.
 #[derive(Serialize, JsonSchema)]
 pub struct Done {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     success: bool,
-    /// The result, for people.
+    /// A summary of the result, for people.
     #[schemars(extend("examples" = ["Done"]))]
     message: &'static str,
 }

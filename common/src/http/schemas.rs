@@ -76,7 +76,7 @@ impl JsonSchema for EventFilter {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let names = json_schema!({ "type": "string", "enum": ["job.completed", "job.failed"] });
         json_schema!({
-            "description": "Duplicates count once.",
+            "description": "Duplicates are ignored.",
             "type": "array",
             "items": names,
             "minItems": 1,
@@ -99,8 +99,9 @@ impl JsonSchema for Headers {
         let prefixes = headers::RESERVED_PREFIXES.iter().map(|prefix| format!("`{prefix}*`"));
         let reserved: Vec<_> = names.chain(prefixes).collect();
         json_schema!({
-            "description": format!("Names are tokens of HTTP, each once whatever its case, and kept in lower case. Values are visible \
-                                     ASCII characters, with spaces only between them. Reserved names: {}.", reserved.join(", ")),
+            "description": format!("Names are HTTP tokens, unique regardless of case, and stored in lower case. \
+                                    Values consist of visible ASCII characters, with spaces only between them. \
+                                    Reserved names: {}.", reserved.join(", ")),
             "type": "object",
             "maxProperties": headers::MOST,
             "propertyNames": {
@@ -150,11 +151,12 @@ schemas! {
     }
     Description { "maxLength": 500, "examples": ["Our staging server"] }
     Email { "format": "email", "maxLength": 254, "examples": ["ada@example.com"] } + input {
-        "description": "An ASCII local part without quotes, and a dotted domain. Trimmed, and stored in lower case."
+        "description": "The local part must be ASCII without quotes, and the domain must contain a dot. The address \
+                        is trimmed and stored in lower case."
     }
     EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] } + input {
-        "description": "An https URL on the public internet, without user info and fragment."
+        "description": "It must be an https URL on the public internet, without user info or a fragment."
     }
     Guess { "writeOnly": true, "examples": ["a long password"] }
     IdOrToken {
@@ -169,17 +171,17 @@ schemas! {
         "examples": ["bo@example.com"],
     }
     Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] } + input {
-        "description": "Trimmed. At least one character must be visible; no control characters.",
+        "description": "The name is trimmed. It must contain at least one visible character and no control characters.",
         // No characters that break the line or change the direction of text.
         "pattern": r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
     }
     Password { "minLength": 8, "maxLength": 128, "writeOnly": true, "examples": ["a long password"] } + input {
-        "description": "It is never trimmed."
+        "description": "Passwords are never trimmed."
     }
     RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret {
-        "description": "Not blank, and not one that decodes to an empty key, such as `whsec_` alone.",
+        "description": "It must not be blank or decode to an empty key, as `whsec_` alone does.",
         "minLength": 1,
         "maxLength": 256,
         "pattern": r"^\s*\S",
@@ -198,7 +200,7 @@ schemas! {
         "examples": ["01a1fd8f-0d9d-7467-9431-944d77e2f0d3"],
     }
     Timestamp { "format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"] } + input {
-        "description": "RFC 3339, with any offset."
+        "description": "The format is RFC 3339, with any UTC offset."
     } + output {
         "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
     }

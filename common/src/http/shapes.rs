@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::fields::Case;
+use super::info::Case;
 
 /// The schemas of a route's input and output.
 pub(super) struct Shapes {

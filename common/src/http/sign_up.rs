@@ -24,20 +24,23 @@ use crate::{
 /// # Errors
 /// A field has an issue.
 pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
-    let name = fields.about("Your name, as members of the organization and emails show it.").text("name", Name::parse);
+    let name =
+        fields.about("Your name, as shown to members of the organization and in emails.").text("name", Name::parse);
     let email = fields
-        .about("Your address, which you sign in with. A verification email goes there.")
+        .about("The email address that you sign in with. The service sends a verification email to it.")
         .text("email", Email::parse);
     let password = fields.about("The password that you sign in with.").text("password", Password::parse);
     let organization_name = fields
-        .about("The name of the organization, as its members and emails show it.")
+        .about("The name of the organization, as shown to its members and in emails.")
         .example("Analytical Engines")
         .text("organizationName", Name::parse);
-    let organization_slug =
-        fields.about("A short unique name of the organization for links.").text("organizationSlug", Slug::parse);
+    let organization_slug = fields
+        .about("A short unique name of the organization, for use in links.")
+        .text("organizationSlug", Slug::parse);
     let debug_notification_email = fields
         .about(
-            "The address that gets the emails about failing endpoints and failed jobs. `tenant/settings` changes it.",
+            "The address that receives the emails about failing endpoints and failed jobs. You can change it with \
+             `tenant/settings`.",
         )
         .text("debugNotificationEmail", Email::parse);
     Ok(Founder {
@@ -55,17 +58,19 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
 /// # Errors
 /// A field has an issue.
 pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
-    let invitation =
-        fields.about("The id of the invitation, from the link in its email.").text("invitationId", InvitationId::parse);
+    let invitation = fields
+        .about("The id of the invitation, from the link in the invitation email.")
+        .text("invitationId", InvitationId::parse);
     let slug = fields
         .about("The slug of the organization that invited you, from the same link.")
         .text("tenantSlug", Slug::parse);
-    let name = fields.about("Your name, as members of the organization and emails show it.").text("name", Name::parse);
+    let name =
+        fields.about("Your name, as shown to members of the organization and in emails.").text("name", Name::parse);
     let password = fields.about("The password that you sign in with.").text("password", Password::parse);
     Ok(Invitee { invitation: invitation?, slug: slug?, name: name?, password: password? })
 }
 
-/// The answer to a sign-up.
+/// The response to a sign-up.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignedUp {
@@ -73,17 +78,17 @@ pub struct SignedUp {
     user_id: UserId,
     /// The address that the user signs in with.
     email: Email,
-    /// The id of the organization, which events have as `tenant_id`.
+    /// The id of the organization. Events contain it as `tenant_id`.
     organization_id: TenantId,
     /// The slug of the organization.
     organization_slug: Slug,
     /// The secret of the session that the sign-up started.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     session_token: String,
-    /// The `Set-Cookie` values of the session. The answer has them as headers, too.
+    /// The `Set-Cookie` values of the session, which are also sent as response headers.
     #[schemars(extend("examples" = [["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs; HttpOnly; Path=/; Secure"]]))]
     set_cookie: Vec<String>,
-    /// Whether the address is confirmed. After an invitation it is.
+    /// Whether the email address is verified. After an accepted invitation, it always is.
     email_verified: bool,
 }
 

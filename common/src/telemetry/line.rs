@@ -31,28 +31,28 @@ pub const LINES: &[Line] = &[
         "request.completed",
         INFO,
         &["request_id", "method", "route", "tenant", "status", "code", "duration_ms"],
-        "A request was answered, possibly with a refusal, or with HTTP 503 after `aws.throttled` or \
-         `transaction.contended`. `route` is as in the code, or `none`.",
+        "The service responded to a request, possibly with a refusal, or with HTTP 503 after `aws.throttled` or \
+         `transaction.contended`. `route` is the route as declared in the code, or `none`.",
     ),
     line(
         "request.failed",
         ERROR,
         &["request_id", "method", "route", "tenant", "status", "code", "duration_ms", "cause"],
-        "A request was answered with HTTP 500. `cause` is the operation that failed, and the chain of its errors.",
+        "A request failed with HTTP 500. `cause` is the operation that failed, followed by its chain of errors.",
     ),
     line(
         "request.undetermined",
         WARN,
         &["route", "error"],
-        "A call with an `idempotency-key` failed, and so did the read that shows whether it took effect. The client can \
-         repeat the call with the same key.",
+        "A call with an `idempotency-key` failed, and so did the read that would show whether the call took effect. \
+         The client can retry the call with the same key.",
     ),
     line(
         "function.panicked",
         ERROR,
         &["panic"],
-        "The code panicked, which is a bug. The request or record fails, and the process goes on. Report `panic`, which has \
-         the source line.",
+        "The code panicked, which is a bug. The request or record fails, and the process continues. Report `panic`, \
+         which includes the source line.",
     ),
     line(
         "upkeep.failed",
@@ -64,94 +64,98 @@ pub const LINES: &[Line] = &[
         "aws.throttled",
         WARN,
         &["doing"],
-        "An AWS service throttled a call, also after the SDK's retries. If this persists, look for a hot partition or an \
-         account limit.",
+        "An AWS service throttled a call and all of the SDK's retries. If this persists, look for a hot partition or \
+         an account limit.",
     ),
     line(
         "transaction.contended",
         WARN,
         &["doing"],
-        "Ten attempts at a transaction met other transactions on the same items. The caller can repeat the call.",
+        "Ten attempts at a transaction conflicted with other transactions on the same items. The caller can retry the \
+         call.",
     ),
     line(
         "attempt.completed",
         INFO,
         &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "duration_ms"],
-        "An attempt ended. `outcome` is `delivered` or the reason of the failure. The clients of pull endpoints make their \
-         attempts themselves, which have no line.",
+        "An attempt ended. `outcome` is `delivered` or the reason for the failure. Clients of pull endpoints make \
+         their own attempts, which have no log line.",
     ),
     line(
         "attempt.cut_off",
         INFO,
         &["tenant", "delivery_id", "event", "attempt"],
-        "A receiver took too long for its queue. The attempt is repeated with more time.",
+        "A receiver took longer than its queue allows. The attempt is repeated with more time.",
     ),
     line(
         "attempt.delayed",
         WARN,
         &["tenant", "delivery_id", "error"],
-        "The message of a resend or a test could not be sent. The sweep wakes the delivery.",
+        "The message for a resend or a test could not be sent. The sweep wakes the delivery.",
     ),
     line(
         "attempt.overdue",
         WARN,
         &["tenant", "delivery_id"],
-        "The sweep found an attempt whose message was lost, and sends another. See [overdue deliveries](#overdue-deliveries) if \
-         there are many.",
+        "The sweep found an attempt whose message was lost, and sends another message. If this happens often, see \
+         [overdue deliveries](#overdue-deliveries).",
     ),
     line(
         "descriptors.exhausted",
         ERROR,
         &["tenant", "delivery_id"],
-        "No file descriptor was left for an attempt, which waits in its queue. [Lower `MAX_CONCURRENT_ATTEMPTS`](#limits).",
+        "No file descriptor was available for an attempt, which stays in its queue. [Lower \
+         `MAX_CONCURRENT_ATTEMPTS`](#limits).",
     ),
     line(
         "delivery.failed",
         WARN,
         &["tenant", "delivery_id", "attempts", "reason"],
-        "A delivery failed permanently. See [failed deliveries](#failed-deliveries) if there are many.",
+        "A delivery failed permanently. If this happens often, see [failed deliveries](#failed-deliveries).",
     ),
     line(
         "delivery.held",
         INFO,
         &["tenant", "delivery_id", "attempts"],
-        "A delivery is held, because its endpoint is inactive.",
+        "A delivery is held because its endpoint is inactive.",
     ),
     line(
         "delivery.ended",
         INFO,
         &["tenant", "delivery_id", "attempts"],
-        "A delivery ended, because its endpoint was deleted.",
+        "A delivery ended because its endpoint was deleted.",
     ),
     line(
         "delivery.unlogged",
         ERROR,
         &["tenant", "delivery_id"],
-        "The receiver has the delivery, and the delivery log does not. Look for throttles or errors of the table.",
+        "The receiver got the delivery, but the delivery log could not record it. Look for throttling or errors on \
+         the table.",
     ),
     line(
         "delivery.unreadable",
         ERROR,
         &["tenant", "delivery_id", "error"],
-        "The sweep could not read a delivery, and [checks it again](#overdue-deliveries) every quarter of an hour.",
+        "The sweep could not read a delivery. It [checks the delivery again](#overdue-deliveries) every 15 minutes.",
     ),
     line(
         "delivery.abandoned",
         ERROR,
         &["tenant", "delivery_id"],
-        "The sweep could not read a delivery for a week, and no longer checks it. A resend by its tenant wakes it.",
+        "The sweep could not read a delivery for a week and no longer checks it. A resend by its tenant wakes it.",
     ),
     line(
         "delivery.resend_failed",
         ERROR,
         &["tenant", "delivery_id", "error"],
-        "A recovery could not resend a delivery, and tries again in its next pass.",
+        "A recovery could not resend a delivery. It tries again in its next pass.",
     ),
     line(
         "deliveries.unread",
         WARN,
         &["error", "unread"],
-        "The sweep could not read deliveries, because a partition is throttled. `unread` is their number. It reads them again.",
+        "The sweep could not read deliveries because a partition is throttled. `unread` is their number. The sweep \
+         reads them again.",
     ),
     line(
         "deliveries.wake_failed",
@@ -163,15 +167,16 @@ pub const LINES: &[Line] = &[
         "wake.incomplete",
         ERROR,
         &["messages", "queue"],
-        "SQS refused messages of the sweep, which finds their deliveries again in a quarter of an hour. `messages` is their \
-         number, and `queue` is `shared` (which is `deliveries`), `slow` or `hanging`.",
+        "SQS rejected messages from the sweep, which finds their deliveries again in 15 minutes. `messages` is their \
+         number, and `queue` is `shared` (the queue `deliveries`), `slow` or `hanging`.",
     ),
-    line("sweep.skipped", INFO, &["sweeper"], "Another invocation already does the work of this sweeper."),
+    line("sweep.skipped", INFO, &["sweeper"], "Another invocation is already doing the work of this sweeper."),
     line(
         "payload.missing",
         ERROR,
         &["tenant", "delivery_id"],
-        "A delivery of a pull endpoint has lost its payload, so it cannot be received. It fails three days after its event.",
+        "The payload of a pull endpoint's delivery is missing, so the delivery cannot be received. It fails three \
+         days after its event.",
     ),
     line(
         "receive.incomplete",
@@ -183,74 +188,78 @@ pub const LINES: &[Line] = &[
         "receive.unnoted",
         WARN,
         &["tenant", "error"],
-        "The time of a call to `deliveries/receive` could not be written to its endpoint. The call succeeded.",
+        "The time of a call to `deliveries/receive` could not be recorded on its endpoint. The call succeeded anyway.",
     ),
     line(
         "message.malformed",
         ERROR,
         &["message_id", "problem"],
-        "A message is not a job event, and becomes a [dead letter](#dead-letters). `problem` is its kind and position, \
-         never its content. Tell the producer.",
+        "A message is not a valid job event and becomes a [dead letter](#dead-letters). `problem` gives the kind and \
+         position of the problem, never the content. Notify the producer.",
     ),
     line(
         "message.refused",
         ERROR,
         &["code", "cause"],
-        "SQS refused a message of a batch. It is sent again, now or by the sweep.",
+        "SQS rejected a message in a batch. The message is resent immediately or by the sweep.",
     ),
     line(
         "messages.unsent",
         ERROR,
         &["error"],
-        "A call to SQS failed, so a batch of messages was not sent. It is sent again, now or by the sweep.",
+        "A call to SQS failed, so a batch of messages was not sent. The batch is resent immediately or by the sweep.",
     ),
     line(
         "record.failed",
         ERROR,
         &["message_id", "cause"],
-        "A record could not be handled. It comes back, and becomes a [dead letter](#dead-letters) in the end.",
+        "A record could not be processed. SQS redelivers it; if it keeps failing, it becomes a [dead \
+         letter](#dead-letters).",
     ),
     line(
         "record.postponed",
         WARN,
         &["message_id", "error"],
-        "A record could not be handled now, because a table is throttled or busy. It comes back, as after `record.failed`.",
+        "A record could not be processed because a table is throttled or busy. SQS redelivers it, as after \
+         `record.failed`.",
     ),
     line(
         "record.panicked",
         ERROR,
         &["message_id", "panic"],
-        "The code panicked with a record, which is a bug. The record comes back, as after `record.failed`.",
+        "The code panicked while processing a record, which is a bug. SQS redelivers the record, as after \
+         `record.failed`.",
     ),
     line(
         "event.unchecked",
         WARN,
         &["tenant", "error"],
-        "A late event is delivered although the delivery log did not say whether it was delivered before.",
+        "A late event is delivered although the delivery log could not confirm that it had not been delivered before.",
     ),
     line(
         "log.state_refused",
         ERROR,
         &["code", "cause"],
-        "DynamoDB refused the state of a new delivery. Its record comes back.",
+        "DynamoDB rejected the state of a new delivery. SQS redelivers its record.",
     ),
     line(
         "log.states_unwritten",
         ERROR,
         &["error"],
-        "The states of a batch of new deliveries were not written. Their records come back.",
+        "The states of a batch of new deliveries could not be written. SQS redelivers their records.",
     ),
     line(
         "log.rows_unwritten",
         ERROR,
         &["error", "rows"],
-        "Rows were not written to the delivery log. `rows` is their number. The caller tries again or reports its own failure.",
+        "Rows could not be written to the delivery log. `rows` is their number. The caller retries or reports its own \
+         failure.",
     ),
     line(
         "log.unread",
         ERROR,
         &["error", "unread"],
-        "Items of the delivery log could not be read. `unread` is their number. Their records come back.",
+        "Items of the delivery log could not be read. `unread` is their number. SQS redelivers their records.",
     ),
     line(
         "log.spread_failed",
@@ -262,44 +271,44 @@ pub const LINES: &[Line] = &[
         "endpoint.failing",
         WARN,
         &["tenant", "endpoint"],
-        "An endpoint began to fail. Its organization gets an email.",
+        "An endpoint started to fail. Its organization gets an email.",
     ),
     line(
         "endpoint.disabled",
         WARN,
         &["tenant", "endpoint", "reason"],
-        "An endpoint kept failing or answered HTTP 410, and was made inactive. See [failing \
-         endpoints](#failing-endpoints) if there are many.",
+        "An endpoint kept failing or responded with HTTP 410, so the service disabled it. If this happens often, see \
+         [failing endpoints](#failing-endpoints).",
     ),
     line(
         "endpoint.unreadable",
         ERROR,
         &["endpoint", "error"],
-        "A stored endpoint cannot be read, and gets no deliveries. Repair its item. Other endpoints are not affected.",
+        "A stored endpoint cannot be read and gets no deliveries. Repair its item. Other endpoints are not affected.",
     ),
     line(
         "endpoint.health_unnoted",
         WARN,
         &["tenant", "endpoint", "error"],
-        "The result of an attempt could not be written to its endpoint. A later attempt writes its own.",
+        "The result of an attempt could not be recorded on its endpoint. A later attempt records its own.",
     ),
     line(
         "endpoints.unread",
         ERROR,
         &["tenant", "error"],
-        "The endpoints of a tenant could not be read. The records of its events come back.",
+        "The endpoints of a tenant could not be read. SQS redelivers the records of its events.",
     ),
     line(
         "recovery.failed",
         ERROR,
         &["tenant", "recovery_id", "error"],
-        "A recovery was interrupted. It goes on a minute later.",
+        "A recovery was interrupted. It resumes a minute later.",
     ),
     line(
         "recovery.unreadable",
         ERROR,
         &["partition", "error"],
-        "A stored recovery cannot be read, and does not go on. Repair or delete its item.",
+        "A stored recovery cannot be read and does not continue. Repair or delete its item.",
     ),
     line(
         "purge.failed",
@@ -311,28 +320,34 @@ pub const LINES: &[Line] = &[
         "purge.throttled",
         WARN,
         &["tenant"],
-        "The purge of a long delivery log met throttling. The next pass goes on.",
+        "The purge of a long delivery log was throttled. The next pass continues it.",
     ),
-    line("organization.purged", INFO, &["tenant"], "All data of a deleted organization is deleted."),
+    line("organization.purged", INFO, &["tenant"], "All data of a deleted organization has been deleted."),
     line(
         "email.failed",
         ERROR,
         &["about", "error"],
-        "SES refused an email or did not answer. `about` is the id of the user, organization or invitation. Check quota, \
-         sandbox and identity.",
+        "SES rejected an email or did not respond. `about` is the id of the user, organization or invitation. Check \
+         the quota, the sandbox and the identity.",
     ),
-    line("email.withheld", WARN, &["user"], "A sign-up got no verification email, because its address had too many."),
+    line(
+        "email.withheld",
+        WARN,
+        &["user"],
+        "A sign-up got no verification email, because its address had reached the \
+                                             limit.",
+    ),
     line(
         "email.uncounted",
         ERROR,
         &["user", "error"],
-        "A verification email of a sign-up was sent without being counted for the limit of its address.",
+        "A verification email for a sign-up was sent without being counted toward the limit of its address.",
     ),
     line(
         "notice.email_failed",
         ERROR,
         &["tenant", "endpoint", "error"],
-        "SES refused an email about an endpoint or did not answer. It is tried again for a day.",
+        "SES rejected an email about an endpoint or did not respond. The service retries for a day.",
     ),
     line(
         "notice.failed",
@@ -350,14 +365,14 @@ pub const LINES: &[Line] = &[
         "job_failures.unnoted",
         ERROR,
         &["tenant", "error"],
-        "Failed jobs could not be noted. Their records come back.",
+        "Failed jobs could not be recorded. SQS redelivers their records.",
     ),
     line(
         "job_failures.reported",
         INFO,
         &["tenant", "workflow", "failures"],
-        "An organization got an email about failed jobs. `failures` is their number, and `workflow` a hash of the workflow's \
-         name.",
+        "An organization got an email about failed jobs. `failures` is their number, and `workflow` is a hash of the \
+         workflow's name.",
     ),
     line(
         "job_failures.unreported",
@@ -375,7 +390,7 @@ pub const LINES: &[Line] = &[
         "job_failures.email_failed",
         ERROR,
         &["tenant", "workflow", "error"],
-        "An email about failed jobs could not be sent. It is tried again for two days.",
+        "An email about failed jobs could not be sent. The service retries for two days.",
     ),
     line(
         "job_failures.failed",

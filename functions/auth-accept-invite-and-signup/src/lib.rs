@@ -37,7 +37,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/acceptInviteAndSignup", Public, |_, fields| sign_up::invitee(fields), handle)
         .summary("Creates a user in the organization that invited them.")
-        .description("An invitation works once, for 7 days. The session is in the answer and in its cookie.")
+        .description(
+            "An invitation can be accepted once, within 7 days. The response contains the session, also as a cookie.",
+        )
         .faults(&[
             Fault::NotFound,
             Fault::Conflict("invitation_expired"),

@@ -26,11 +26,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<CliLogins> {
     Route::post("/v1/auth/cliLoginApprove", Session, Input::read, handle)
-        .summary("Approves a browser login. The client that requested it gets a session of the caller.")
+        .summary("Approves a browser login. The client that requested it gets a session for the caller.")
         .description(
-            "The page `/signin` calls it; a page of your own can, too. The same user may approve again, with the \
-             same answer. For another user, and once the request has expired or its session was fetched, it is a \
-             404.",
+            "The page `/signin` calls this route, and your own page can, too. The same user can approve a request \
+             again and gets the same response. Another user gets a 404, as does every caller after the request has \
+             expired or its session was fetched.",
         )
         .faults(&[Fault::NotFound])
 }
@@ -43,19 +43,20 @@ pub struct Input {
 
 impl Input {
     fn read(_: &CliLogins, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The `requestId` that `cliLoginCreate` answered.").text("requestId", CliLoginId::parse);
-        let secret = fields.about("The `secret` that `cliLoginCreate` answered.").text("secret", parse_secret);
+        let id = fields.about("The `requestId` that `cliLoginCreate` returned.").text("requestId", CliLoginId::parse);
+        let secret = fields.about("The `secret` that `cliLoginCreate` returned.").text("secret", parse_secret);
         Ok(Self { id: id?, secret: secret? })
     }
 }
 
-/// The user who approved it, and whether the client gets its session at once.
+/// The user who approved the request, and whether the client gets its session immediately.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// `approved`: the client gets its session. `pending_verification`: it does once your email is verified.
+    /// `approved`: the client gets its session. `pending_verification`: the client gets its session once your email is
+    /// verified.
     status: Status,
-    /// The address of the user who approved.
+    /// The email address of the user who approved the request.
     email: Email,
 }
 

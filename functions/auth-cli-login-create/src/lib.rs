@@ -35,19 +35,19 @@ fn route() -> Route<App, NoCallers> {
         .summary("Requests a browser login. The request has no effect until a signed-in user approves it.")
         .description(
             "Open `/signin?cliLoginId=...&cliLoginSecret=...` with the id and the secret in a browser, and call \
-             `cliLoginPoll` until the user has approved. The request grants nothing before.",
+             `cliLoginPoll` until the user has approved the request.",
         )
         .faults(&[Fault::TooMany])
 }
 
-/// The request, and its secret, this once.
+/// The request and its secret, which only this response contains.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
     /// The id of the request.
     request_id: CliLoginId,
-    /// The secret of the request, to approve it and to poll it with. No other answer has it.
+    /// The secret of the request, needed to approve it and to poll it. No other response contains it.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     secret: String,
     /// When the request expires, ten minutes from now.

@@ -40,12 +40,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/cliLoginPoll", Public, Input::read, handle)
-        .summary("Returns the state of a browser login. After the approval, the session is returned once.")
+        .summary("Returns the state of a browser login and, once it is approved, its session.")
         .description(
-            "An approved request answers its session once. `pending` means that no user has approved yet, or that \
-             the user must verify the email first. `expired` means that the client must create another request: this \
-             one is unknown, the secret is not its secret, it is older than ten minutes, its session was fetched, or \
-             the user who approved has ended all sessions or is deleted.",
+            "An approved request returns its session once. `pending` means that no user has approved the request yet, \
+             or that the user must verify their email first. `expired` means that the client must create a new \
+             request: this request is unknown, its secret is wrong, it is older than ten minutes, its session was \
+             already fetched, or the user who approved it has ended all sessions or was deleted.",
         )
         .faults(&[Fault::TooMany])
 }
@@ -58,35 +58,35 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The `requestId` that `cliLoginCreate` answered.").text("requestId", CliLoginId::parse);
-        let secret = fields.about("The `secret` that `cliLoginCreate` answered.").text("secret", parse_secret);
+        let id = fields.about("The `requestId` that `cliLoginCreate` returned.").text("requestId", CliLoginId::parse);
+        let secret = fields.about("The `secret` that `cliLoginCreate` returned.").text("secret", parse_secret);
         Ok(Self { id: id?, secret: secret? })
     }
 }
 
-/// How the request stands. One that does not exist, has expired, was used, or whose approval has ended is `expired`, so the
-/// answer does not say which.
+/// The state of the request. Requests that do not exist, have expired, were used or whose approval has ended are all
+/// `expired`, so the response does not reveal which.
 #[derive(JsonSchema, Serialize)]
 #[serde(tag = "status", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
 pub enum Output {
-    /// `approved`: the answer has the session.
+    /// `approved`: the response contains the session.
     Approved {
-        /// The session, as the value of a `Cookie` header to send. No other answer has it.
+        /// The session, as the value of a `Cookie` header. No other response contains it.
         #[schemars(extend("examples" = ["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
         cookie_header: String,
-        /// The user who approved.
+        /// The id of the user who approved the request.
         user_id: UserId,
-        /// The address of the user.
+        /// The email address of the user.
         email: Email,
         /// Always `true`.
         email_verified: bool,
         /// When the session ends.
         session_expires_at: Timestamp,
     },
-    /// `pending`: no user has approved it yet, or the user must verify the email first.
+    /// `pending`: no user has approved the request yet, or the user must verify their email first.
     Pending,
-    /// `expired`: it leads nowhere, so create another request.
+    /// `expired`: the request can no longer be approved, so create a new one.
     Expired,
 }
 

@@ -18,11 +18,11 @@ use crate::{app::App, done::Success};
 
 pub(crate) fn create() -> Route<App> {
     Route::post("/api/auth/api-key/create", Session, New::read, issue)
-        .summary("Issues a key for the caller's organization. The key itself is shown only once.")
+        .summary("Issues an API key for the caller's organization. The key itself is shown only once.")
         .description(
             "A key acts for the user who issued it. It cannot sign out, see or end sessions, issue keys, delete the \
-             account, make a member an owner or see the invitations of owners. An organization may have 100 keys, \
-             expired ones included.",
+             account, make a member an owner or see the invitations of owners. An organization can have at most 100 \
+             keys, including expired ones.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::Conflict("key_limit")])
 }
@@ -31,15 +31,15 @@ pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/api-key/list", KeyOrSession, Listing::read, managed)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
         .description(
-            "An owner gets all keys of the organization, a member only their own. An expired key is listed until it \
-             is deleted. `configId` is refused with a 400.",
+            "Owners see all keys of the organization; members see only their own. Expired keys are listed until they \
+             are deleted. Requests with `configId` are refused with a 400.",
         )
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn delete() -> Route<App> {
     Route::post("/api/auth/api-key/delete", KeyOrSession, Which::read, revoke)
-        .summary("Deletes a key. It stops working at once.")
+        .summary("Deletes a key, which stops working immediately.")
         .faults(&[Fault::NotFound])
 }
 
@@ -53,9 +53,12 @@ struct New {
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let name = fields.about("A name to tell your keys apart.").example("Build server").text("name", Name::parse);
+        let name = fields
+            .about("A name that distinguishes the key from your other keys.")
+            .example("Build server")
+            .text("name", Name::parse);
         let expires_in = fields
-            .about("How long the key works, in seconds: a minute to a year. Without it, the key does not expire.")
+            .about("The lifetime of the key in seconds, from a minute to a year. By default, the key does not expire.")
             .optional_number("expiresIn", EXPIRES_IN);
         Ok(Self { name: name?, expires_in: expires_in? })
     }
@@ -70,7 +73,7 @@ struct Listing {
 impl Listing {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
-            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text("organizationId", TenantId::parse);
         let paging = Paging::read(fields);
         let order = Order::read(fields);
@@ -88,27 +91,27 @@ impl Which {
         Ok(Self {
             key: fields
                 .about(
-                    "The key to delete, by the id that `api-key/list` answers. An owner deletes all keys of the \
-                 organization, a member only their own.",
+                    "The id of the key to delete, as returned by `api-key/list`. Owners can delete all keys of the \
+                     organization; members can delete only their own.",
                 )
                 .text("keyId", KeyId::parse)?,
         })
     }
 }
 
-/// A key, without its secret.
+/// An API key, without its secret.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ApiKey")]
 struct View {
-    /// The id of the key, to delete it by.
+    /// The id of the key, which `api-key/delete` requires.
     id: KeyId,
-    /// The name that the key got when it was created.
+    /// The name given to the key when it was created.
     name: Name,
-    /// The prefix of every key.
+    /// The prefix that all keys have in common.
     #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
-    /// The first characters of the key, to recognize it by.
+    /// The first characters of the key, by which you can recognize it.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     start: String,
     /// Always `true`.
@@ -117,26 +120,26 @@ struct View {
     created_at: Timestamp,
     /// When the key stops working; `null` if it does not expire.
     expires_at: Option<Timestamp>,
-    /// The beginning of the day, in UTC, on which the key was last used; `null` before its first use.
+    /// The start of the UTC day on which the key was last used; `null` before its first use.
     last_request: Option<Timestamp>,
 }
 
-/// A newly issued key, with its secret.
+/// A newly issued API key, with its secret.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "IssuedApiKey")]
 struct Issued {
-    /// The id of the key, to delete it by.
+    /// The id of the key, which `api-key/delete` requires.
     id: KeyId,
     /// The name of the key.
     name: Name,
-    /// The prefix of every key.
+    /// The prefix that all keys have in common.
     #[schemars(extend("examples" = ["ak_"]))]
     prefix: &'static str,
-    /// The first characters of the key, to recognize it by.
+    /// The first characters of the key, by which you can recognize it.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     start: String,
-    /// The key, for the header `x-api-key`. No other answer has it.
+    /// The key, for the header `x-api-key`. No other response contains it.
     #[schemars(extend("examples" = ["ak_3kTf9wQ0mB7sYxVb2nLr8Jd5"]))]
     key: String,
     /// Always `true`.

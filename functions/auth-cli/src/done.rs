@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A confirmation, for routes without other results.
+/// A confirmation, for routes that return nothing else.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Success {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     success: bool,
 }
 
@@ -19,7 +19,7 @@ impl Success {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Status {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     status: bool,
 }
 

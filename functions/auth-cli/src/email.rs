@@ -12,7 +12,7 @@ use common::{
 
 pub(crate) fn send_verification() -> Route<App> {
     Route::post("/api/auth/send-verification-email", Public, Address::read, send)
-        .summary("Sends another verification email. The answer does not reveal whether the address has an account.")
+        .summary("Sends another verification email. The response does not reveal whether the address has an account.")
         .faults(&[Fault::TooMany])
 }
 
@@ -24,9 +24,7 @@ impl Address {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             email: fields
-                .about(
-                    "The address to verify. For one without an account, the answer is the same, and no email is sent.",
-                )
+                .about("The address to verify. If it has no account, the response is the same, and no email is sent.")
                 .text("email", Email::parse)?,
         })
     }

@@ -19,21 +19,27 @@ use crate::{app::App, done::Status, session::UserView};
 pub(crate) fn change() -> Route<App> {
     Route::post("/api/auth/change-password", Session, Passwords::read, replace)
         .summary("Changes the password. All sessions end, and the caller gets a new one.")
-        .description("The other sessions end whatever `revokeOtherSessions` says. Keys stay.")
+        .description("The other sessions end regardless of `revokeOtherSessions`. API keys remain valid.")
         .faults(&[Fault::InvalidPassword, Fault::TooMany])
 }
 
 pub(crate) fn request_reset() -> Route<App> {
     Route::post("/api/auth/request-password-reset", Public, Address::read, request)
-        .summary("Sends an email to reset a password. The answer does not reveal whether the address has an account.")
-        .description("The link leads to `/reset-password`, whatever `redirectTo` says.")
+        .summary(
+            "Sends an email with a link to reset the password. The response does not reveal whether the address has \
+             an account.",
+        )
+        .description("The link leads to `/reset-password`, regardless of `redirectTo`.")
         .faults(&[Fault::TooMany])
 }
 
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
-        .summary("Sets a new password with the token of a reset email, once. All sessions and keys of the user end.")
-        .description("It also verifies the email. The user signs in afterwards.")
+        .summary(
+            "Sets a new password with the token from a reset email, which works once. All sessions and keys of the \
+             user end.",
+        )
+        .description("The route also verifies the email. The user has to sign in afterwards.")
         .faults(&[Fault::InvalidToken])
 }
 
@@ -45,7 +51,7 @@ struct Passwords {
 impl Passwords {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let current = fields.about("The current password.").text("currentPassword", |text| Ok(Guess::new(text)));
-        let new = fields.about("The password to sign in with from now on.").text("newPassword", Password::parse);
+        let new = fields.about("The new password.").text("newPassword", Password::parse);
         Ok(Self { current: current?, new: new? })
     }
 }
@@ -58,13 +64,14 @@ struct Address {
 impl Address {
     /// Better Auth's clients also send a `redirectTo`. It is ignored, because the link opens a page of this service.
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { text: fields
-            .about(
-                "The address of the account. For an address without an account, the answer is the same, and no email \
-                 is sent.",
-            )
-            .example("ada@example.com")
-            .text("email", |text| Ok(text.to_owned()))? })
+        Ok(Self {
+            text: fields
+                .about(
+                    "The address of the account. If it has no account, the response is the same, and no email is sent.",
+                )
+                .example("ada@example.com")
+                .text("email", |text| Ok(text.to_owned()))?,
+        })
     }
 }
 
@@ -76,21 +83,21 @@ struct Reset {
 impl Reset {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let token = fields
-            .about("The token from the link in the email. It works once, for an hour.")
+            .about("The token from the link in the email. It works once, within an hour.")
             .example("_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs")
             .text("token", |text| Ok(text.to_owned()));
-        let new = fields.about("The password to sign in with from now on.").text("newPassword", Password::parse);
+        let new = fields.about("The new password.").text("newPassword", Password::parse);
         Ok(Self { token: Token::parse(&token?), new: new? })
     }
 }
 
-/// The answer, which does not reveal whether the account exists.
+/// The response, which does not reveal whether the account exists.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Requested {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     status: bool,
-    /// The result, for people.
+    /// A summary of the result, for people.
     #[schemars(extend("examples" = ["If this address has an account, a mail with a link is on its way"]))]
     message: &'static str,
 }
@@ -98,7 +105,7 @@ struct Requested {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Changed {
-    /// The secret of the new session, which the cookie has, too.
+    /// The secret of the new session, which the cookie also contains.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
     /// The user.

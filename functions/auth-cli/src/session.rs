@@ -28,40 +28,43 @@ use crate::{
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
-        .summary("Starts a session. All wrong credentials get the same answer, after the same work.")
+        .summary("Starts a session. All wrong credentials get the same response, after the same amount of work.")
         .faults(&[Fault::WrongPassword, Fault::TooMany])
 }
 
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
-        .summary("Returns the caller and their session, or null. With a key, `expiresAt` is null.")
+        .summary(
+            "Returns the caller and their session, or `null` for an unauthenticated caller. With a key, `expiresAt` \
+             is `null`.",
+        )
         .description(
-            "With a key, `session.id` is the id of the key. Every call reads the table and none makes a session \
-             longer, so `disableCookieCache` and `disableRefresh` make no difference.",
+            "With a key, `session.id` is the id of the key. Every call reads the table and no call extends a session, \
+             so `disableCookieCache` and `disableRefresh` have no effect.",
         )
 }
 
 /// The caller's API key is ignored: a key cannot be signed out.
 pub(crate) fn sign_out() -> Route<App> {
     Route::post("/api/auth/sign-out", Public, |_, _| Ok(()), end)
-        .summary("Ends the session of the cookie, everywhere and at once.")
+        .summary("Ends the session of the cookie, everywhere and immediately.")
 }
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/list-sessions", http::Session, |_, _| Ok(()), sessions)
-        .summary("Lists the caller's sessions, newest first. A new one may take a moment to appear.")
-        .description("The newest 100 are listed.")
+        .summary("Lists the caller's sessions, newest first. A new session may take a moment to appear.")
+        .description("The list contains at most the newest 100 sessions.")
 }
 
 pub(crate) fn revoke() -> Route<App> {
     Route::post("/api/auth/revoke-session", http::Session, Which::read, end_one)
-        .summary("Ends one of the caller's sessions, everywhere and at once.")
+        .summary("Ends one of the caller's sessions, everywhere and immediately.")
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn revoke_others() -> Route<App> {
     Route::post("/api/auth/revoke-other-sessions", http::Session, |_, _| Ok(()), end_others)
-        .summary("Ends all of the caller's sessions except the current one, everywhere and at once.")
+        .summary("Ends all of the caller's sessions except the current one, everywhere and immediately.")
 }
 
 struct Which {
@@ -72,7 +75,7 @@ impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             session: fields
-                .about("The session to end: the `token` that `list-sessions` answers, or the secret of a session.")
+                .about("The session to end: the `token` that `list-sessions` returned, or the secret of a session.")
                 .text("token", IdOrToken::parse)?,
         })
     }
@@ -86,7 +89,7 @@ struct Credentials {
 impl Credentials {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let address = fields
-            .about("The address of the account.")
+            .about("The email address of the account.")
             .example("ada@example.com")
             .text("email", |text| Ok(text.to_owned()));
         let password = fields.about("The password of the account.").text("password", |text| Ok(Guess::new(text)));
@@ -97,7 +100,7 @@ impl Credentials {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Started {
-    /// The secret of the session, which the cookie has, too.
+    /// The secret of the session, which the cookie also contains.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
     /// The user who signed in.
@@ -107,7 +110,7 @@ struct Started {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Current {
-    /// The session or the key that the call was made with.
+    /// The session or API key of the call.
     session: SessionView,
     /// The user.
     user: UserView,
@@ -117,10 +120,10 @@ struct Current {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Session")]
 struct SessionView {
-    /// The id of the session or, with a key, of the key.
+    /// The id of the session or, for a call with a key, of the key.
     #[schemars(extend("examples" = ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"]))]
     id: String,
-    /// When the session ends; `null` with a key.
+    /// When the session ends; `null` for a call with a key.
     expires_at: Option<Timestamp>,
 }
 
@@ -134,31 +137,31 @@ pub(crate) struct UserView {
     email: Email,
     /// The name of the user.
     name: Name,
-    /// Whether the user has confirmed the address.
+    /// Whether the user has verified their email address.
     email_verified: bool,
 }
 
-/// A session in the list. Its id ends it, because the secret itself is not stored.
+/// A session in the list. It is ended by its id, because its secret is not stored.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ListedSession")]
 struct Listed {
     /// The id of the session.
     id: SessionId,
-    /// The id again: `revoke-session` takes it. The secret of a session is not stored.
+    /// The id of the session again, for `revoke-session`. The secret of a session is not stored.
     token: SessionId,
-    /// The user whose session it is.
+    /// The id of the user to whom the session belongs.
     user_id: UserId,
-    /// When the session began.
+    /// When the session started.
     created_at: Timestamp,
-    /// The beginning of the day, in UTC, on which the session was last used.
+    /// The start of the UTC day on which the session was last used.
     updated_at: Timestamp,
     /// When the session ends.
     expires_at: Timestamp,
-    /// The IP address that the session began at; `null` if it is unknown.
+    /// The IP address from which the session was started; `null` if it is unknown.
     #[schemars(extend("examples" = ["192.0.2.7"]))]
     ip_address: Option<String>,
-    /// The `user-agent` of the client when the session began; `null` if it sent none.
+    /// The `user-agent` header of the client that started the session; `null` if the client sent none.
     #[schemars(extend("examples" = ["curl/8.5.0"]))]
     user_agent: Option<String>,
 }

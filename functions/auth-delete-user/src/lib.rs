@@ -26,15 +26,15 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<Deletions> {
     Route::post("/api/auth/delete-user", Session, Input::read, handle)
         .summary(
-            "Deletes the caller's account; sessions and keys end at once. With the last member, the organization is \
-             deleted with all its data.",
+            "Deletes the caller's account; sessions and keys end immediately. If the caller is the last member, the \
+             organization and all its data are deleted, too.",
         )
         .description(
-            "It cannot be undone. Endpoints of a deleted organization get nothing from then on, and the address and \
-             the slug are free at once; the rest is deleted within minutes. Where there are other members, the only \
-             owner must make one of them an owner first. Stop the jobs of an organization before it goes: an event \
-             that comes later goes to no endpoint, but a callback of its own is still called. `callbackURL` and \
-             `token` are ignored. A client that gets no answer calls again: a 401 then means that the account is \
+            "The deletion cannot be undone. Endpoints of a deleted organization get no more events, and the email \
+             address and the slug become available immediately; the rest is deleted within minutes. If other members \
+             remain, the only owner must first make one of them an owner. Stop the jobs of an organization before you \
+             delete it: later events go to no endpoint, but their own callbacks are still called. `callbackURL` and \
+             `token` are ignored. A client that gets no response can retry: a 401 then means that the account was \
              deleted.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict("last_owner")])
@@ -56,13 +56,13 @@ impl Input {
     }
 }
 
-/// The result, in the words of Better Auth.
+/// The result, in the format of Better Auth.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     success: bool,
-    /// The result, for people.
+    /// A summary of the result, for people.
     #[schemars(extend("examples" = ["User deleted"]))]
     message: &'static str,
 }

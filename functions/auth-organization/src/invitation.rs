@@ -25,8 +25,10 @@ use crate::{
 /// For owners with a verified email only: otherwise anyone could make the service send email to any address.
 pub(crate) fn invite() -> Route<App> {
     Route::post("/api/auth/organization/invite-member", KeyOrSession, New::read, send)
-        .summary("Invites an address without an account. Owners only; inviting another owner requires a session.")
-        .description("It replaces an earlier invitation of the address, which is canceled.")
+        .summary(
+            "Invites an email address that has no account. Owners only; inviting another owner requires a session.",
+        )
+        .description("A new invitation replaces an earlier one to the same address, which is canceled.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
@@ -39,14 +41,14 @@ pub(crate) fn invite() -> Route<App> {
 /// For owners only, since the id of an invitation is enough to accept it.
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-invitations", KeyOrSession, Listing::read, invitations)
-        .summary("Lists invitations, newest first. A new one may take a moment to appear. Owners only.")
+        .summary("Lists the invitations, newest first. A new invitation may take a moment to appear. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
 }
 
 pub(crate) fn cancel() -> Route<App> {
     Route::post("/api/auth/organization/cancel-invitation", KeyOrSession, Which::read, withdraw)
-        .summary("Cancels an invitation, which can no longer be accepted. Owners only.")
-        .description("To cancel an invitation again succeeds.")
+        .summary("Cancels an invitation, which can then no longer be accepted. Owners only.")
+        .description("Canceling an invitation again succeeds.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("invitation_used")])
 }
 
@@ -58,12 +60,15 @@ struct New {
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let email = fields.about("The address to invite. It must not have an account.").text("email", Email::parse);
+        let email =
+            fields.about("The email address to invite. It must not have an account.").text("email", Email::parse);
         let role = fields
-            .about("The role that the new member gets. Only a session, not an API key, invites an `owner`.")
+            .about(
+                "The role that the new member gets. Inviting an `owner` requires a session; an API key cannot do so.",
+            )
             .text("role", Role::parse);
         let organization = fields
-            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text("organizationId", TenantId::parse);
         Ok(Self { email: email?, role: role?, organization: organization? })
     }
@@ -88,7 +93,11 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { invitation: fields.about("The invitation to cancel.").text("invitationId", InvitationId::parse)? })
+        Ok(Self {
+            invitation: fields
+                .about("The id of the invitation to cancel.")
+                .text("invitationId", InvitationId::parse)?,
+        })
     }
 }
 
@@ -99,20 +108,20 @@ impl Which {
 pub(crate) struct View {
     /// The id of the invitation.
     id: InvitationId,
-    /// The address that was invited.
+    /// The invited email address.
     email: Email,
     /// The role that the new member gets.
     role: Role,
-    /// The organization that invites.
+    /// The id of the organization.
     organization_id: TenantId,
-    /// The user who invited.
+    /// The id of the user who sent the invitation.
     inviter_id: UserId,
-    /// Whether the invitation was accepted. One that has expired stays `pending`; one that a newer one replaced is
-    /// `canceled`.
+    /// The state of the invitation. An expired invitation stays `pending`; an invitation that was replaced by a newer
+    /// one is `canceled`.
     status: InvitationStatus,
-    /// Until when it can be accepted: 7 days after it was sent.
+    /// When the invitation expires, 7 days after it was sent.
     expires_at: Timestamp,
-    /// When it was sent.
+    /// When the invitation was sent.
     created_at: Timestamp,
 }
 

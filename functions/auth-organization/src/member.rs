@@ -30,7 +30,8 @@ pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-members", KeyOrSession, Listing::read, members)
         .summary("Lists the members in the order in which they joined. A new member may take a moment to appear.")
         .description(
-            "Every member may list them. `filterField`, `filterValue` and `filterOperator` are refused with a 400.",
+            "All members can call this route. Requests with `filterField`, `filterValue` or `filterOperator` are \
+             refused with a 400.",
         )
         .faults(&[Fault::NotFound])
 }
@@ -43,7 +44,7 @@ pub(crate) fn active() -> Route<App> {
 
 pub(crate) fn active_role() -> Route<App> {
     Route::get("/api/auth/organization/get-active-member-role", KeyOrSession, Whose::read, role)
-        .summary("Returns the role of the caller, or of another member of their organization.")
+        .summary("Returns the role of the caller or of another member of their organization.")
         .faults(&[Fault::NotFound])
 }
 
@@ -55,20 +56,22 @@ pub(crate) fn update_role() -> Route<App> {
 
 pub(crate) fn remove() -> Route<App> {
     Route::post("/api/auth/organization/remove-member", KeyOrSession, Which::read, end)
-        .summary("Removes a member and deletes their account; sessions and keys end at once. Owners only.")
+        .summary("Removes a member and deletes their account; sessions and keys end immediately. Owners only.")
         .description(
-            "The address can be invited or sign up again. The endpoints that the member stored stay. An organization \
-             keeps an owner.",
+            "The address can be invited or sign up again. The endpoints that the member created remain. The last \
+             owner cannot be removed.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
 }
 
 pub(crate) fn leave() -> Route<App> {
     Route::post("/api/auth/organization/leave", Session, Own::read, go)
-        .summary("Removes the caller and deletes their account; sessions and keys end at once.")
+        .summary(
+            "Removes the caller from the organization and deletes their account; sessions and keys end immediately.",
+        )
         .description(
-            "A user belongs to one organization, so one who leaves has no account any more. The address can be \
-             invited or sign up again. The endpoints that the user stored stay.",
+            "A user belongs to exactly one organization, so leaving it deletes the account. The address can be \
+             invited or sign up again. The endpoints that the user created remain.",
         )
         .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
 }
@@ -98,7 +101,7 @@ impl Whose {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = Named::read(fields);
         let user = fields
-            .about("The member whose role is asked for. The caller by default.")
+            .about("The id of the member whose role is returned. The default is the caller.")
             .optional_text("userId", UserId::parse);
         Ok(Self { organization: organization?, user: user? })
     }
@@ -113,12 +116,12 @@ struct NewRole {
 impl NewRole {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
-            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text("organizationId", TenantId::parse);
         let member = fields
-            .about("The member to change, by the id that `list-members` answers.")
+            .about("The id of the member to change, as returned by `list-members`.")
             .text("memberId", UserId::parse);
-        let role = fields.about("The role that the member gets.").text("role", Role::parse);
+        let role = fields.about("The new role of the member.").text("role", Role::parse);
         Ok(Self { organization: organization?, member: member?, role: role? })
     }
 }
@@ -131,10 +134,11 @@ struct Which {
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
-            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text("organizationId", TenantId::parse);
-        let member =
-            fields.about("The member to remove, by id or by email.").text("memberIdOrEmail", MemberIdOrEmail::parse);
+        let member = fields
+            .about("The member to remove, by id or email address.")
+            .text("memberIdOrEmail", MemberIdOrEmail::parse);
         Ok(Self { organization: organization?, member: member? })
     }
 }
@@ -147,24 +151,27 @@ impl Own {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             organization: fields
-                .about("The organization, by its id. It can only be the caller's, which is the default.")
+                .about(
+                    "The id of the organization, which must be the caller's. The default is the caller's \
+                     organization.",
+                )
                 .optional_text("organizationId", TenantId::parse)?,
         })
     }
 }
 
-/// A member. A user has only one membership, so its id is the user's id.
+/// A member. Each user has exactly one membership, so its id is the user's id.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Member")]
 pub(crate) struct View {
-    /// The id of the member, which is that of the user.
+    /// The id of the member, which is the id of the user.
     id: UserId,
-    /// The organization.
+    /// The id of the organization.
     organization_id: TenantId,
     /// The id of the user.
     user_id: UserId,
-    /// The permissions of the member.
+    /// The role of the member, which determines their permissions.
     role: Role,
     /// When the member joined.
     created_at: Timestamp,
@@ -189,7 +196,7 @@ struct Profile {
 struct Listed {
     /// The members of this page.
     members: Vec<View>,
-    /// How many members there are.
+    /// The total number of members.
     total: usize,
 }
 

@@ -22,7 +22,7 @@ use crate::{
 
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list", KeyOrSession, |_, _| Ok(()), own)
-        .summary("Returns the caller's organization; a user has exactly one.")
+        .summary("Lists the caller's organization; a user has exactly one.")
 }
 
 pub(crate) fn full() -> Route<App> {
@@ -34,10 +34,12 @@ pub(crate) fn full() -> Route<App> {
 /// Stores nothing: a user has exactly one organization, which is active in all their sessions.
 pub(crate) fn set_active() -> Route<App> {
     Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
-        .summary("Returns the caller's organization, which is always the active one. Another one is refused.")
+        .summary(
+            "Returns the caller's organization, which is always the active one. Any other organization is refused.",
+        )
         .description(
-            "Another organization is a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is a 400, since no \
-             session can be without one.",
+            "Any other organization is refused with a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is \
+             refused with a 400, since every session has an active organization.",
         )
         .faults(&[Fault::NotAMember])
 }
@@ -50,7 +52,8 @@ struct Full {
 impl Full {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = Named::read(fields);
-        let members = read_limit(fields.about("How many members to list at most. 100 by default."), "membersLimit");
+        let members =
+            read_limit(fields.about("The maximum number of members to list. The default is 100."), "membersLimit");
         Ok(Self { organization: organization?, members: members? })
     }
 }
@@ -60,11 +63,11 @@ impl Full {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "Organization")]
 struct View {
-    /// The id of the organization, which events have as `tenant_id`.
+    /// The id of the organization. Events contain it as `tenant_id`.
     id: TenantId,
     /// The name of the organization.
     name: Name,
-    /// The short unique name of the organization for links.
+    /// The short unique name of the organization, for use in links.
     slug: Slug,
     /// When the organization was created.
     created_at: Timestamp,
@@ -75,17 +78,17 @@ struct View {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "FullOrganization")]
 struct FullView {
-    /// The id of the organization, which events have as `tenant_id`.
+    /// The id of the organization. Events contain it as `tenant_id`.
     id: TenantId,
     /// The name of the organization.
     name: Name,
-    /// The short unique name of the organization for links.
+    /// The short unique name of the organization, for use in links.
     slug: Slug,
     /// When the organization was created.
     created_at: Timestamp,
-    /// The first members, in the order in which they joined: `membersLimit` of them at most.
+    /// The first members, in the order in which they joined; at most `membersLimit` of them.
     members: Vec<member::View>,
-    /// The newest 100 invitations; empty for a caller who may not list them.
+    /// The newest 100 invitations; empty for callers who are not allowed to list them.
     invitations: Vec<invitation::View>,
 }
 

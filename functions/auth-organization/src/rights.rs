@@ -22,10 +22,12 @@ pub(crate) struct Named {
 impl Named {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields
-            .about("The organization, by its id. It can only be the caller's, which is the default.")
+            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text("organizationId", TenantId::parse);
         let slug = fields
-            .about("The organization, by its slug. It can only be the caller's, which is the default.")
+            .about(
+                "The slug of the organization, which must be the caller's. The default is the caller's organization.",
+            )
             .optional_text("organizationSlug", Slug::parse);
         Ok(Self { id: id?, slug: slug? })
     }

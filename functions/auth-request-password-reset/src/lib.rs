@@ -27,10 +27,13 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/requestPasswordReset", Public, Input::read, handle)
-        .summary("Sends an email to reset a password. The answer does not reveal whether the address has an account.")
+        .summary(
+            "Sends an email with a link to reset the password. The response does not reveal whether the address has \
+             an account.",
+        )
         .description(
-            "The link leads to `/reset-password`. Its token works once, for an hour, and not after another one of \
-             the user was used.",
+            "The link leads to `/reset-password`. Its token works once, within an hour, and stops working as soon as \
+             the user has used another reset token.",
         )
         .faults(&[Fault::TooMany])
 }
@@ -42,13 +45,14 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self { address: fields
-            .about(
-                "The address of the account. For an address without an account, the answer is the same, and no email \
-                 is sent.",
-            )
-            .example("ada@example.com")
-            .text("email", |text| Ok(text.to_owned()))? })
+        Ok(Self {
+            address: fields
+                .about(
+                    "The address of the account. If it has no account, the response is the same, and no email is sent.",
+                )
+                .example("ada@example.com")
+                .text("email", |text| Ok(text.to_owned()))?,
+        })
     }
 }
 
@@ -56,7 +60,7 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Always `sent`, also for an address without an account.
+    /// Always `sent`, even if the address has no account.
     status: Status,
 }
 

@@ -41,9 +41,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/signupAndCreateOrg", Public, |_, fields| sign_up::founder(fields), handle)
-        .summary("Creates a user and the organization that they own.")
+        .summary("Creates a user and an organization that they own.")
         .description(
-            "The user is an owner, and gets a verification email. The session is in the answer and in its cookie.",
+            "The service sends the user, who becomes an owner, a verification email. The response contains the \
+             session, also as a cookie.",
         )
         .faults(&[Fault::Conflict("slug_taken"), Fault::Conflict("email_taken")])
 }

@@ -21,10 +21,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<()> {
     Route::post("/v1/auth/status", Session, |_, _| Ok(()), handle)
         .summary("Returns the signed-in user and their organization.")
-        .description("An API key cannot call it.")
+        .description("API keys cannot call this route.")
 }
 
-/// The user and their tenant.
+/// The user and their organization.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
@@ -33,11 +33,11 @@ pub struct Output {
     user_id: UserId,
     /// The address that the user signs in with.
     email: Email,
-    /// Whether the user has confirmed the address.
+    /// Whether the user has verified their email address.
     email_verified: bool,
-    /// Always `true`: a user belongs to one organization.
+    /// Always `true`, because every user belongs to exactly one organization.
     has_tenant: bool,
-    /// The id of the organization, which events have as `tenant_id`.
+    /// The id of the organization. Events contain it as `tenant_id`.
     tenant_id: TenantId,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn show() -> Route<App, People> {
         ]))
     };
     Route::get("/console/deliveries", VerifiedPerson, read, open)
-        .summary("The deliveries, newest first, with filters.")
+        .summary("Shows the deliveries, newest first, with filters.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 

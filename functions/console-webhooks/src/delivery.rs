@@ -29,13 +29,13 @@ const SHOWN_BYTES: usize = 64 * 1024;
 const PRETTY_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The delivery.")])), open)
-        .summary("A delivery with its payload and its attempts. Opening it changes nothing.")
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The id of the delivery.")])), open)
+        .summary("Shows a delivery with its payload and its attempts. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The delivery.")])), resend)
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The id of the delivery.")])), resend)
         .summary("Resends the delivery, as `deliveries/resend` does, and shows the result.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("payload_not_kept")])
         .redirects()

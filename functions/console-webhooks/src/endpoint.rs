@@ -18,14 +18,19 @@ use crate::app::App;
 const PATH: &str = "/console/endpoints/{id}";
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The endpoint."), DID])), open)
-        .summary("An endpoint: its state, its last 24 hours, and the forms that change it. Opening it changes nothing.")
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The id of the endpoint."), DID])), open)
+        .summary(
+            "Shows an endpoint: its state, its last 24 hours, and the forms that change it. Opening the page changes \
+             nothing.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
-        .summary("The forms of the endpoint page: test, change, rotate, recover, delete, as the API does.")
+        .summary(
+            "Handles the forms of the endpoint page, which test, change, rotate, recover or delete as the API does.",
+        )
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,

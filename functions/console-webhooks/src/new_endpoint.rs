@@ -36,27 +36,31 @@ const AGAIN: &str = "Enter them again: headers are secret, so they are not shown
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[KIND])), open)
-        .summary("The form for a new endpoint. Opening it changes nothing.")
+        .summary("Shows the form for a new endpoint. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), create)
-        .summary("Stores an endpoint, as `webhooks/create` does, and shows its secret once.")
+        .summary("Creates an endpoint, as `webhooks/create` does, and shows its secret once.")
         .faults(&[Fault::EmailNotVerified, Fault::Conflict("endpoint_limit")])
 }
 
 /// The fields of the form. `once` identifies the form, so that submitting it twice creates one endpoint.
-const KIND: (&str, &str) = ("kind", "`pull` for an endpoint without a URL. `push` by default.");
+const KIND: (&str, &str) = (
+    "kind",
+    "The kind of the endpoint: `push` (the default), or `pull` for an endpoint \
+                                     without a URL.",
+);
 
 const FIELDS: [(&str, &str); 7] = [
     ("once", "The id of the form. Submitting the form twice creates only one endpoint."),
     KIND,
-    ("url", "The URL."),
-    ("description", "A description to recognize the endpoint by."),
-    ("completed", "`yes` for the event `job.completed`."),
-    ("failed", "`yes` for the event `job.failed`."),
-    ("headers", "Headers to send with each attempt, one `name: value` per line."),
+    ("url", "The URL of the endpoint."),
+    ("description", "A description that identifies the endpoint."),
+    ("completed", "`yes` to deliver the event `job.completed`."),
+    ("failed", "`yes` to deliver the event `job.failed`."),
+    ("headers", "Headers that are sent with each attempt, one `name: value` per line."),
 ];
 
 /// The stored answer, which a resubmitted form gets as well.

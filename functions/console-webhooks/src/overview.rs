@@ -23,7 +23,7 @@ use common::accounts::users::User;
 
 use crate::{app::App, chart, deliveries::short, states::State, times};
 
-const PAGE: (&str, &str) = ("page", "Which page of the endpoints is shown. The first by default.");
+const PAGE: (&str, &str) = ("page", "The page of the list to show. The default is the first.");
 
 /// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
@@ -43,7 +43,7 @@ struct Row {
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&[PAGE, DID])), open)
-        .summary("The endpoints with their last 24 hours, those with problems first.")
+        .summary("Shows the endpoints and their last 24 hours. Endpoints with problems come first.")
         .faults(&[Fault::EmailNotVerified])
 }
 

@@ -29,12 +29,12 @@ const HERE: &str = "/console/account";
 
 /// The fields of all forms of the page.
 const FIELDS: [(&str, &str); 6] = [
-    ("action", "Which form was sent: `verify`, `password`, `end`, `end-others`, `leave` or `delete`."),
+    ("action", "The submitted form: `verify`, `password`, `end`, `end-others`, `leave` or `delete`."),
     ("currentPassword", "`password`: the current password."),
     ("newPassword", "`password`: the new password."),
-    ("session", "`end`: the session to end."),
-    ("password", "`delete`: the password, to confirm it."),
-    ("sure", "`leave` and `delete`: `yes`, the tick that confirms it."),
+    ("session", "`end`: the id of the session to end."),
+    ("password", "`delete`: the password, to confirm the deletion."),
+    ("sure", "`leave` and `delete`: `yes` from the checkbox that confirms the action."),
 ];
 
 /// The forms that show their own errors.
@@ -50,14 +50,14 @@ const DONE: [(&str, &str); 5] = [
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
-        .summary("The signed-in user's account and sessions.")
+        .summary("Shows the signed-in user's account and sessions.")
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "The forms of the account page: resend the verification email, change the password, end sessions, leave \
-             the organization, delete the account, as the API does.",
+            "Handles the forms of the account page, which resend the verification email, change the password, end \
+             sessions, leave the organization or delete the account as the API does.",
         )
         .faults(&[Fault::InvalidPassword, Fault::NotFound, Fault::Conflict("last_owner"), Fault::TooMany])
         .redirects()

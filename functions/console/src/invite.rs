@@ -21,13 +21,13 @@ use crate::app::App;
 
 const LINK: [(&str, &str); 2] = [
     ("tenantSlug", "The slug of the organization, from the link in the email."),
-    ("invitationId", "The invitation, from the link in the email."),
+    ("invitationId", "The id of the invitation, from the link in the email."),
 ];
 
 /// The fields of the form.
 const FIELDS: [(&str, &str); 4] = [
     ("tenantSlug", "The slug of the organization, from the link in the email."),
-    ("invitationId", "The invitation, from the link in the email."),
+    ("invitationId", "The id of the invitation, from the link in the email."),
     ("name", "The name of the user."),
     ("password", "The password of the user."),
 ];
@@ -35,13 +35,17 @@ const FIELDS: [(&str, &str); 4] = [
 /// The link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
 pub(crate) fn show() -> Route<App> {
     Route::get("/invite", Public, |_, fields| Ok(fields.typed(&LINK)), open).summary(
-        "The link in the invitation email: a page with a form that accepts the invitation. Opening it changes nothing.",
+        "Shows the form to accept an invitation; the invitation email links to this page. Opening the page changes \
+         nothing.",
     )
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/invite", Public, |_, fields| Ok(fields.typed(&FIELDS)), accept)
-        .summary("The form of the invitation page: creates the account, as `acceptInviteAndSignup` does, and signs in.")
+        .summary(
+            "Handles the form of the invitation page: creates the account, as `acceptInviteAndSignup` does, and signs \
+             the user in.",
+        )
         .faults(&[Fault::Conflict("email_taken")])
 }
 

@@ -30,11 +30,11 @@ const HERE: &str = "/console/keys";
 
 /// The fields of all forms of the page.
 const FIELDS: [(&str, &str); 5] = [
-    ("action", "Which form was sent: `issue` or `delete`."),
+    ("action", "The submitted form: `issue` or `delete`."),
     ("form", "`issue`: the id of the form. Submitting the form twice issues only one key."),
     ("name", "`issue`: the name of the key."),
     ("expires", "`issue`: when the key expires: `never`, or after `30`, `90` or `365` days."),
-    ("keyId", "`delete`: the key to delete."),
+    ("keyId", "`delete`: the id of the key to delete."),
 ];
 
 const DONE: [(&str, &str); 2] = [
@@ -52,13 +52,14 @@ const EXPIRES: [(&str, &str); 4] =
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
-        .summary("The API keys that the signed-in user manages.")
+        .summary("Shows the API keys that the signed-in user manages.")
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "The forms of the page of API keys: create a key, which is shown once, or delete a key, as the API does.",
+            "Handles the forms of the API keys page, which create a key and show it once, or delete a key, as the API \
+             does.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("key_limit")])
         .redirects()

@@ -19,19 +19,24 @@ const TOKEN: (&str, &str) = ("token", "The token from the link in the email.");
 
 const FIELDS: [(&str, &str); 3] = [
     TOKEN,
-    ("newPassword", "The new password, in the form behind the link."),
-    ("email", "The address that gets the email, in the form that asks for it."),
+    ("newPassword", "The new password, from the form that the link opens."),
+    ("email", "The address to which the reset email is sent, from the form that requests the email."),
 ];
 
 /// The link in the email, which only shows a form. Without a token, the form requests the email.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&[TOKEN])), open)
-        .summary("The link in the password reset email. Without a token, the page shows a form to request the email.")
+    Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&[TOKEN])), open).summary(
+        "Shows the form to set a new password; the password reset email links to this page. Without a token, the page \
+         shows a form to request the email.",
+    )
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
-        .summary("The forms of the password reset page: set a new password, or send the email, as the API does.")
+        .summary(
+            "Handles the forms of the password reset page, which set a new password or send the email as the API \
+             does.",
+        )
         .faults(&[Fault::TooMany])
 }
 

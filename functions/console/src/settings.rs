@@ -27,8 +27,8 @@ const HERE: &str = "/console/settings";
 
 /// The fields of the form.
 const FIELDS: [(&str, &str); 3] = [
-    ("action", "Which form was sent: `save`."),
-    ("debugNotificationEmail", "The address for the emails about failing endpoints and failed jobs."),
+    ("action", "The submitted form: `save`."),
+    ("debugNotificationEmail", "The address that receives the emails about failing endpoints and failed jobs."),
     ("jobFailureMails", "Whether emails about failed jobs are sent: `on` or `off`."),
 ];
 
@@ -42,13 +42,13 @@ const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&[DID])), open)
-        .summary("The settings of the organization.")
+        .summary("Shows the settings of the organization.")
         .faults(&[Fault::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
-        .summary("The form of the settings page: changes the settings, as the API does. Owners only.")
+        .summary("Handles the form of the settings page, which changes the settings as the API does. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
         .redirects()
 }

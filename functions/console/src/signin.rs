@@ -30,33 +30,35 @@ use crate::app::App;
 
 /// The query of the page. All of it is kept until the user is signed in, except `did`, which selects a notice.
 const QUERY: [(&str, &str); 5] = [
-    ("mode", "`signup` shows the form to sign up instead of the one to sign in."),
-    ("cliLoginId", "The `requestId` of a browser login to approve."),
+    ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
+    ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
-    ("next", "The page of the console to continue at."),
-    ("did", "Which confirmation the page shows, after one of its forms."),
+    ("next", "The page of the console to open afterwards."),
+    ("did", "The confirmation to show after one of the page's forms was submitted."),
 ];
 
 /// The fields of all forms of the page.
 const FIELDS: [(&str, &str); 13] = [
-    ("action", "Which form was sent: `sign-in` (the default), `sign-up`, `sign-out` or `approve`."),
-    ("mode", "`signup` shows the form to sign up instead of the one to sign in."),
-    ("cliLoginId", "The `requestId` of a browser login to approve."),
+    ("action", "The submitted form: `sign-in` (the default), `sign-up`, `sign-out` or `approve`."),
+    ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
+    ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
-    ("next", "The page of the console to continue at."),
+    ("next", "The page of the console to open afterwards."),
     (
         "userId",
-        "`approve`: the user shown on the page. If another user has signed in since, the page shows that user first.",
+        "`approve`: the id of the user shown on the page. If a different user has signed in since, the page is shown \
+         again for that user.",
     ),
-    ("sure", "`approve`: `yes`, the tick that confirms it."),
+    ("sure", "`approve`: `yes` from the checkbox that confirms the approval."),
     ("name", "`sign-up`: the name of the user."),
-    ("email", "`sign-in` and `sign-up`: the address of the user."),
+    ("email", "`sign-in` and `sign-up`: the email address of the user."),
     ("password", "`sign-in` and `sign-up`: the password."),
     ("organizationName", "`sign-up`: the name of the organization."),
-    ("organizationSlug", "`sign-up`: a short unique name of the organization for links."),
+    ("organizationSlug", "`sign-up`: a short unique name of the organization, for use in links."),
     (
         "debugNotificationEmail",
-        "`sign-up`: the address for emails about failing endpoints and failed jobs. `email` by default.",
+        "`sign-up`: the address that receives the emails about failing endpoints and failed jobs. The default is \
+         `email`.",
     ),
 ];
 
@@ -64,13 +66,19 @@ const NO_REQUEST: Error = Error::NotFound("Sign-in request not found");
 
 pub(crate) fn show() -> Route<App> {
     Route::get("/signin", Visitor, |_, fields| Ok(fields.typed(&QUERY)), open)
-        .summary("The page to sign in, sign up (`mode` `signup`), or approve a client's request. Opening it changes nothing.")
+        .summary(
+            "Shows the page to sign in, sign up (with `mode` `signup`) or approve a client's request. Opening the \
+             page changes nothing.",
+        )
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
-        .summary("The forms of the sign-in page: sign in, sign up, sign out, approve a client, as the API does.")
+        .summary(
+            "Handles the forms of the sign-in page, which sign the user in, up or out, or approve a client, as the \
+             API does.",
+        )
         .faults(&[
             Fault::WrongPassword,
             Fault::NotFound,

@@ -25,17 +25,17 @@ use crate::{
     frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, minute, unverified},
 };
 
-const PART: (&str, &str) = ("part", "Which page of the members is shown. The first by default.");
+const PART: (&str, &str) = ("part", "The page of the list of members to show. The default is the first.");
 
 const HERE: &str = "/console/team";
 
 /// The fields of all forms of the page.
 const FIELDS: [(&str, &str); 5] = [
-    ("action", "Which form was sent: `role`, `remove`, `invite` or `cancel`."),
-    ("memberId", "`role` and `remove`: the member."),
+    ("action", "The submitted form: `role`, `remove`, `invite` or `cancel`."),
+    ("memberId", "`role` and `remove`: the id of the member."),
     ("role", "`role` and `invite`: the role, `owner` or `member`."),
-    ("email", "`invite`: the address to invite."),
-    ("invitationId", "`cancel`: the invitation."),
+    ("email", "`invite`: the email address to invite."),
+    ("invitationId", "`cancel`: the id of the invitation."),
 ];
 
 const DONE: [(&str, &str); 4] = [
@@ -52,14 +52,14 @@ const ROLES: [(&str, &str); 2] = [
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID, PART])), open)
-        .summary("The members of the organization and, for owners, its pending invitations.")
+        .summary("Shows the members of the organization and, for owners, its pending invitations.")
 }
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "The forms of the team page: change a role, remove a member, invite an email address, cancel an \
-             invitation, as the API does. Owners only.",
+            "Handles the forms of the team page, which change a role, remove a member, invite an email address or \
+             cancel an invitation as the API does. Owners only.",
         )
         .faults(&[
             Fault::EmailNotVerified,

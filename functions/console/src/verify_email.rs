@@ -18,27 +18,29 @@ use crate::app::App;
 
 const LINK: [(&str, &str); 2] = [
     ("token", "The token from the link in the email."),
-    ("callbackURL", "Where the browser continues afterwards: a URL of a trusted origin. Others are ignored."),
+    ("callbackURL", "The URL to which the browser continues afterwards. URLs outside the trusted origins are ignored."),
 ];
 
 /// The link in the email. Mail programs and scanners open links automatically, so it only shows a button.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask)
-        .summary("The link in the verification email: a page with a button. Opening it changes nothing.")
+    Route::get("/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask).summary(
+        "Shows a button to verify the email address; the verification email links to this page. Opening the page \
+         changes nothing.",
+    )
 }
 
 /// The earlier address of the page. Clients of the flow expect a route that verifies here, and would take the 200 of a
 /// page for a success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
-        .summary("The same page for browsers. Programs are refused, since only a person can confirm.")
+        .summary("Shows the same page to browsers. Programs are refused, since only a person can confirm.")
         .faults(&[Fault::ConfirmationRequired])
 }
 
 /// The form of that button.
 pub(crate) fn submit(path: &'static str) -> Route<App> {
     Route::post(path, Public, |_, fields| Ok(fields.typed(&LINK)), confirm)
-        .summary("The button of the verification page: marks the email address as verified. A link works once.")
+        .summary("Handles the button of the verification page, which verifies the email address. A link works once.")
         .redirects()
 }
 

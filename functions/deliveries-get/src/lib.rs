@@ -25,8 +25,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<Log> {
     Route::post("/v1/deliveries/get", Tenant, Input::read, handle)
-        .summary("Shows a delivery with its payload and all its attempts.")
-        .description("A payload that is not delivered is always kept.")
+        .summary("Returns a delivery with its payload and all its attempts.")
+        .description("The payload is always kept until the delivery has succeeded.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -37,25 +37,24 @@ pub struct Input {
 
 impl Input {
     fn read(_: &Log, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id =
-            fields.about("The delivery to show, by the id that `list` answers.").text("delivery_id", DeliveryId::parse);
+        let id = fields.about("The id of the delivery, as returned by `list`.").text("delivery_id", DeliveryId::parse);
         Ok(Self { id: id? })
     }
 }
 
-/// A delivery, with its payload and its attempts.
+/// A delivery with its payload and its attempts.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
     /// The delivery.
     delivery: Delivery,
-    /// The body, byte for byte as it was or will be sent. Absent if it was not kept: that of a delivered one is not if
-    /// it has more than 8 KiB after compression.
+    /// The body of the request, byte for byte as it was or will be sent; absent if it was not kept. After a successful
+    /// delivery, a payload of more than 8 KiB after compression is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
     payload: Option<String>,
-    /// All attempts, oldest first; of very many, the newest 201.
+    /// All attempts, oldest first. If there are very many, only the newest 201 are returned.
     attempts: Vec<Attempt>,
 }
 

@@ -38,7 +38,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/list", Tenant, Input::read, handle)
         .summary("Lists the deliveries, newest first.")
-        .description("To read all pages, call again with each `next_cursor` until an answer has none.")
+        .description("To read all pages, repeat the call with each `next_cursor` until a response contains none.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -54,28 +54,31 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
             .about(
-                "Only deliveries to this endpoint. By default those to all endpoints, deleted ones included, and to \
-                 callbacks of jobs.",
+                "Only deliveries to this endpoint. By default, deliveries to all endpoints, including deleted ones, \
+                 and to the callbacks of jobs.",
             )
             .optional_text("webhook_endpoint_id", EndpointId::parse);
-        let status =
-            fields.about("Only deliveries with this status. All by default.").optional_text("status", Status::parse);
-        let event =
-            fields.about("Only deliveries of this event. All by default.").optional_text("event", EventName::parse);
+        let status = fields
+            .about("Only deliveries with this status. By default, all statuses.")
+            .optional_text("status", Status::parse);
+        let event = fields
+            .about("Only deliveries of this event. By default, all events.")
+            .optional_text("event", EventName::parse);
         let job_id = fields
-            .about("Only deliveries about this job, by the id that its producer gave it. All by default.")
+            .about("Only deliveries about this job, by the id that its producer gave it. By default, all jobs.")
             .example("job_4821")
             .optional_text("job_id", |text| Ok(text.to_owned()));
         let since = fields
-            .about("Only deliveries that were created at this time or later. All by default.")
+            .about("Only deliveries that were created at this time or later. By default, there is no lower limit.")
             .optional_text("since", Timestamp::parse);
         let until = fields
-            .about("Only deliveries that were created before this time. All by default.")
+            .about("Only deliveries that were created before this time. By default, there is no upper limit.")
             .optional_text("until", Timestamp::parse);
-        let limit =
-            fields.about("How many deliveries to list at most. 20 by default.").optional_number("limit", 1..=100);
+        let limit = fields
+            .about("The maximum number of deliveries to return. The default is 20.")
+            .optional_number("limit", 1..=100);
         let cursor = fields
-            .about("The `next_cursor` of the page before, to continue after it. Send the same filters with it.")
+            .about("The `next_cursor` of the previous page. Send the same filters as for that page.")
             .optional_text("cursor", Cursor::parse);
         let filter = Filter { status: status?, event: event?, job_id: job_id?, since: since?, until: until? };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
@@ -87,7 +90,7 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// The deliveries of this page, newest first. A page can be empty and still have a `next_cursor`.
+    /// The deliveries on this page, newest first. A page can be empty and still have a `next_cursor`.
     deliveries: Vec<Delivery>,
     /// The `cursor` of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -54,11 +54,13 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/receive", Tenant, Input::read, handle)
-        .summary("Receives the deliveries that have waited longest for a pull endpoint, each leased for 60 seconds.")
+        .summary(
+            "Receives the deliveries that have waited longest for a pull endpoint, and leases each for 60 seconds.",
+        )
         .description(
-            "Post each delivery to your receiver, and settle it. No other caller gets it while the lease lasts. A \
-             delivery can come more than once, always with the same `webhook-id`. Each delivery goes to one caller \
-             only, so several programs may take from one endpoint.",
+            "Post each delivery to your receiver, and settle it. While the lease lasts, no other caller gets the \
+             delivery, so several programs can receive from one endpoint. A delivery can be received more than once, \
+             always with the same `webhook-id`.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -76,11 +78,13 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let endpoint =
-            fields.about("The pull endpoint to take deliveries from.").text("webhook_endpoint_id", EndpointId::parse);
+        let endpoint = fields
+            .about("The id of the pull endpoint to receive deliveries from.")
+            .text("webhook_endpoint_id", EndpointId::parse);
         let limit = fields
             .about(
-                "How many deliveries to take at most. 10 by default. Responses are limited to 5.5 MB, so fewer may be returned.",
+                "The maximum number of deliveries to receive. The default is 10. Responses are limited to 5.5 MB, so \
+                 fewer may be returned.",
             )
             .optional_number("limit", 1..=100);
         let limit = limit?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LIMIT);
@@ -88,40 +92,40 @@ impl Input {
     }
 }
 
-/// The received deliveries, and the time of the next poll.
+/// The received deliveries, and the time to wait before the next call.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// The deliveries that were taken, those first that have been due for the longest time.
+    /// The received deliveries. Those that have been due longest come first.
     deliveries: Vec<LeasedDelivery>,
-    /// How many milliseconds to wait before the next call: 0 if there may be more, 1,000 for ten minutes after
-    /// something was taken, and 3,000 otherwise.
+    /// The number of milliseconds to wait before the next call: 0 if more deliveries may be due, 1,000 for ten minutes
+    /// after a delivery was received, and 3,000 otherwise.
     poll_after_ms: u32,
-    /// Until when the secret before the current one signs, too; absent after that.
+    /// The time until which the previous signing secret also signs; absent afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     previous_secret_expires_at: Option<Timestamp>,
 }
 
-/// A delivery with its lease. The holder of the lease posts the delivery, and settles it with the receiver's response.
+/// A delivery with its lease. The holder of the lease posts the delivery and settles it with the receiver's response.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 struct LeasedDelivery {
-    /// The delivery, to settle it by.
+    /// The id of the delivery, needed to settle it.
     delivery_id: DeliveryId,
     /// The name of the event.
     event: EventName,
     /// The id of the job that the event is about.
     #[schemars(extend("examples" = ["job_4821"]))]
     job_id: String,
-    /// The lease, to settle the delivery by.
+    /// The id of the lease, needed to settle the delivery.
     lease: LeaseId,
-    /// When the lease ends, 60 seconds from now. A delivery that is not settled by then can be taken again.
+    /// When the lease ends, 60 seconds from now. A delivery that has not been settled by then can be received again.
     lease_expires_at: Timestamp,
-    /// The number of this attempt, from 1 on.
+    /// The number of this attempt, starting at 1.
     #[schemars(range(min = 1))]
     attempt: u32,
-    /// The headers of the request to your receiver, signed now, with those of the endpoint.
+    /// The headers of the request to your receiver, including the endpoint's own headers and a fresh signature.
     #[schemars(extend("examples" = [{"content-type": "application/json", "webhook-id": "msg_0123456789abcdef0123456789abcdef"}]))]
     headers: BTreeMap<String, String>,
     /// The body of the request to your receiver, byte for byte.

@@ -43,11 +43,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
-        .summary("Recovers all failed and held deliveries of an endpoint in a time range, at a bounded rate.")
+        .summary("Recovers the failed and held deliveries of an endpoint in a time range, at a bounded rate.")
         .description(
-            "The recovery runs in the background. A call whose period \
-             overlaps that of a recovery of the same endpoint and `status` that has not begun joins it: it gets the \
-             same id, and the recovery covers both periods. An organization may have 100 unfinished recoveries.",
+            "The recovery runs in the background. If its period overlaps that of a recovery that has not started yet, \
+             for the same endpoint and `status`, the call joins that recovery: it returns the same id, and the \
+             recovery covers both periods. An organization can have at most 100 unfinished recoveries.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -70,17 +70,20 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
             .about(
-                "The endpoint whose deliveries to resend. Enable it first if it is inactive: otherwise they are \
-                 held again.",
+                "The id of the endpoint whose deliveries are resent. If the endpoint is inactive, enable it first; \
+                 otherwise, the deliveries are held again.",
             )
             .text("webhook_endpoint_id", EndpointId::parse);
         let since =
             fields.about("Only deliveries that were created at this time or later.").text("since", Timestamp::parse);
         let until = fields
-            .about("Only deliveries that were created before this time. Now by default; not before `since`.")
+            .about(
+                "Only deliveries that were created before this time, which must not be before `since`. The default is \
+                 now.",
+            )
             .optional_text("until", Timestamp::parse);
         let status = fields
-            .about("The deliveries to resend: `failed`, `held` or `both` (the default).")
+            .about("The status of the deliveries to resend: `failed`, `held` or `both` (the default).")
             .optional_text("status", Missed::parse);
         let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)
@@ -93,16 +96,16 @@ impl Input {
     }
 }
 
-/// The recovery: a new one, or one that was waiting.
+/// The recovery: a new one, or a waiting one that the call joined.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     success: bool,
-    /// The result, for people.
-    #[schemars(extend("examples" = ["Deliveries will be sent again"]))]
+    /// A summary of the result, for people.
+    #[schemars(extend("examples" = ["Deliveries will be recovered"]))]
     message: &'static str,
-    /// The id of the recovery. `stats` shows how far it is.
+    /// The id of the recovery. `stats` shows its progress.
     recovery_id: RecoveryId,
 }
 

@@ -41,11 +41,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
-        .summary("Resends a delivery of any status, with the whole retry schedule ahead.")
+        .summary("Resends a delivery of any status, with a complete new retry schedule.")
         .description(
-            "The delivery becomes `pending` and due now, with the same `webhook-id`. One that is pending already \
-             does not get a second schedule, and a test gets one attempt. A lease of it ends. For an inactive \
-             endpoint, it is held.",
+            "The delivery becomes `pending` and due immediately, with the same `webhook-id`. A delivery that is \
+             already `pending` does not get a second schedule, and a test gets a single attempt. An existing lease \
+             ends. If the endpoint is inactive, the delivery is held.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -64,7 +64,7 @@ pub struct Input {
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields
-            .about("The delivery to send again, by the id that `list` answers.")
+            .about("The id of the delivery to resend, as returned by `list`.")
             .text("delivery_id", DeliveryId::parse);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, key: key? })

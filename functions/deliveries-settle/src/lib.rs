@@ -59,8 +59,8 @@ fn route() -> Route<App> {
     Route::post("/v1/deliveries/settle", Tenant, Input::read, handle)
         .summary("Records the results of received deliveries, each identified by its lease.")
         .description(
-            "The rules are those of a delivery that the service posts, without `Retry-After`. The same settlement \
-             again is answered the same, and counts once.",
+            "The same rules apply as to deliveries that the service posts, except that `Retry-After` is ignored. \
+             Repeating a settlement returns the same result, and counts once.",
         )
         .faults(&[Fault::EmailNotVerified])
 }
@@ -79,11 +79,11 @@ struct Settlement {
     response: Option<String>,
 }
 
-/// The reason why a receiver did not answer.
+/// The reason why a receiver did not respond.
 #[derive(Clone, Copy, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 enum Unanswered {
-    /// There was no complete response in time.
+    /// No complete response arrived in time.
     Timeout,
     /// The host name has no address.
     Dns,
@@ -125,8 +125,8 @@ impl Input {
         Ok(Self {
             settlements: fields
                 .about(
-                    "The attempts to record, each with the lease that `receive` answered. A body has 64 KiB at most: \
-                 split long responses over several calls.",
+                    "The attempts to record, each with the lease that `receive` returned. The body is limited to 64 \
+                     KiB, so split long responses over several calls.",
                 )
                 .objects("settlements", Settlement::read)?,
         })
@@ -135,32 +135,30 @@ impl Input {
 
 impl Settlement {
     fn read(fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The delivery, as `receive` answered it.").text("delivery_id", DeliveryId::parse);
+        let id =
+            fields.about("The id of the delivery, as returned by `receive`.").text("delivery_id", DeliveryId::parse);
         let lease = fields
             .about(
-                "The lease of the delivery, as `receive` answered it. Of two settlements with one lease, the first \
-                 counts.",
+                "The lease of the delivery, as returned by `receive`. If two settlements have the same lease, the \
+                 first counts.",
             )
             .text("lease", LeaseId::parse);
         let status = fields
             .about(
-                "The HTTP status of the receiver's answer. 2xx marks it delivered, 410 ends it and disables \
-                 the endpoint, and any other status schedules a retry. Without \
-                 `status_code` and `error`, the delivery is released: this is no attempt, and it can be received at \
-                 once.",
+                "The HTTP status of the receiver's response. 2xx marks the delivery as delivered, 410 ends it and \
+                 disables the endpoint, and any other status schedules a retry. Without `status_code` and `error`, \
+                 the delivery is released: this does not count as an attempt, and the delivery can be received again \
+                 immediately.",
             )
             .optional_number("status_code", 100..=999);
         let error = fields
-            .about("Why there was no answer. Only without `status_code`.")
+            .about("The reason why the receiver did not respond. Allowed only without `status_code`.")
             .optional_text("error", Unanswered::parse);
         let duration = fields
-            .about("How long the attempt took, in milliseconds. 0 by default.")
+            .about("The duration of the attempt, in milliseconds. The default is 0.")
             .optional_number("duration_ms", 0..=LONGEST);
         let response = fields
-            .about(
-                "The response of the receiver to a failed attempt, for the delivery log. The first 1,024 bytes are \
-                 kept.",
-            )
+            .about("The receiver's response to a failed attempt, for the delivery log. The first 1,024 bytes are kept.")
             .example("try again later")
             .optional_text("response", |text| Ok(text.to_owned()));
         fields.either(["status_code", "error"]);
@@ -196,7 +194,7 @@ impl Settlement {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// The result of each settlement, in the order of the call.
+    /// The result of each settlement, in the order of the request.
     settlements: Vec<Settled>,
 }
 
@@ -206,9 +204,9 @@ pub struct Output {
 struct Settled {
     /// The delivery.
     delivery_id: DeliveryId,
-    /// Whether the settlement was recorded.
+    /// The result: whether the settlement was recorded.
     result: Verdict,
-    /// The status that the delivery has now; absent if nothing was recorded.
+    /// The status that the delivery now has; absent if nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Status")]
     status: Option<Status>,
@@ -218,13 +216,13 @@ struct Settled {
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
-    /// The settlement is recorded as an attempt.
+    /// The settlement was recorded as an attempt.
     Settled,
     /// The lease was released, and the delivery can be received again.
     Released,
-    /// The lease is over. The settlement changed nothing.
+    /// The lease has ended. The settlement changed nothing.
     LeaseExpired,
-    /// There is no such delivery.
+    /// The delivery does not exist.
     NotFound,
 }
 

@@ -39,8 +39,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post("/v1/deliveries/stats", Tenant, Input::read, handle)
-        .summary("Counts the deliveries by status, hour and reason, and shows the progress of recoveries.")
-        .description("Deliveries count in the hour in which they were created.")
+        .summary("Counts the deliveries by status, hour and reason for failure, and shows the progress of recoveries.")
+        .description("Each delivery counts in the hour in which it was created.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -53,10 +53,10 @@ pub struct Input {
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
-            .about("Only deliveries to this endpoint. By default those to all endpoints and callbacks.")
+            .about("Only deliveries to this endpoint. By default, deliveries to all endpoints and to callbacks.")
             .optional_text("webhook_endpoint_id", EndpointId::parse);
         let since = fields
-            .about("Only deliveries that were created at this time or later. The last 24 hours by default.")
+            .about("Only deliveries that were created at this time or later. The default is 24 hours ago.")
             .optional_text("since", Timestamp::parse);
         Ok(Self { endpoint: endpoint?, since: since? })
     }
@@ -66,35 +66,36 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Deliveries that were created at this time or later are counted.
+    /// The start of the period: deliveries that were created at this time or later are counted.
     since: Timestamp,
-    /// Whether all of them were counted. If there are too many, only the newest are.
+    /// Whether all deliveries of the period were counted. If there are too many, only the newest are counted.
     complete: bool,
-    /// All of them, by status.
+    /// The number of deliveries by status.
     total: Counts,
-    /// The same by the hour in which they were created, oldest first. Hours without deliveries are left out.
+    /// The number of deliveries by status for each hour in which they were created, oldest first. Hours without
+    /// deliveries are omitted.
     hours: Vec<Hour>,
-    /// Failed deliveries by the reason of their last attempt, the most frequent first.
+    /// The number of failed deliveries by the reason for the failure of their last attempt, most frequent first.
     failures: Vec<Reason>,
-    /// The latest ten recoveries, newest first.
+    /// The ten latest recoveries, newest first.
     recoveries: Vec<Recovery>,
 }
 
-/// The deliveries created in one hour.
+/// The number of deliveries that were created in one hour.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "DeliveriesOfAnHour")]
 struct Hour {
-    /// When the hour began, in UTC.
+    /// The start of the hour, in UTC.
     hour: Timestamp,
-    /// How many wait for an attempt.
+    /// The number of deliveries that are waiting for an attempt.
     pending: u32,
-    /// How many were delivered.
+    /// The number of deliveries that succeeded.
     delivered: u32,
-    /// How many failed.
+    /// The number of deliveries that failed.
     failed: u32,
-    /// How many are held.
+    /// The number of deliveries that are held.
     held: u32,
-    /// How many ended.
+    /// The number of deliveries that ended.
     ended: u32,
 }
 
@@ -105,7 +106,7 @@ struct Reason {
     /// The outcome of the last attempt, or `untaken` for a pull endpoint.
     #[schemars(extend("examples" = ["status_5xx"]))]
     reason: String,
-    /// How many deliveries failed for it.
+    /// The number of deliveries that failed for this reason.
     count: u32,
 }
 

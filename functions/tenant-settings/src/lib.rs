@@ -28,10 +28,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 /// to any address.
 fn route() -> Route<Settings> {
     Route::post("/v1/tenant/settings", Verified, Input::read, handle)
-        .summary("Changes the given settings of the organization (owners only), and returns all of them.")
+        .summary("Changes the given settings of the organization (owners only), and returns all settings.")
         .description(
-            "Without fields, it answers the settings to every member. Only an owner, or an API key of an owner, may \
-             send a field, even with the value that it has.",
+            "Without fields, the route returns the settings to any member. Only owners, and API keys of owners, can \
+             send a field, even with its current value.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
 }
@@ -45,19 +45,19 @@ impl Input {
     fn read(_: &Settings, fields: &mut Fields) -> Result<Self, Rejected> {
         let address = fields
             .about(
-                "Another address for the emails about failing endpoints and failed jobs. Both the old and the new \
-                 address get an email about the change.",
+                "The new address for the emails about failing endpoints and failed jobs. Both the old and the new \
+                 address are notified of the change by email.",
             )
             .optional_text("debug_notification_email", Email::parse);
         let disable = fields
-            .about("`true` ends the emails about failed jobs. Those about endpoints still come.")
+            .about("`true` turns off the emails about failed jobs. Emails about failing endpoints are still sent.")
             .optional_bool("disable_job_failure_notifications");
         let change = SettingsChange { debug_notification_email: address?, disable_job_failure_notifications: disable? };
         Ok(Self { change })
     }
 }
 
-/// The settings.
+/// All settings of the organization.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -66,7 +66,7 @@ pub struct Output {
     code_sharing_enabled: bool,
     /// Whether the emails about failed jobs are turned off.
     disable_job_failure_notifications: bool,
-    /// The address that gets the emails about failing endpoints and failed jobs.
+    /// The address that receives the emails about failing endpoints and failed jobs.
     debug_notification_email: Email,
 }
 

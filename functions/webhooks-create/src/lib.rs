@@ -47,8 +47,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
-        .summary("Stores a webhook endpoint.")
-        .description("An organization may have 100 endpoints, unless the deployment has another limit.")
+        .summary("Creates a webhook endpoint.")
+        .description("An organization can have 100 endpoints, unless the deployment sets another limit.")
         .faults(&[
             Fault::EmailNotVerified,
             Fault::Conflict("endpoint_limit"),
@@ -72,12 +72,12 @@ impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let kind = fields
             .about(
-                "How events reach you: `push` (the default) posts each to `url`, and `pull` keeps it until your \
-                 program takes it with `deliveries/receive`. It cannot be changed later.",
+                "How events reach you: `push` (the default) posts each event to `url`; `pull` keeps it until your \
+                 program receives it with `deliveries/receive`. The kind cannot be changed later.",
             )
             .optional_text("kind", Kind::parse);
         let url = fields
-            .about("Where events are posted to. Required for a push endpoint, and refused for a pull endpoint.")
+            .about("The URL to which events are posted. Required for push endpoints, and refused for pull endpoints.")
             .optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let address = match (kind, url) {
             (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
@@ -91,28 +91,31 @@ impl Input {
         fields.cases("kind", &[("push", "PushEndpoint", &["url"]), ("pull", "PullEndpoint", &[])]);
         let signing_secret = fields
             .about(
-                "The secret that signs events, if you choose your own. By default the service \
-                 generates and returns one.",
+                "The secret that signs events, if you choose your own. By default, the service generates and returns \
+                 a secret.",
             )
             .optional_text("signing_secret", SigningSecret::parse_chosen);
         let headers = fields
             .about(
-                "Headers to send with each attempt, such as an `authorization` that your receiver demands. None by \
-                 default; `null` is none, too. The signatures do not cover them, and no answer, log line or email \
-                 shows a value.",
+                "Headers to send with each attempt, such as an `authorization` header that your receiver requires. By \
+                 default, or with `null`, no headers are added. The signatures do not cover the headers, and their \
+                 values never appear in responses, log lines or emails.",
             )
             .nullable_object("headers", Headers::parse);
         let description = fields
-            .about("A text to tell your endpoints apart. None by default; `null` is none, too.")
+            .about(
+                "A text that distinguishes the endpoint from your other endpoints. By default, or with `null`, the \
+                 endpoint has no description.",
+            )
             .nullable_text("description", Description::parse);
         let active = fields
             .about(
-                "Whether events are delivered. `true` by default. An inactive endpoint collects: its events are \
-                 `held` for 7 days.",
+                "Whether events are delivered. The default is `true`. Events for an inactive endpoint are `held` for \
+                 7 days.",
             )
             .optional_bool("active");
         let events = fields
-            .about("The events that the endpoint gets. All by default; `null` is all, too.")
+            .about("The events that the endpoint gets. By default, or with `null`, it gets all events.")
             .nullable_list("events", EventFilter::parse_name);
         let key = fields.idempotency_key();
         Ok(Self {
@@ -131,15 +134,15 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     success: bool,
     /// The id of the new endpoint.
     webhook_endpoint_id: EndpointId,
-    /// The result, for people.
+    /// A summary of the result, for people.
     #[schemars(extend("examples" = ["Webhook endpoint created"]))]
     message: &'static str,
-    /// The secret that the service generated, `whsec_` and the base64 of 32 random bytes. Only this answer has it, and
-    /// that to a repeated call with the same `idempotency-key`; absent if you chose one.
+    /// The secret that the service generated: `whsec_` followed by the base64 of 32 random bytes; absent if you chose
+    /// your own. The secret is returned only here, and to repeated calls with the same `idempotency-key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend(
         "pattern" = "^whsec_[A-Za-z0-9+/]{43}=$",

@@ -28,7 +28,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post("/v1/webhooks/delete", Tenant, Input::read, handle)
         .summary("Deletes a webhook endpoint.")
-        .description("Deliveries to it that are not finished end: they get the status `ended`. The log keeps them.")
+        .description("Unfinished deliveries to the endpoint get the status `ended`, and remain in the delivery log.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -39,7 +39,7 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The endpoint to delete.").text("id", EndpointId::parse);
+        let id = fields.about("The id of the endpoint to delete.").text("id", EndpointId::parse);
         Ok(Self { id: id? })
     }
 }

@@ -28,13 +28,13 @@ fn route() -> Route<Endpoints> {
     Route::post("/v1/webhooks/list", Tenant, |_, _| Ok(()), handle)
         .summary("Lists the webhook endpoints, oldest first.")
         .description(
-            "No answer has a secret or the value of a header. The `debugNotificationEmail` of the organization gets \
-             an email when an endpoint starts to fail and when the service disables it.",
+            "Secrets and the values of headers are never returned. The `debugNotificationEmail` of the organization \
+             gets an email when an endpoint starts to fail and when the service disables it.",
         )
         .faults(&[Fault::EmailNotVerified])
 }
 
-/// The endpoints of the tenant, oldest first.
+/// The endpoints of the organization, oldest first.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
@@ -48,24 +48,25 @@ pub struct Output {
 struct Endpoint {
     /// The id of the endpoint.
     webhook_endpoint_id: EndpointId,
-    /// How events reach the receiver: posted (`push`) or taken by a program (`pull`).
+    /// How events reach the receiver: the service posts them (`push`), or a program receives them (`pull`).
     kind: Kind,
-    /// Where events are posted to; absent for a pull endpoint.
+    /// The URL to which events are posted; absent for pull endpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["https://example.com/hook"]))]
     url: Option<String>,
-    /// The text that tells it apart; absent if there is none.
+    /// The description of the endpoint; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Description")]
     description: Option<Description>,
-    /// Whether deliveries are attempted. If not, they are held.
+    /// Whether deliveries are attempted. Deliveries to an inactive endpoint are held.
     active: bool,
-    /// The events that the endpoint gets; absent if it gets all.
+    /// The events that the endpoint gets; absent if it gets all events.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EventFilter")]
     events: Option<EventFilter>,
-    /// The names of the headers that are sent with each attempt, in lower case and sorted; absent if there are none.
+    /// The names of the headers that are sent with each attempt, in lower case and sorted; absent if the endpoint has
+    /// none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("minItems" = 1, "maxItems" = 10))]
     #[schemars(extend("examples" = [["authorization"]]))]
@@ -74,27 +75,29 @@ struct Endpoint {
     created_at: Timestamp,
     /// When the endpoint was last changed.
     updated_at: Timestamp,
-    /// Until when the secret before the current one signs, too; absent after that.
+    /// The time until which the previous signing secret also signs; absent afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     previous_secret_expires_at: Option<Timestamp>,
-    /// Since when deliveries to the endpoint have failed without a success in between; absent while they succeed.
+    /// The time since which all deliveries to the endpoint have failed; absent while they succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     failing_since: Option<Timestamp>,
-    /// When the service disabled the endpoint; absent if it did not.
+    /// When the service disabled the endpoint; absent if the service has not disabled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     disabled_at: Option<Timestamp>,
-    /// Why the service disabled the endpoint; absent if it did not.
+    /// The reason why the service disabled the endpoint; absent if the service has not disabled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DisabledReason")]
     disabled_reason: Option<DisabledReason>,
-    /// When a program last called `receive` for the pull endpoint, to ten minutes; absent before the first call.
+    /// When a program last called `receive` for the pull endpoint, accurate to ten minutes; absent before the first
+    /// call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     last_asked_at: Option<Timestamp>,
-    /// When a program last took a delivery of the pull endpoint, to a minute; absent before the first.
+    /// When a program last received a delivery of the pull endpoint, accurate to a minute; absent before the first
+    /// delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     last_taken_at: Option<Timestamp>,

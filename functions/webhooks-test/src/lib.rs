@@ -48,9 +48,9 @@ fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .summary("Sends a test event to a webhook endpoint, active or not.")
         .description(
-            "The event `webhook.test` is delivered like any other event, but is attempted only once. It has the nine members of \
-             every event: `job_id` is `test`, and those that describe a job are `null`. A pull endpoint keeps it \
-             until it is taken. The limit is 10 tests per endpoint per minute.",
+            "The event `webhook.test` is delivered like any other event, but is attempted only once. It has the nine \
+             members of every event: `job_id` is `test`, and the members that describe a job are `null`. Pull \
+             endpoints keep the event until it is received. The limit is 10 tests per endpoint per minute.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("idempotency_key_reused"), Fault::TooMany])
 }
@@ -63,22 +63,22 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The endpoint to test, active or not.").text("id", EndpointId::parse);
+        let id = fields.about("The id of the endpoint to test, active or not.").text("id", EndpointId::parse);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, key: key? })
     }
 }
 
-/// The delivery of the test, which shows its result.
+/// The delivery of the test event.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Always `true`: a refusal is an error.
+    /// Always `true`; refusals are returned as errors.
     success: bool,
-    /// The result, for people.
+    /// A summary of the result, for people.
     #[schemars(extend("examples" = ["Test event will be sent"]))]
     message: &'static str,
-    /// The delivery of the test. `deliveries/get` shows how it went.
+    /// The id of the test delivery. `deliveries/get` shows its result.
     delivery_id: DeliveryId,
 }
 

@@ -39,7 +39,8 @@ fn route() -> Route<App> {
     Route::post("/v1/webhooks/update", Tenant, Input::read, handle)
         .summary("Changes the given fields of a webhook endpoint.")
         .description(
-            "Fields that are left out keep their values: with `id` alone, nothing changes. Enabling an endpoint does not resend missed deliveries; `deliveries/recover` does. The `kind` cannot be changed.",
+            "Omitted fields keep their values, so a call with `id` alone changes nothing. Enabling an endpoint does \
+             not resend missed deliveries; `deliveries/recover` does. The `kind` cannot be changed.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -57,30 +58,33 @@ pub struct Input {
 
 impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The endpoint to change.").text("id", EndpointId::parse);
+        let id = fields.about("The id of the endpoint to change.").text("id", EndpointId::parse);
         let url = fields
             .about(
-                "The new address to post events to. If the endpoint has headers, send `headers` in the same call, \
-                 since the new address would otherwise receive these secrets.",
+                "The new URL to which events are posted. If the endpoint has headers, send `headers` in the same \
+                 call, since the new URL would otherwise receive these secrets.",
             )
             .optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields
             .about("The new secret. The previous secret also signs for a day, so that you can update your receiver.")
             .optional_text("signing_secret", SigningSecret::parse_chosen);
         let headers = fields
-            .about("Headers that replace all those the endpoint has. `null` or an empty object removes them.")
+            .about("Headers that replace all headers of the endpoint. `null` or an empty object removes them.")
             .nullable_object("headers", Headers::parse);
         let description = fields
-            .about("Another text to tell your endpoints apart. `null` removes it.")
+            .about("A new text that distinguishes the endpoint from your other endpoints. `null` removes it.")
             .nullable_text("description", Description::parse);
         let active = fields
             .about(
-                "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`; \
-                 `false` disables it: for 7 days, its events are held, and so are deliveries whose next attempt is due.",
+                "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`. `false` \
+                 disables it: its events, and deliveries whose next attempt becomes due, are held for 7 days.",
             )
             .optional_bool("active");
         let events = fields
-            .about("The events that the endpoint gets from now on. `null` is all. Deliveries that exist go on.")
+            .about(
+                "The events that the endpoint gets from now on. `null` selects all events. Existing deliveries are \
+                 not affected.",
+            )
             .nullable_list("events", EventFilter::parse_name);
         let change = Change {
             url: url?,

@@ -100,7 +100,7 @@ impl Check<'_> {
 
     /// 8. Permitted destinations.
     #[expect(clippy::wrong_self_convention, reason = "the name is the promise's")]
-    pub(super) fn to_whom_it_may_go(&mut self) {
+    pub(super) fn permitted_destinations(&mut self) {
         self.tenants_never_meet();
         self.held_deliveries_stay();
         let mut wrong = Vec::new();

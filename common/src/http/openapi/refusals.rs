@@ -12,7 +12,7 @@ pub(super) fn schemas() -> [(String, Value); 3] {
     let text = |description: &str| json!({ "description": description, "type": "string" });
     let code = text("The kind of error, for programs.");
     let message = text("The cause and the remedy, for people. The wording may change.");
-    let reason = text("Why the call conflicts with what is stored. Only an error with the status 409 has it.");
+    let reason = text("The reason for a conflict with stored data. Present only in errors with the status 409.");
     let object = |description: &str, required: &[&str], properties: Value| {
         json!({
             "description": description,
@@ -23,17 +23,18 @@ pub(super) fn schemas() -> [(String, Value); 3] {
         })
     };
     let codes = json!({
-        "description": "The kind of problem. `invalid_type` is a missing field or a wrong JSON type.",
+        "description": "The kind of problem. `invalid_type` means that the field is missing or has the wrong JSON \
+                        type.",
         "type": "string",
         "enum": ["invalid_type", "invalid_format", "too_small", "too_big"],
     });
     let path =
-        "The field and, in an array, the index of the element, from `0` on; in `headers`, the name of the header.";
+        "The field and, in an array, the index of the element, starting at `0`; in `headers`, the name of the header.";
     let path = json!({ "description": path, "type": "array", "items": { "type": "string" } });
-    let of_issue = text("The rule that the field breaks. It never repeats the value.");
+    let of_issue = text("The rule that the field violates. The message never repeats the value.");
     let issue = json!({ "code": codes, "path": path, "message": of_issue });
     let issues = json!({
-        "description": "Every issue of every field. Only an error with the status 400 has it.",
+        "description": "All issues of all fields. Present only in errors with the status 400.",
         "type": "array",
         "items": { "$ref": "#/components/schemas/Issue" },
     });
@@ -41,10 +42,10 @@ pub(super) fn schemas() -> [(String, Value); 3] {
     let error = json!({
         "defined": { "description": "Always false.", "type": "boolean" },
         "code": code,
-        "status": { "description": "The HTTP status of the answer.", "type": "integer" },
+        "status": { "description": "The HTTP status of the response.", "type": "integer" },
         "message": message,
         "data": {
-            "description": "More about the error; absent if there is nothing more.",
+            "description": "Details of the error; absent if there are none.",
             "type": "object",
             "properties": more,
             "additionalProperties": false,
@@ -117,12 +118,12 @@ fn why(status: u16) -> &'static str {
     match status {
         400 => "The request is malformed, or its fields have the listed issues.",
         401 => "The credential is missing or not valid.",
-        403 => "The caller may not do this.",
+        403 => "The caller is not allowed to do this.",
         404 => "The requested object does not exist, or it belongs to another organization.",
         409 => "The request conflicts with stored data.",
         413 => "The body is larger than 64 KiB.",
-        429 => "Too many attempts; `Retry-After` gives the seconds to wait.",
-        503 => "Contention or throttling outlasted the retries. Try again.",
+        429 => "Too many attempts. `Retry-After` gives the number of seconds to wait.",
+        503 => "Contention or throttling outlasted the service's retries. Try again.",
         _ => "An internal error; the cause is in the log.",
     }
 }
@@ -130,57 +131,62 @@ fn why(status: u16) -> &'static str {
 /// The meaning of an error and its remedy.
 fn remedy(code: &str, reason: Option<&str>) -> &'static str {
     match reason.unwrap_or(code) {
-        "slug_taken" => "Another organization has this slug. Choose another one.",
-        "email_taken" => "The address has an account. Sign in, or use another address.",
-        "invitation_expired" => "The invitation is older than 7 days. Ask an owner for another one.",
+        "slug_taken" => "Another organization already has this slug. Choose a different one.",
+        "email_taken" => "The address already has an account. Sign in, or use another address.",
+        "invitation_expired" => "The invitation is older than 7 days. Ask an owner for a new one.",
         "invitation_used" => {
-            "The invitation was accepted, canceled or replaced by a newer one. Use the newest one, or sign in."
+            "The invitation was accepted, canceled or replaced by a newer one. Use the newest invitation, or sign in."
         }
-        "last_owner" => "The organization would have no owner. Make another member an owner first.",
-        "endpoint_limit" => "The organization has as many endpoints as it may have. Delete one first.",
-        "key_limit" => "The organization has 100 API keys. Delete one first: expired ones count, too.",
+        "last_owner" => "This would leave the organization without an owner. Make another member an owner first.",
+        "endpoint_limit" => "The organization has reached its limit of endpoints. Delete an endpoint first.",
+        "key_limit" => "The organization has 100 API keys, including expired ones. Delete a key first.",
         "payload_not_kept" => {
-            "The delivery succeeded, and its payload was too large to be kept. It cannot be sent again: ask the producer for a \
-             new event."
+            "The delivery succeeded, and its payload was too large to be kept, so it cannot be resent. Ask the \
+             producer for a new event."
         }
         "endpoint_inactive" => {
-            "The endpoint is inactive, and its deliveries are held. Enable it by `webhooks/update` with `active`, then \
-             `recover` them."
+            "The endpoint is inactive, and its deliveries are held. Enable it with the `active` field of \
+             `webhooks/update`, then `recover` the deliveries."
         }
         "not_a_pull_endpoint" => {
             "Deliveries of this endpoint are posted to its `url`. Create an endpoint of the kind `pull` to receive deliveries."
         }
-        "pull_endpoint" => "A pull endpoint has no `url`. Leave the field out, or create a push endpoint.",
+        "pull_endpoint" => "A pull endpoint has no `url`. Omit the field, or create a push endpoint.",
         "headers_needed" => {
-            "The endpoint has headers, which are secrets that another `url` would get. Send `headers` in the same call: the \
-             same, others or `null`."
+            "The endpoint has headers, which are secrets that the new `url` would receive. Send `headers` in the same \
+             call: the current headers, different ones or `null`."
         }
-        "recovery_limit" => "The organization has 100 unfinished recoveries. Wait until one of them is done.",
-        "idempotency_key_reused" => "The key was used for a call with other fields. Use a new key for each new call.",
-        "BAD_REQUEST" => "The request is malformed, or a field is not valid. Correct the fields that `issues` names.",
+        "recovery_limit" => "The organization has 100 unfinished recoveries. Wait until one of them finishes.",
+        "idempotency_key_reused" => {
+            "The key was already used for a call with different fields. Use a new key for each new call."
+        }
+        "BAD_REQUEST" => "The request is malformed, or a field is not valid. Correct the fields listed in `issues`.",
         "INVALID_PASSWORD" => "The current password is wrong. Ask for it again.",
-        "INVALID_TOKEN" => "The token is malformed, unknown, used or expired. Ask for another email.",
-        "CONFIRMATION_REQUIRED" => "Only a person can confirm. Open the link in a browser, and press the button.",
-        "UNAUTHORIZED" => {
-            "The key or session is missing, unknown, expired or ended, or a key calls what needs a session. Sign in, or use \
-             another key."
+        "INVALID_TOKEN" => "The token is malformed, unknown, used or expired. Request another email.",
+        "CONFIRMATION_REQUIRED" => {
+            "Only a person can confirm an email address. Open the link in a browser, and press the button."
         }
-        "INVALID_EMAIL_OR_PASSWORD" => "The email and the password do not belong together. Ask for both again.",
+        "UNAUTHORIZED" => {
+            "The key or session is missing, unknown, expired or ended, or the call requires a session and was made \
+             with a key. Sign in, or use another key."
+        }
+        "INVALID_EMAIL_OR_PASSWORD" => "The email or the password is wrong. Ask for both again.",
         "INVALID_ORIGIN" => {
-            "The `Origin` is not trusted, or a cookie comes without one. Send the one that the message names."
+            "The `Origin` is not trusted, or the request has a cookie but no `Origin`. Send the `Origin` that the \
+             message names."
         }
         "EMAIL_NOT_VERIFIED" => "The email is not verified. Open the link in the verification email.",
         "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION" => {
-            "The organization is not the caller's. Name the caller's, or none."
+            "The organization is not the caller's. Send the caller's organization, or omit the field."
         }
         "FORBIDDEN" => {
             "The email is not verified, the caller is not an owner, or the `Origin` is not trusted: the message says which."
         }
-        "NOT_FOUND" => "It does not exist, or it belongs to another organization. Check the id.",
-        "PAYLOAD_TOO_LARGE" => "The body has more than 64 KiB. Split the call.",
-        "TOO_MANY_REQUESTS" => "A rate limit is reached. Wait for the seconds that `Retry-After` has.",
-        "SERVICE_UNAVAILABLE" => "The service is busy. Send the call again in a moment.",
-        _ => "The service failed. Send the call again; the cause is in the log.",
+        "NOT_FOUND" => "The object does not exist, or it belongs to another organization. Check the id.",
+        "PAYLOAD_TOO_LARGE" => "The body is larger than 64 KiB. Split the call.",
+        "TOO_MANY_REQUESTS" => "A rate limit was reached. Wait the number of seconds given in `Retry-After`.",
+        "SERVICE_UNAVAILABLE" => "The service is busy. Retry the call in a moment.",
+        _ => "The service failed. Retry the call; the cause is in the log.",
     }
 }
 

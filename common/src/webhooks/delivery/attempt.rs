@@ -14,29 +14,29 @@ use crate::timestamp::Timestamp;
 /// The number of bytes of a receiver's response that the log keeps.
 pub const RESPONSE_BYTES: usize = 1024;
 
-/// A POST to the receiver.
+/// One POST to the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Attempt {
-    /// When the attempt began.
+    /// When the attempt started.
     pub at: Timestamp,
-    /// `delivered`, or why it failed.
+    /// `delivered`, or the reason for the failure.
     #[schemars(extend("examples" = ["status_5xx"]))]
     pub outcome: Cow<'static, str>,
-    /// The HTTP status of the receiver; absent if it did not answer.
+    /// The HTTP status of the response; absent if the receiver did not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u16")]
     #[schemars(extend("examples" = [503]))]
     pub status_code: Option<u16>,
-    /// How long the attempt took, in milliseconds.
+    /// The duration of the attempt, in milliseconds.
     pub duration_ms: u32,
-    /// The first 1,024 bytes of the answer to a failed attempt; absent if there was none. `[secret]` stands for each word
-    /// of eight characters or more that the answer repeats of the values of the endpoint's headers.
+    /// The first 1,024 bytes of the response to a failed attempt; absent if there was none. `[secret]` replaces each
+    /// word of eight characters or more that the response repeats from the values of the endpoint's headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["try again later"]))]
     pub response: Option<String>,
-    /// Why the attempt was made.
+    /// The reason for the attempt.
     pub trigger: Trigger,
 }
 

@@ -19,35 +19,35 @@ use crate::{
     webhooks::event::{EventName, JobEvent, TEST_JOB},
 };
 
-/// A delivery in the log.
+/// A delivery in the delivery log.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Delivery {
-    /// The id of the delivery, which `get` and `resend` take.
+    /// The id of the delivery, for `get` and `resend`.
     #[serde(rename = "delivery_id")]
     pub id: DeliveryId,
-    /// The header `webhook-id`, by which receivers recognize a repetition.
+    /// The value of the `webhook-id` header, by which receivers recognize duplicates.
     pub webhook_id: WebhookId,
-    /// The endpoint; absent for the callback of a job.
+    /// The id of the endpoint; absent for the callback of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EndpointId")]
     pub webhook_endpoint_id: Option<EndpointId>,
     /// The name of the event.
     pub event: EventName,
-    /// The id of the job that the event is about: its first 1,024 bytes.
+    /// The first 1,024 bytes of the id of the job that the event is about.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
     /// The status of the delivery.
     pub status: Status,
-    /// How many attempts have been made.
+    /// The number of attempts so far.
     pub attempts: u32,
     /// When the event entered its queue.
     pub created_at: Timestamp,
-    /// When the next attempt is due; absent unless the delivery is `pending`.
+    /// When the next attempt is due; present only while the delivery is `pending`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub next_attempt_at: Option<Timestamp>,
-    /// The latest attempt; absent before the first.
+    /// The latest attempt; absent before the first attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Attempt")]
     pub last_attempt: Option<Attempt>,

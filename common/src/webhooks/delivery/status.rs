@@ -14,13 +14,13 @@ use crate::{
 pub enum Status {
     /// An attempt is due.
     Pending,
-    /// The receiver accepted it.
+    /// The receiver accepted the delivery.
     Delivered,
-    /// It has failed: no attempt follows.
+    /// The delivery failed permanently; no attempt follows.
     Failed,
-    /// Its endpoint is inactive. It is sent only when it is resent or recovered.
+    /// The endpoint is inactive. The delivery is sent only after a resend or a recovery.
     Held,
-    /// Its endpoint was deleted, or has been inactive for longer than deliveries are held.
+    /// The endpoint was deleted, or has been inactive for longer than deliveries are held.
     Ended,
 }
 
@@ -30,7 +30,7 @@ pub enum Status {
 pub enum Trigger {
     /// The event: the first attempt.
     Event,
-    /// The schedule of retries.
+    /// The retry schedule.
     Schedule,
     /// A resend.
     Resend,

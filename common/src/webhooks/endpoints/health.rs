@@ -39,13 +39,13 @@ pub struct Health {
     pub good_at: Option<Timestamp>,
 }
 
-/// The reason why the service made an endpoint inactive.
+/// The reason why the service disabled an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisabledReason {
-    /// Its receiver answered 410.
+    /// The receiver responded with HTTP 410.
     Gone,
-    /// It had been failing for too long.
+    /// The endpoint had been failing for too long.
     Failing,
 }
 

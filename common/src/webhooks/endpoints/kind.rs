@@ -12,7 +12,7 @@ use crate::{
     webhooks::destination::EndpointUrl,
 };
 
-/// The way in which an endpoint gets its deliveries.
+/// The way in which events reach the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

@@ -21,19 +21,19 @@ use crate::{
     webhooks::delivery::{Shard, Status},
 };
 
-/// How many deliveries of each kind there are.
+/// The number of deliveries by status.
 #[derive(Clone, Copy, Debug, Default, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Counts {
-    /// How many wait for an attempt.
+    /// The number of deliveries that are waiting for an attempt.
     pub pending: u32,
-    /// How many were delivered.
+    /// The number of deliveries that succeeded.
     pub delivered: u32,
-    /// How many failed: no attempt follows.
+    /// The number of deliveries that failed permanently.
     pub failed: u32,
-    /// How many are held, for an inactive endpoint or until a program takes them.
+    /// The number of deliveries that are held because their endpoint is inactive, or until a program receives them.
     pub held: u32,
-    /// How many ended, because their endpoint was deleted.
+    /// The number of deliveries that ended because their endpoint was deleted.
     pub ended: u32,
 }
 

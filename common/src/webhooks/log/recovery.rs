@@ -42,17 +42,17 @@ pub struct Recovery {
     /// The id of the recovery.
     #[serde(rename = "recovery_id")]
     pub id: RecoveryId,
-    /// The endpoint whose deliveries to resend.
+    /// The id of the endpoint whose deliveries are resent.
     pub webhook_endpoint_id: EndpointId,
-    /// Deliveries that were created at this time or later are sent again.
+    /// The start of the period: deliveries that were created at this time or later are resent.
     pub since: Timestamp,
-    /// Deliveries that were created before this time are sent again.
+    /// The end of the period: deliveries that were created before this time are resent.
     pub until: Timestamp,
-    /// Which of them are sent again.
+    /// The status of the deliveries that are resent.
     pub status: Missed,
-    /// How many have been sent again so far.
+    /// The number of deliveries that have been resent so far.
     pub resent: u32,
-    /// Whether all of them have been sent again.
+    /// Whether all of these deliveries have been resent.
     pub done: bool,
     /// The number of the shard that is being read.
     #[serde(skip)]
@@ -69,11 +69,11 @@ pub struct Recovery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
-    /// Those that have failed.
+    /// Failed deliveries.
     Failed,
-    /// Those that are held.
+    /// Held deliveries.
     Held,
-    /// Both.
+    /// Failed and held deliveries.
     #[default]
     Both,
 }

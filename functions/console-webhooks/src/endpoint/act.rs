@@ -25,22 +25,26 @@ use crate::{app::App, deliveries::moment, settings::Settings, verify};
 
 /// The fields of all forms of the page.
 pub(super) const FIELDS: [(&str, &str); 16] = [
-    ("id", "The endpoint."),
-    ("action", "Which form was sent: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
-    ("sure", "`delete`: `yes`, the tick that confirms it."),
-    ("since", "`recover`: deliveries that were created at this time or later."),
-    ("status", "`recover`: `failed`, `held` or `both`."),
+    ("id", "The id of the endpoint."),
+    ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
+    ("sure", "`delete`: `yes` from the checkbox that confirms the deletion."),
+    (
+        "since",
+        "`recover`: the start of the period; only deliveries that were created at this time or later are \
+               recovered.",
+    ),
+    ("status", "`recover`: the status of the deliveries to recover: `failed`, `held` or `both`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
-    ("secret", "`rotate`: the secret that the page has generated."),
-    ("updated_at", "`rotate`: the time of the endpoint's last change when the form was opened."),
-    ("own", "`rotate`: a secret of your own instead."),
-    ("url", "`edit`: the URL."),
-    ("description", "`edit`: a description to recognize the endpoint by."),
-    ("completed", "`edit`: `yes` for the event `job.completed`."),
-    ("failed", "`edit`: `yes` for the event `job.failed`."),
+    ("secret", "`rotate`: the secret that the page generated."),
+    ("updated_at", "`rotate`: the time at which the endpoint was last changed before the form was opened."),
+    ("own", "`rotate`: a secret of your own, instead of the generated one."),
+    ("url", "`edit`: the URL of the endpoint."),
+    ("description", "`edit`: a description that identifies the endpoint."),
+    ("completed", "`edit`: `yes` to deliver the event `job.completed`."),
+    ("failed", "`edit`: `yes` to deliver the event `job.failed`."),
     ("headers", "`edit`: headers that replace the current ones, one `name: value` per line."),
     ("no_headers", "`edit`: `yes` removes the headers."),
-    ("did", "Which confirmation the page shows, after one of its forms."),
+    ("did", "The confirmation to show after one of the page's forms was submitted."),
 ];
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
