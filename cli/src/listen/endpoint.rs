@@ -53,7 +53,7 @@ impl Source {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                note("Another `fanfare listen` receives from this endpoint. Each event goes to one of the two.")
+                note("Another `fanfare listen` receives from this endpoint. Each event goes to one of the two.");
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }

@@ -145,7 +145,10 @@ mod tests {
             (inactive(), &[back]),
             (down(), &[broke]),
             (fine(), &[back, "The endpoint is active again."]),
-            (rotated("tomorrow"), &["The signing secret was rotated. The previous one also signs until tomorrow UTC."]),
+            (
+                rotated("tomorrow"),
+                &["The signing secret was rotated. The previous secret stays valid until tomorrow UTC."],
+            ),
             (rotated("tomorrow"), &[]),
             (fine(), &[]),
         ] {

@@ -119,7 +119,7 @@ impl FieldDescriptions {
         let kind = if is_json && required.is_empty() { json!(["object", "null"]) } else { json!("object") };
         let mut schema = json!({ "type": kind, "properties": properties, "required": required });
         if let (Some(either), Some(members)) = (self.either, schema.as_object_mut()) {
-            members.insert("not".to_owned(), json!({ "required": either }));
+            members.insert("not".to_owned(), with_all(&either));
         }
         schema
     }
@@ -136,10 +136,18 @@ impl FieldDescriptions {
         let kind = (!is_default).then_some(by);
         let required: Vec<_> = self.required().into_iter().chain(needs.iter().copied()).chain(kind).collect();
         let mut schema = json!({ "title": title, "type": "object", "properties": properties, "required": required });
-        let refused: Vec<_> = refused.iter().map(|name| json!({ "required": [name] })).collect();
-        if let (false, Some(members)) = (refused.is_empty(), schema.as_object_mut()) {
-            members.insert("not".to_owned(), json!({ "anyOf": refused }));
+        let each: Vec<_> = refused.iter().map(|name| with_all(&[name])).collect();
+        let not = if let [one] = &each[..] { one.clone() } else { json!({ "anyOf": each }) };
+        if let (false, Some(members)) = (each.is_empty(), schema.as_object_mut()) {
+            members.insert("not".to_owned(), not);
         }
         schema
     }
+}
+
+/// An object that has all of these properties. Each is declared, as linters of OpenAPI demand.
+fn with_all(names: &[&str]) -> Value {
+    let declared: Map<_, _> =
+        names.iter().map(|name| ((*name).to_owned(), json!({ "description": "Any value." }))).collect();
+    json!({ "properties": declared, "required": names })
 }

@@ -99,7 +99,6 @@ impl Check<'_> {
     }
 
     /// 8. Permitted destinations.
-    #[expect(clippy::wrong_self_convention, reason = "the name is the promise's")]
     pub(super) fn permitted_destinations(&mut self) {
         self.tenants_never_meet();
         self.held_deliveries_stay();
