@@ -281,7 +281,7 @@ impl Sent {
         } else if attempts.iter().rev().skip(1).any(|attempt| attempt.start >= BACK) {
             "the first attempt after an outage succeeds"
         } else if last > self.due() {
-            "what waits comes when it is due, whatever is new"
+            "waiting deliveries come when due, beside new ones"
         } else if is_good && last > *at + PROMPT {
             "nothing new is parked once the receivers are good"
         } else {
@@ -326,7 +326,7 @@ impl Seen {
         let (number, all) = (waited_long.iter().filter(is_with_a_sweep).count(), waited_long.len());
         if number as f64 > all as f64 * MOST_WITH_A_SWEEP {
             let detail = format!("{number} of {all}");
-            violations.push(Violation::new("what waited long does not come all at once", detail));
+            violations.push(Violation::new("long waits do not end all at once", detail));
         }
         let periods = u32::try_from(END.as_secs() / PERIOD.as_secs()).expect("few");
         violations.extend((0..periods).filter_map(|period| self.metrics.violation(PERIOD * period)));

@@ -394,14 +394,14 @@ MUTATIONS = [
     ),
     # Held deliveries.
     Mutation(
-        "what comes for an inactive endpoint is not held",
+        "an event for an inactive endpoint is not held",
         DELIVER + "fresh.rs",
         "endpoint.takes_events(ledger.stores.hold_for, now)",
         "endpoint.is_active()",
         "an event comes while an endpoint is inactive",
     ),
     Mutation(
-        "what is held goes out by itself once its endpoint is active",
+        "held deliveries go out by themselves once their endpoint is active",
         DELIVER + "outgoing.rs",
         "(None, Some(_)) => Some(AttemptResult::Inactive),",
         "(None, Some(_)) => Some(AttemptResult::Postponed(common::timestamp::Timestamp::now().after(std::time::Duration::from_secs(600)))),",
@@ -415,18 +415,18 @@ MUTATIONS = [
         "an endpoint is made inactive while a delivery to it waits",
     ),
     Mutation(
-        "what is held at once has no payload",
+        "a delivery that is held at once has no payload",
         DELIVER + "ledger.rs",
         "payload: is_in_state.then_some(&due.payload) }",
         "payload: is_in_state.then_some(&due.payload).filter(|_| after.status != Status::Held) }",
-        "what was held at once is recovered",
+        "deliveries held at once are recovered",
     ),
     Mutation(
-        "a recovery leaves out what is held",
+        "a recovery leaves out held deliveries",
         WEBHOOKS + "log/recovery.rs",
         "Self::Both => &[Status::Failed, Status::Held],",
         "Self::Both => &[Status::Failed],",
-        "what is held is recovered",
+        "held deliveries are recovered",
     ),
     Mutation(
         "410 disables only an endpoint that was failing before",
@@ -519,7 +519,7 @@ MUTATIONS = [
         "most attempts fail",
     ),
     Mutation(
-        "what is not due yet counts as overdue",
+        "a delivery that is not due yet counts as overdue",
         WAKE + "sweep.rs",
         "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE)",
         "delivery.wakes_at().is_some_and(|at| now.since(at) > OVERDUE || now < at)",
@@ -533,7 +533,7 @@ MUTATIONS = [
         "two sweeps run at the same time",
     ),
     Mutation(
-        "what a sweep wakes comes all at once",
+        "the deliveries that a sweep wakes come all at once",
         WAKE + "sweep.rs",
         "if at < now { at.after(MINUTE) } else { at }",
         "if at < now { at } else { at }",
@@ -641,14 +641,14 @@ MUTATIONS = [
         "a taker settles late",
     ),
     Mutation(
-        "pull: what is leased does not come back",
+        "pull: a leased delivery does not come back",
         WEBHOOKS + "log/pull.rs",
         "let pull = Pull { due: Some(ends), lease:",
         "let pull = Pull { due: Some(ends.after(Duration::from_secs(1_000_000))), lease:",
         "a taker dies",
     ),
     Mutation(
-        "pull: what failed cannot be taken again",
+        "pull: a failed delivery cannot be received again",
         WEBHOOKS + "delivery/state.rs",
         "pull: self.pull.as_ref().map(|pull| pull.settled(next_attempt_at)),",
         "pull: self.pull.as_ref().map(|pull| pull.settled(None)),",

@@ -242,7 +242,7 @@ async fn finish(world: &Arc<World>) -> Result<(), Violation> {
             return Ok(());
         }
         if world.now() > end {
-            return Err(Violation::new("what waits is taken in the end", left.join(", ")));
+            return Err(Violation::new("waiting deliveries are received in the end", left.join(", ")));
         }
     }
 }
@@ -273,12 +273,12 @@ async fn check(world: &World, known: &Known, book: &Book) -> Vec<Violation> {
         let taken_well = settled.iter().filter(is_attempt).filter(|it| it.status == Some(200)).map(|it| it.from).max();
         let is_resent_since = resends.iter().any(|at| taken_well.is_some_and(|well| *at + LEASE >= well));
         if taken_well.is_some() && delivery["status"] != "delivered" && !is_resent_since {
-            fail("what was settled well is delivered", delivery.to_string());
+            fail("settled successes are delivered", delivery.to_string());
         }
         let repeated =
             |one: &&&Settled| settled.iter().any(|other| other.lease == one.lease && other.result != one.result);
         if resends.is_empty() && settled.iter().filter(|it| it.status == Some(200)).any(|it| repeated(&it)) {
-            fail("what is settled again is answered the same", delivery.to_string());
+            fail("a repeated settlement gets the same answer", delivery.to_string());
         }
         let failures = settled.iter().filter(is_attempt).filter(|it| it.status == Some(500)).map(|it| &it.lease);
         let failures = failures.collect::<BTreeSet<_>>().len();

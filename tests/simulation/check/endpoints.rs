@@ -48,7 +48,7 @@ impl Check<'_> {
                 wrong.push(format!("a notice waits: {notice}"));
             }
         }
-        wrong.into_iter().for_each(|wrong| self.fail("endpoints and mails are as their history", wrong));
+        wrong.into_iter().for_each(|wrong| self.fail("endpoints and emails match their history", wrong));
     }
 
     /// Checks the receiver's health in the endpoint's item.

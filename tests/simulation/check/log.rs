@@ -133,20 +133,18 @@ impl Check<'_> {
             let (id, status) = (logged.text("webhook_id"), logged.text("status"));
             let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
             if status == "delivered" && !posts.iter().any(|post| post.taken) {
-                wrong.push(("what is delivered was taken", format!("{id} was taken by nobody")));
+                wrong.push(("delivered means that the receiver accepted it", format!("{id} was taken by nobody")));
             }
             let resent = self.resent(logged).map(|when| when.from).max().unwrap_or_default();
             let taken = posts.iter().find(|post| post.taken && post.at >= resent);
             if let Some(post) = taken.filter(|_| status != "delivered" && self.allowance.is_sound) {
                 let detail = format!("{id} is {status}, and was taken at {}", stamp(post.at));
-                wrong.push(("what was taken is delivered", detail));
+                wrong.push(("an accepted delivery is delivered in the log", detail));
             }
             let answered = logged.attempts.iter().filter(|attempt| attempt.get("status_code").is_some()).count();
             if answered > posts.len() {
-                wrong.push((
-                    "what the log has took place",
-                    format!("{id}: {answered} answers to {} posts", posts.len()),
-                ));
+                wrong
+                    .push(("logged attempts took place", format!("{id}: {answered} answers to {} posts", posts.len())));
             }
             let count = logged.attempts.len();
             if count != usize::try_from(logged.delivery["attempts"].as_u64().unwrap_or(0)).unwrap_or(0)
@@ -236,7 +234,7 @@ impl Check<'_> {
         }
         for post in self.posts.iter().filter(|_| self.allowance.faults == 0) {
             if !self.logged.iter().any(|logged| logged.text("webhook_id") == post.id) {
-                wrong.push(("what took place is in the log", format!("{} is not", post.id)));
+                wrong.push(("attempts that took place are in the log", format!("{} is not", post.id)));
             }
         }
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
@@ -260,7 +258,7 @@ impl Check<'_> {
                 ));
             }
         }
-        wrong.into_iter().for_each(|wrong| self.fail("what is held is sent only if somebody asks for it", wrong));
+        wrong.into_iter().for_each(|wrong| self.fail("held deliveries are sent only on request", wrong));
     }
 
     /// Whether a delivery that was to be sent again could not be: its endpoint was deleted, or may have been inactive.
