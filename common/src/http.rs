@@ -23,13 +23,11 @@ pub use self::{
 mod auth;
 mod call;
 pub mod cookies;
-pub mod deletion;
 mod event;
 mod fields;
 mod function;
 mod info;
 mod json;
-pub mod once;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 mod origins;
@@ -40,6 +38,5 @@ mod route;
 mod schemas;
 #[cfg(feature = "openapi")]
 mod shapes;
-pub mod sign_up;
 mod status;
 mod wire;

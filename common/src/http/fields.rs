@@ -11,9 +11,9 @@ use super::shapes::FieldDescriptions;
 use super::{
     info::Case,
     json::{Json, MAX_ELEMENTS, Object},
-    once::{Hash, IdempotencyKey},
 };
 use crate::{
+    application::idempotency::{Hash, IdempotencyKey},
     error::{Error, Result},
     issue::{Issue, IssueCode, MemberProblem, Problem},
     patch::Patch,

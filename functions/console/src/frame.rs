@@ -5,9 +5,10 @@ use common::{
     error::{Error, Result},
     http::{
         Reply, Typed,
-        page::{Console, TICKED, alert},
+        page::{TICKED, alert},
     },
     issue::Problem,
+    presentation::console::Console,
     timestamp::Timestamp,
 };
 use maud::{Markup, Render, html};
