@@ -6,6 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};
+use text::Untrusted;
 
 pub use self::{
     form::{Field, Form, TICKED},
@@ -30,6 +31,9 @@ pub struct Page {
     /// The rest of the header, behind the name of the service.
     frame: Option<Markup>,
 }
+
+/// The query field that selects the confirmation on a page, and its description.
+pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms was submitted.");
 
 /// Prevents content sniffing, access from windows of other sites, and referrers to other sites, since the URL contains
 /// a token. Pages of this site do get the referrer: a browser that withholds it sends `Origin: null` with a form.
@@ -167,29 +171,16 @@ pub fn alert(error: &Error) -> Markup {
     html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }
 }
 
-/// Untrusted text with its invisible and direction-changing characters shown as code points.
+/// Untrusted text, as pages show it.
 #[must_use]
 pub fn visible(words: &str) -> Cow<'_, str> {
-    let is_hidden = |character: char| match character {
-        '\n' | '\t' => false,
-        '\u{200B}'..='\u{200C}' | '\u{200E}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' => true,
-        '\u{061C}' | '\u{FEFF}' => true,
-        other => other.is_control(),
-    };
-    if !words.contains(is_hidden) {
-        return Cow::Borrowed(words);
-    }
-    let shown = words.chars().map(|character| match character {
-        hidden if is_hidden(hidden) => format!("⟨U+{:04X}⟩", u32::from(hidden)),
-        other => other.to_string(),
-    });
-    Cow::Owned(shown.collect())
+    Untrusted::new(words).page()
 }
 
-/// A list of names and values.
+/// A list of names and values, which may be untrusted text.
 #[must_use]
 pub fn facts(facts: &[(&str, &str)]) -> Markup {
-    html! { dl { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
+    html! { dl { @for (name, value) in facts { dt { (name) } dd { (visible(value)) } } } }
 }
 
 /// A warning to read before continuing.

@@ -2,7 +2,7 @@
 
 use maud::{Markup, Render, html};
 
-use crate::name::Name;
+use crate::{http::page::visible, name::Name};
 
 /// The console of an organization. Each of its pages shows the organization's name and links to the other pages.
 pub struct Console {
@@ -25,7 +25,7 @@ const PAGES: [(&str, &str); 6] = [
 impl Render for Console {
     fn render(&self) -> Markup {
         html! {
-            span .org { (self.organization.as_str()) }
+            span .org { (visible(self.organization.as_str())) }
             nav aria-label="Console" {
                 @for (path, name) in PAGES {
                     a href=(path) aria-current=[(path == self.here).then_some("page")] { (name) }
