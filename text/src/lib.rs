@@ -160,8 +160,9 @@ fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
-    let is_invisible = is_ignorable(c) && !CodePointSetData::new::<VariationSelector>().contains(c);
-    is_control(c) || is_direction(c) || is_invisible || matches!(c, '\u{FFF9}'..='\u{FFFB}')
+    // The characters that change the direction are ignorable, too.
+    let is_ignorable = is_ignorable(c) && !CodePointSetData::new::<VariationSelector>().contains(c);
+    is_control(c) || is_ignorable || matches!(c, '\u{FFF9}'..='\u{FFFB}')
 }
 
 /// Whether `joiner` is one, and shapes the text between `before`, the last character that is not a combining mark, and
