@@ -8,11 +8,11 @@ pub use self::{
     },
     call::Call,
     event::Event,
-    fields::{DID, Fields, Rejected, Typed},
+    fields::{Fields, Rejected, typed::Typed},
     function::{Function, serve},
     info::{Credential, Fault, RouteInfo},
     origins::Origins,
-    page::Page,
+    page::{DID, Page},
     paging::{MOST_LISTED, read_limit},
     reply::{Done, Output, Reply, WithCookies},
     route::Route,
@@ -23,13 +23,11 @@ pub use self::{
 mod auth;
 mod call;
 pub mod cookies;
-pub mod deletion;
 mod event;
 mod fields;
 mod function;
 mod info;
 mod json;
-pub mod once;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 mod origins;
@@ -40,6 +38,5 @@ mod route;
 mod schemas;
 #[cfg(feature = "openapi")]
 mod shapes;
-pub mod sign_up;
 mod status;
 mod wire;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use common::{
     accounts::password::{Guess, Hasher},
+    application::deletion::Deletions,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{
         Call, Fault, Fields, Function, Rejected, Route, Session, SignedIn, Wire, WithCookies, cookies::cleared_cookie,
-        deletion::Deletions,
     },
     timestamp::Timestamp,
 };

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use common::{
+    application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{
-        Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire,
-        once::{Answer, Calls, IdempotencyKey},
-    },
+    http::{Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
