@@ -73,21 +73,14 @@ impl<'a> Untrusted<'a> {
     }
 
     fn mail_with(self, line_break: char) -> Cow<'a, str> {
-        let mut is_after_return = false;
-        self.written(|hidden, shown| match hidden {
-            '\n' | '\u{2028}' | '\u{2029}' => {
-                // `\r\n` is a single line break.
-                if hidden == '\n' && is_after_return && shown.ends_with(' ') {
-                    shown.pop();
-                }
-                shown.push(line_break);
-                is_after_return = false;
-            }
-            _ => {
-                shown.push(' ');
-                is_after_return = hidden == '\r';
-            }
-        })
+        let write = |hidden, shown: &mut String| match hidden {
+            '\n' | '\u{2028}' | '\u{2029}' => shown.push(line_break),
+            _ => shown.push(' '),
+        };
+        match self.0.contains("\r\n") {
+            true => Cow::Owned(Untrusted(&self.0.replace("\r\n", "\n")).written(write).into_owned()),
+            false => self.written(write),
+        }
     }
 
     /// The text on a line of a terminal: a replacement character (U+FFFD) for each hidden character and line break.
@@ -307,6 +300,7 @@ mod tests {
         let text = Untrusted::new("a\r\nb\rc\u{2028}d\n\ne\r");
         assert_eq!(text.mail(), "a\nb c\nd\n\ne ");
         assert_eq!(text.mail_line(), "a b c d  e ");
+        assert_eq!(Untrusted::new(&format!("a{}\n", "\r".repeat(3))).mail(), "a  \n");
     }
 
     #[test]
