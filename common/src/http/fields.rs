@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
+use api::MAX_ELEMENTS;
 use lambda_http::http::HeaderValue;
 use schemars::JsonSchema;
 
@@ -10,7 +11,7 @@ use schemars::JsonSchema;
 use super::shapes::FieldDescriptions;
 use super::{
     info::Case,
-    json::{Json, MAX_ELEMENTS, Object},
+    json::{Json, Object},
     once::{Hash, IdempotencyKey},
 };
 use crate::{

@@ -8,7 +8,7 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Fault, Function, NoCallers, Public, Route, Wire, WithCookies,
+        Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies,
         sign_up::{self, SignedUp},
     },
     timestamp::Timestamp,
@@ -42,9 +42,9 @@ fn route() -> Route<App, NoCallers> {
         )
         .faults(&[
             Fault::NotFound,
-            Fault::Conflict("invitation_expired"),
-            Fault::Conflict("invitation_used"),
-            Fault::Conflict("email_taken"),
+            Fault::Conflict(Reason::InvitationExpired),
+            Fault::Conflict(Reason::InvitationUsed),
+            Fault::Conflict(Reason::EmailTaken),
         ])
 }
 
