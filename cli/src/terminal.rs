@@ -8,18 +8,12 @@ use std::{
 use anstyle::AnsiColor;
 use serde::Serialize;
 use terminal_size::{Width, terminal_size};
+use text::Untrusted;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The text on one line, without control characters and characters that change the direction of text.
+/// Untrusted text on one line.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().map(|character| if is_inert(character) { character } else { '\u{FFFD}' }).collect()
-}
-
-fn is_inert(character: char) -> bool {
-    let turns_or_hides = matches!(character,
-        '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}');
-    !character.is_control() && !turns_or_hides
+    Untrusted::new(text).terminal().into_owned()
 }
 
 /// A value of an answer as a cell.
@@ -150,27 +144,12 @@ pub(crate) fn say(text: &str) -> io::Result<()> {
 
 /// Prints JSON on one line, with terminal control characters escaped.
 pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
-    say(&escaped(&serde_json::to_value(value)?.to_string()))
+    say(&Untrusted::new(&serde_json::to_value(value)?.to_string()).terminal_json())
 }
 
 /// Prints an answer: as JSON for programs, and as a sentence for people.
 pub(crate) fn tell(answer: &impl Serialize, is_json: bool, meaning: &str) -> io::Result<()> {
     if is_json { say_json(answer) } else { say(meaning) }
-}
-
-/// The same JSON, with control characters escaped. They only occur inside strings.
-fn escaped(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        if is_inert(character) {
-            text.push(character);
-        } else {
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                let _infallible = write!(text, "\\u{unit:04x}");
-            }
-        }
-    }
-    text
 }
 
 /// Prints a line for people to standard error.
@@ -216,8 +195,9 @@ mod tests {
     #[test]
     fn escaped_json_is_inert_and_equal() {
         let value = json!({"\u{202e}a": "\u{1b}[2J \u{9b}31m \u{7f} \u{e0041} é 日 \n\"\\"});
-        let text = escaped(&value.to_string());
-        assert!(text.chars().all(is_inert), "{text}");
+        let json = value.to_string();
+        let text = Untrusted::new(&json).terminal_json();
+        assert_eq!(shown(&text), text);
         assert!(text.contains('é') && text.contains('日'));
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
     }

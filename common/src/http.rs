@@ -10,11 +10,11 @@ pub use self::{
     },
     call::Call,
     event::Event,
-    fields::{DID, Fields, Rejected, Typed},
+    fields::{Fields, Rejected, typed::Typed},
     function::{Function, serve},
     info::{Credential, Fault, RouteInfo},
     origins::Origins,
-    page::Page,
+    page::{DID, Page},
     paging::{MOST_LISTED, read_limit},
     reply::{Output, Reply, WithCookies},
     route::Route,
@@ -25,14 +25,12 @@ pub use self::{
 mod auth;
 mod call;
 pub mod cookies;
-pub mod deletion;
 mod event;
 mod fields;
 mod forms;
 mod function;
 mod info;
 mod json;
-pub mod once;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 mod origins;
@@ -42,6 +40,5 @@ mod reply;
 mod route;
 #[cfg(feature = "openapi")]
 mod shapes;
-pub mod sign_up;
 mod status;
 mod wire;

@@ -1,7 +1,9 @@
 //! The functions' shared code, in layers: each module imports only from the layers below it, which a test enforces.
 //!
+//! - [`presentation`]: the parts of routes and pages that several functions share.
 //! - [`http`]: turns requests into handler calls, and results into responses. Only this module knows HTTP and its
 //!   status codes.
+//! - [`application`]: the use cases and stores that belong to neither accounts nor webhooks alone.
 //! - [`accounts`] and [`webhooks`]: the domain. Values are parsed at the edge into types that guarantee their validity;
 //!   a store is a struct with domain verbs, each of them one DynamoDB call or one transaction. `webhooks` does not
 //!   depend on `accounts`.
@@ -11,6 +13,7 @@
 
 pub mod accounts;
 pub mod ambient;
+pub mod application;
 pub mod aws;
 pub mod base_url;
 pub mod config;
@@ -21,6 +24,7 @@ pub mod issue;
 pub mod name;
 pub mod paging;
 pub mod patch;
+pub mod presentation;
 pub mod random;
 pub mod telemetry;
 pub mod timestamp;

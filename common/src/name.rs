@@ -2,11 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use icu_properties::{
-    CodePointMapData, CodePointSetData,
-    props::{BidiControl, DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup},
-};
 use serde::Serialize;
+use text::{is_control, is_direction, is_visible};
 
 use crate::{
     config::{ConfigError, Env},
@@ -30,7 +27,7 @@ impl Name {
         if name.chars().any(is_control) {
             problems.push(Problem::format("Must not contain control characters"));
         }
-        if name.chars().any(|c| CodePointSetData::new::<BidiControl>().contains(c)) {
+        if name.chars().any(is_direction) {
             problems.push(Problem::format("Must not contain characters that change the direction of text"));
         }
         if !name.is_empty() && !name.chars().any(is_visible) {
@@ -49,24 +46,6 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
-
-/// Whether `c` is a control character. Unicode's category of those lacks line and paragraph separators.
-fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
-}
-
-/// Whether `c` is visible on its own. Joiners, as in many emoji, are not.
-fn is_visible(c: char) -> bool {
-    // Symbols by category that are drawn blank: the blank Braille pattern, the null notehead, blank hieroglyphs and an
-    // embedded object.
-    const BLANK: [char; 5] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}', '\u{fffc}'];
-    const DRAWN: GeneralCategoryGroup = GeneralCategoryGroup::Letter
-        .union(GeneralCategoryGroup::Number)
-        .union(GeneralCategoryGroup::Punctuation)
-        .union(GeneralCategoryGroup::Symbol);
-    let is_ignored = CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c);
-    DRAWN.contains(CodePointMapData::<GeneralCategory>::new().get(c)) && !is_ignored && !BLANK.contains(&c)
 }
 
 /// The name of the service, chosen by its operator and shown above every page and in emails: 1 to 60 characters, at

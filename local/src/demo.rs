@@ -106,7 +106,7 @@ impl Story {
         Ok((tenant.to_owned(), text(&key, "/key")?.to_owned()))
     }
 
-    /// The second half: a delivery that arrives, and a delivery that is sent again.
+    /// The second half: a delivery that arrives, and a delivery that is resent.
     async fn deliver(&self, stack: &Stack, tenant: &str, key: &str) -> Result<()> {
         let call = |path: &str| Request::post(format!("{}{path}", stack.api())).header("x-api-key", key);
         self.step(4, "With the key, she creates a webhook endpoint.");
@@ -132,6 +132,18 @@ impl Story {
         self.line('>', &brief(&body, &["event", "job_id", "status", "result"]));
         self.answered(StatusCode::NO_CONTENT, "");
 
+        self.resend(stack, (tenant, key), &mut deliveries, &is_down).await
+    }
+
+    /// A delivery that fails, and is resent.
+    async fn resend(
+        &self,
+        stack: &Stack,
+        (tenant, key): (&str, &str),
+        deliveries: &mut Deliveries,
+        is_down: &AtomicBool,
+    ) -> Result<()> {
+        let call = |path: &str| Request::post(format!("{}{path}", stack.api())).header("x-api-key", key);
         is_down.store(true, Ordering::SeqCst);
         send_job_event(stack, tenant, "job-2").await?;
         let (headers, _body) = deliveries.recv().await.context("the receiver stopped")?;
@@ -230,7 +242,7 @@ async fn send_job_event(stack: &Stack, tenant: &str, job: &str) -> Result<Value>
 
 /// A webhook receiver as a customer might run it. Returns its URL, the webhooks that it receives, and the switch that
 /// makes it answer 503.
-async fn receiver() -> Result<(String, mpsc::Receiver<Delivery>, Arc<AtomicBool>)> {
+async fn receiver() -> Result<(String, Deliveries, Arc<AtomicBool>)> {
     let (sender, deliveries) = mpsc::channel(1);
     let is_down = Arc::new(AtomicBool::new(false));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -239,6 +251,9 @@ async fn receiver() -> Result<(String, mpsc::Receiver<Delivery>, Arc<AtomicBool>
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok((url, deliveries, is_down))
 }
+
+/// The webhooks that reached the receiver.
+type Deliveries = mpsc::Receiver<Delivery>;
 
 type Inbox = (mpsc::Sender<Delivery>, Arc<AtomicBool>);
 

@@ -1,7 +1,13 @@
 //! A demo tenant: an organization with a past, so that its pages and lists have something to show.
 //!
-//! Everything comes from calls of the API and from job events, through the functions' own code. The last days are made by
-//! the same functions, on a clock that shows the time of each event.
+//! Accounts, keys and endpoints come from calls of the API, with the clock set to the day they belong to (`common::ambient`).
+//! Deliveries come from a process of `webhooks-deliver` of its own, to which [`past`] hands job events and due attempts in the order
+//! of their times; its messages are caught on their way to SQS ([`catch`]). Pending ones go to SQS at the end, or wait in the log for
+//! the next sweep.
+//!
+//! A process that finds the owner of the demo tenant creates nothing. The endpoints keep their URLs, so the same `--inbox` port
+//! must be used with `.local/`. A process that is killed while it creates the tenant leaves a part of it. `GET /demo` signs in by
+//! the API's own route, leads to `/console`, and refuses a browser sent there by another site. No deployed function has it.
 
 mod api;
 mod catch;

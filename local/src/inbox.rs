@@ -1,5 +1,9 @@
 //! The inbox: a receiver for webhooks on this machine. It takes every `POST`, shows the requests, and gives each path the
 //! answer that a developer chose.
+//!
+//! The requests (the last 200, 16 MiB at most), each path's answer and the secrets are in memory only. The page has no script and
+//! escapes everything. Its forms need the page's own `Origin`, webhooks must have none, and the page is shown only under the names
+//! of this machine.
 
 mod kept;
 mod page;

@@ -16,75 +16,87 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }
 
+/// The members of an event that describe a job. A test has none of them.
+const JOB_MEMBERS: [(&str, &str); 7] = [
+    ("nonce", "A text of the producer that tells runs of the job apart."),
+    ("workflow", "The workflow that the job belongs to."),
+    ("deployment_id", "The deployment that ran the job."),
+    ("status", "How the job ended, in the words of the producer."),
+    ("result", "The result of the job."),
+    ("error", "The error of the job."),
+    ("mapped_stack", "The stack trace of the error, mapped to its sources."),
+];
+
+/// The headers of every request to a receiver.
+const HEADERS: [(&str, &str); 6] = [
+    ("x-event-type", "The event."),
+    ("x-event-time", "When the event entered its queue, in RFC 3339 with milliseconds: the same for every attempt."),
+    ("webhook-id", "Identifies the event for this destination: the same for every attempt and for a duplicate."),
+    ("webhook-timestamp", "Unix seconds of this attempt."),
+    (
+        "webhook-signature",
+        "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, for each key, with spaces \
+         between them.",
+    ),
+    ("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
+];
+
 /// The requests that receivers get.
 fn webhooks() -> Value {
-    let header = |name: &str, description: &str| json!({ "name": name, "in": "header", "required": true, "description": description, "schema": { "type": "string" } });
-    // The members that describe a job. A test has none of them.
-    let members = [
-        ("nonce", "A text of the producer that tells runs of the job apart."),
-        ("workflow", "The workflow that the job belongs to."),
-        ("deployment_id", "The deployment that ran the job."),
-        ("status", "How the job ended, in the words of the producer."),
-        ("result", "The result of the job."),
-        ("error", "The error of the job."),
-        ("mapped_stack", "The stack trace of the error, mapped to its sources."),
-    ];
-    let event = |name: &str, summary: &str, job_id: Value, is_job: bool, responses: Value| {
-        let described = members.map(|(member, about)| {
-            let schema = if is_job {
-                json!({ "description": format!("{about} As the producer sent it, or null.") })
-            } else {
-                json!({ "description": "Always null: there is no job.", "const": null })
-            };
-            (member.to_owned(), schema)
-        });
-        let mut properties: Map<String, Value> = described.into_iter().collect();
-        properties.insert("event".to_owned(), json!({ "description": "The name of the event.", "const": name }));
-        properties.insert("job_id".to_owned(), job_id);
-        let required: Vec<_> = ["event", "job_id"].into_iter().chain(members.map(|(member, _)| member)).collect();
-        json!({ "post": {
-            "operationId": name,
-            "summary": summary,
-            // Receivers check the signatures.
-            "security": [],
-            "parameters": [
-                header("x-event-type", "The event."),
-                header("x-event-time", "When the event entered its queue, in RFC 3339 with milliseconds: the same for every attempt."),
-                header("webhook-id", "Identifies the event for this destination: the same for every attempt and for a duplicate."),
-                header("webhook-timestamp", "Unix seconds of this attempt."),
-                header("webhook-signature", "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, for each key, with spaces between them."),
-                header("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
-            ],
-            "requestBody": { "required": true, "content": { "application/json": { "schema": {
-                "type": "object",
-                "properties": properties,
-                "required": required,
-                "additionalProperties": false,
-            } } } },
-            "responses": responses,
-        } })
-    };
-    let job = |name: &str, summary: &str| {
-        let responses = json!({
-            "2XX": { "description": "Delivered." },
-            "410": { "description": "Not delivered, and no further attempt. An endpoint is made inactive." },
-            "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
-        });
-        let job_id = json!({ "description": "The id of the job that the event is about.", "type": "string" });
-        event(name, summary, job_id, true, responses)
-    };
-    let test = || {
-        let responses = json!({
-            "2XX": { "description": "Delivered." },
-            "default": { "description": "Not delivered. There is one attempt." },
-        });
-        let summary = "A test of the endpoint, which its owner asked for.";
-        let job_id = json!({ "description": "Always `test`.", "const": "test" });
-        event("webhook.test", summary, job_id, false, responses)
-    };
     json!({
         "job.completed": job("job.completed", "A job has completed."),
         "job.failed": job("job.failed", "A job has failed."),
         "webhook.test": test(),
     })
+}
+
+fn job(name: &str, summary: &str) -> Value {
+    let responses = json!({
+        "2XX": { "description": "Delivered." },
+        "410": { "description": "Not delivered, and no further attempt. An endpoint is made inactive." },
+        "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
+    });
+    let job_id = json!({ "description": "The id of the job that the event is about.", "type": "string" });
+    let member = |about| json!({ "description": format!("{about} As the producer sent it, or null.") });
+    event(name, summary, job_id, member, responses)
+}
+
+fn test() -> Value {
+    let responses = json!({
+        "2XX": { "description": "Delivered." },
+        "default": { "description": "Not delivered. There is one attempt." },
+    });
+    let summary = "A test of the endpoint, which its owner asked for.";
+    let job_id = json!({ "description": "Always `test`.", "const": "test" });
+    let member = |_| json!({ "description": "Always null: there is no job.", "const": null });
+    event("webhook.test", summary, job_id, member, responses)
+}
+
+/// The request with an event. `member` describes a member of the job, given its purpose.
+fn event(name: &str, summary: &str, job_id: Value, member: impl Fn(&'static str) -> Value, responses: Value) -> Value {
+    let described = JOB_MEMBERS.map(|(name, about)| (name.to_owned(), member(about)));
+    let mut properties: Map<String, Value> = described.into_iter().collect();
+    properties.insert("event".to_owned(), json!({ "description": "The name of the event.", "const": name }));
+    properties.insert("job_id".to_owned(), job_id);
+    let required: Vec<_> = ["event", "job_id"].into_iter().chain(JOB_MEMBERS.map(|(member, _)| member)).collect();
+    let headers = HEADERS.map(|(name, description)| {
+        json!({
+            "name": name, "in": "header", "required": true, "description": description,
+            "schema": { "type": "string" },
+        })
+    });
+    json!({ "post": {
+        "operationId": name,
+        "summary": summary,
+        // Receivers check the signatures.
+        "security": [],
+        "parameters": headers,
+        "requestBody": { "required": true, "content": { "application/json": { "schema": {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        } } } },
+        "responses": responses,
+    } })
 }

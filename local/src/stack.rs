@@ -14,7 +14,7 @@ use bytes::Bytes;
 use common::{aws::clients::Aws, base_url::BaseUrl, config::Env};
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::MissedTickBehavior};
+use tokio::{net::TcpListener, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -99,11 +99,7 @@ impl Default for Options {
 
 /// The whole running service.
 pub struct Stack {
-    api: String,
-    dynamodb: String,
-    sqs: String,
-    mail: String,
-    inbox: String,
+    addresses: Addresses,
     demo_tenant: Option<DemoTenant>,
     queues: BTreeMap<String, String>,
     tables: BTreeMap<String, String>,
@@ -124,26 +120,19 @@ impl Stack {
     /// A port is in use, the data cannot be opened, or the template and the functions do not match.
     pub async fn start(options: Options) -> Result<Self> {
         let Options { data, ports, mut env, poll, limits, demo_data } = options;
-        let api_listener = server::listen(ports.api, "--api")?;
-        let dynamodb_listener = server::listen(ports.dynamodb, "--dynamodb")?;
-        let sqs_listener = server::listen(ports.sqs, "--sqs")?;
-        let mail_listener = server::listen(ports.mail, "--mail")?;
-        let inbox_listener = server::listen(ports.inbox, "--inbox")?;
-        let ses_listener = server::listen(0, "--mail")?;
-        let (api, dynamodb) = (server::address(&api_listener)?, server::address(&dynamodb_listener)?);
-        let (sqs, mail) = (server::address(&sqs_listener)?, server::address(&mail_listener)?);
-        let inbox = server::address(&inbox_listener)?;
+        let listeners = Listeners::bind(ports)?;
+        let addresses = listeners.addresses()?;
+        let Addresses { api, dynamodb, sqs, .. } = &addresses;
 
-        let lambda = lambda_variables(&dynamodb, &sqs, &server::address(&ses_listener)?);
-        let place = place(&api, &sqs);
-        let trusted = trusted_origins(&api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
-        let template = Template::load(&parameters(&api, &trusted), place)?;
+        let lambda = lambda_variables(dynamodb, sqs, &server::address(&listeners.ses)?);
+        let trusted = trusted_origins(api, env.remove("TRUSTED_ORIGINS").unwrap_or_default())?;
+        let template = Template::load(&parameters(api, &trusted), place(api, sqs))?;
 
         let [tables, queues] = files(&data)?;
         let database = services::open_database(tables.as_deref())?;
         services::create_tables(&database, &template.tables)?;
-        let listeners = [dynamodb_listener, sqs_listener, ses_listener];
-        let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), listeners, limits)?;
+        let aws = [listeners.dynamodb, listeners.sqs, listeners.ses];
+        let services = Services::start(REGION, ACCOUNT, &database, queues.as_deref(), aws, limits)?;
 
         let requests = Arc::default();
         let (dynamodb_client, sqs_client) = clients(lambda.clone(), &requests)?;
@@ -153,15 +142,13 @@ impl Stack {
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut api_router = api_router(&template, &functions)?;
-        let demo_api = demo_data.then(|| demo_tenant::Api::new(api_router.clone(), &api));
+        let demo_api = demo_data.then(|| demo_tenant::Api::new(api_router.clone(), api));
         if let Some(demo_api) = &demo_api {
             api_router = api_router.route(demo_tenant::PATH, demo_tenant::sign_in(demo_api.clone()));
         }
-        let webhooks = Inbox::new(&inbox, stop.clone());
-        let (mail_router, inbox_router) = (mail::router(services.mail.clone()), webhooks.router());
-        for (listener, router) in
-            [(api_listener, api_router), (mail_listener, mail_router), (inbox_listener, inbox_router)]
-        {
+        let webhooks = Inbox::new(&addresses.inbox, stop.clone());
+        let mail = (listeners.mail, mail::router(services.mail.clone()));
+        for (listener, router) in [(listeners.api, api_router), mail, (listeners.inbox, webhooks.router())] {
             tasks.spawn(serve(listener, TowerToHyperService::new(router), limits, stop.clone()));
         }
         let demo_tenant = match &demo_api {
@@ -181,25 +168,13 @@ impl Stack {
         };
         // The past of the demo tenant ends before polling begins.
         if poll {
-            for poller in pollers.values() {
-                tasks.spawn(Arc::clone(poller).run(stop.clone()));
-            }
-            for (properties, function) in template.functions.values().zip(functions.values()) {
-                for schedule in properties.schedules() {
-                    tasks.spawn(tick(schedule.clone(), schedule.period()?, Arc::clone(function), stop.clone()));
-                }
-            }
+            start_polling(&template, &functions, &pollers, &tasks, &stop)?;
         }
-        let tables = template.tables.into_keys().map(|name| (name.clone(), name)).collect();
         Ok(Self {
-            api,
-            dynamodb,
-            sqs,
-            mail,
-            inbox,
+            addresses,
             demo_tenant,
             queues,
-            tables,
+            tables: template.tables.into_keys().map(|name| (name.clone(), name)).collect(),
             dynamodb_client,
             sqs_client,
             functions,
@@ -214,31 +189,31 @@ impl Stack {
     /// The URL of the HTTP API: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn api(&self) -> &str {
-        &self.api
+        &self.addresses.api
     }
 
     /// The endpoint of DynamoDB.
     #[must_use]
     pub fn dynamodb(&self) -> &str {
-        &self.dynamodb
+        &self.addresses.dynamodb
     }
 
     /// The endpoint of SQS.
     #[must_use]
     pub fn sqs(&self) -> &str {
-        &self.sqs
+        &self.addresses.sqs
     }
 
     /// The URL of the page with the sent emails.
     #[must_use]
     pub fn mail(&self) -> &str {
-        &self.mail
+        &self.addresses.mail
     }
 
     /// The URL of the inbox, which takes webhooks at any path.
     #[must_use]
     pub fn inbox(&self) -> &str {
-        &self.inbox
+        &self.addresses.inbox
     }
 
     /// The demo tenant, if that was asked for.
@@ -300,11 +275,11 @@ impl Stack {
     #[must_use]
     pub fn ready_line(&self) -> Value {
         let mut line = json!({
-            "api": self.api,
-            "dynamodb": self.dynamodb,
-            "sqs": self.sqs,
-            "mail": self.mail,
-            "inbox": self.inbox,
+            "api": self.addresses.api,
+            "dynamodb": self.addresses.dynamodb,
+            "sqs": self.addresses.sqs,
+            "mail": self.addresses.mail,
+            "inbox": self.addresses.inbox,
             "queues": self.queues,
             "tables": self.tables,
         });
@@ -337,6 +312,48 @@ impl Stack {
             // The messages of this work come back to their queues.
             tracing::warn!("shutdown.incomplete");
         }
+    }
+}
+
+/// The listening sockets. All are open before the first service starts, since the services need each other's addresses.
+struct Listeners {
+    api: TcpListener,
+    dynamodb: TcpListener,
+    sqs: TcpListener,
+    ses: TcpListener,
+    mail: TcpListener,
+    inbox: TcpListener,
+}
+
+/// The addresses that users need. SES has one, too, which only the functions need.
+struct Addresses {
+    api: String,
+    dynamodb: String,
+    sqs: String,
+    mail: String,
+    inbox: String,
+}
+
+impl Listeners {
+    fn bind(ports: Ports) -> Result<Self> {
+        Ok(Self {
+            api: server::listen(ports.api, "--api")?,
+            dynamodb: server::listen(ports.dynamodb, "--dynamodb")?,
+            sqs: server::listen(ports.sqs, "--sqs")?,
+            ses: server::listen(0, "--mail")?,
+            mail: server::listen(ports.mail, "--mail")?,
+            inbox: server::listen(ports.inbox, "--inbox")?,
+        })
+    }
+
+    fn addresses(&self) -> Result<Addresses> {
+        Ok(Addresses {
+            api: server::address(&self.api)?,
+            dynamodb: server::address(&self.dynamodb)?,
+            sqs: server::address(&self.sqs)?,
+            mail: server::address(&self.mail)?,
+            inbox: server::address(&self.inbox)?,
+        })
     }
 }
 
@@ -510,6 +527,25 @@ fn pollers(
         }
     }
     Ok(pollers)
+}
+
+/// Starts the pollers of the queues and the schedules of the functions.
+fn start_polling(
+    template: &Template,
+    functions: &BTreeMap<String, Arc<Function>>,
+    pollers: &BTreeMap<String, Arc<Poller>>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<()> {
+    for poller in pollers.values() {
+        tasks.spawn(Arc::clone(poller).run(stop.clone()));
+    }
+    for (properties, function) in template.functions.values().zip(functions.values()) {
+        for schedule in properties.schedules() {
+            tasks.spawn(tick(schedule.clone(), schedule.period()?, Arc::clone(function), stop.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// Invokes a function on its schedule, at once and then after each period.

@@ -1,12 +1,12 @@
 //! Performance figures of the service, each as a ratio to a baseline that is built and run in the same invocation.
 //!
 //! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and the generated parts
-//! of `docs/benchmarks.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
+//! of `docs/performance.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
 //! runs, writes only the JSON, and fails if a figure is more than twice as bad as its bound.
 //!
 //! With `--delivery`, it measures only what has to do with deliveries: most of its time is for building the other functions.
 //! Then it prints the table, and writes the costs and the plot. With `--costs`, it only computes the costs, and what events at
-//! some rates take (`docs/scaling.md`). With names of parts, such as `warm thousand`, it measures only these, and prints them.
+//! some rates take (`docs/performance.md`). With names of parts, such as `warm thousand`, it measures only these, and prints them.
 
 #![expect(
     clippy::expect_used,
@@ -98,7 +98,7 @@ async fn main() {
     table.print();
     if is_of_all {
         if !effort.quick {
-            page::put("benchmarks.md", "figures", &table.markdown());
+            page::put("performance.md", "figures", &table.markdown());
         }
         table.save();
     }

@@ -4,7 +4,7 @@
 //! The function is the one that is deployed, with a process for each sweeper, against the embedded tables and queues. Each
 //! sweeper is invoked twice at once, as if a minute took longer than a minute. The run fails if a delivery is not woken, or
 //! is woken twice; if a process needs too much memory; or if the sweepers would not keep up with the CPU that the template
-//! gives them. The measurements go into `docs/scaling.md`.
+//! gives them. The measurements go into `docs/performance.md`.
 //!
 //! ```sh
 //! cargo bench -p tests --bench outage
@@ -78,7 +78,7 @@ async fn main() {
     assert!(memory <= MOST_MEMORY, "a process needs {memory:.0} MiB");
     assert!(load <= 1.0, "a minute takes {load:.2} minutes");
     if rows == ROWS {
-        page::put("scaling.md", "the outage", &text);
+        page::put("performance.md", "the outage", &text);
     }
 }
 

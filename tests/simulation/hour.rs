@@ -333,7 +333,7 @@ impl Seen {
         violations
     }
 
-    /// The table of docs/scaling.md.
+    /// The table of docs/performance.md.
     fn table(&self, hour: &Hour) -> String {
         let mut text = "| minutes after the return | requests, in the usual rate | in its highest minute | \
                         new events, the slowest | of the outage's events, pending at the end | the oldest of them |\n\
@@ -394,9 +394,9 @@ fn after_an_hour_without_receivers_their_rate_is_bearable() {
 }
 
 #[test]
-#[ignore = "takes minutes; writes the table of docs/scaling.md"]
+#[ignore = "takes minutes; writes the table of docs/performance.md"]
 fn an_hour_of_a_hundred_tenants() {
-    page::put("scaling.md", "the hours after it", &hold(&LARGE));
+    page::put("performance.md", "the hours after it", &hold(&LARGE));
 }
 
 /// Deliveries to a hanging receiver do not keep the schedule, but all arrive in the end, and not all at once.

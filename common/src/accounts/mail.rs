@@ -8,6 +8,7 @@ use aws_sdk_ses::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use maud::{DOCTYPE, html};
+use text::Untrusted;
 use tokio::time::sleep;
 
 use crate::{
@@ -123,12 +124,23 @@ impl Part {
     pub(crate) fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
+
+    /// The part as an email shows it. Links are percent-encoded.
+    fn shown(&self) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(Untrusted::new(text).mail().into_owned()),
+            Self::Link(url) => Self::Link(url.clone()),
+            Self::Quote(text) => Self::Quote(Untrusted::new(text).mail().into_owned()),
+        }
+    }
 }
 
 impl Mail {
-    /// Builds an email from these parts.
+    /// Builds an email from these parts. All of it may contain untrusted text.
     #[must_use]
     pub fn new(subject: &str, parts: &[Part]) -> Self {
+        let subject = Untrusted::new(subject).mail_line();
+        let parts: Vec<_> = parts.iter().map(Part::shown).collect();
         let text = parts.iter().map(|part| match part {
             Part::Text(text) | Part::Link(text) => format!("{text}\n"),
             Part::Quote(text) => text.lines().map(|line| format!("> {line}\n")).collect(),
@@ -144,7 +156,7 @@ impl Mail {
                     title { (subject) }
                 }
                 body style="max-width: 36rem; font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere" {
-                    @for part in parts {
+                    @for part in &parts {
                         @match part {
                             Part::Text(text) => p {
                                 @for (number, line) in text.lines().enumerate() {
@@ -161,7 +173,7 @@ impl Mail {
                 }
             }
         };
-        Self { subject: subject.to_owned(), text: text.join("\n"), html: html.into_string() }
+        Self { subject: subject.into_owned(), text: text.join("\n"), html: html.into_string() }
     }
 }
 
@@ -212,5 +224,18 @@ mod tests {
         ] {
             assert!(mail.html.contains(says), "{}", mail.html);
         }
+    }
+
+    #[test]
+    fn no_part_of_an_email_shows_hidden_characters() {
+        let parts = [
+            Part::text("An\u{ad}n\u{202e}a\r\nجو\u{200c}"),
+            Part::Quote("\u{e0041}a\u{feff}\n👩\u{200d}🚀".to_owned()),
+        ];
+        let mail = Mail::new("Two\n\u{200b}lines", &parts);
+        assert_eq!(mail.subject, "Two  lines");
+        assert_eq!(mail.text, "An n a\nجو\u{200c}\n\n>  a \n> 👩\u{200d}🚀\n");
+        assert!(mail.html.contains("<p>An n a<br>جو\u{200c}</p>"), "{}", mail.html);
+        assert!(mail.html.contains("> a \n👩\u{200d}🚀</pre>"), "{}", mail.html);
     }
 }

@@ -73,7 +73,7 @@ pub struct Session {
     pub created_at: Timestamp,
     /// The UTC day on which it was last used.
     pub seen_on: Timestamp,
-    /// The address of the client that signed in. Older sessions do not have it.
+    /// The address of the client that signed in, if it is known.
     pub address: Option<String>,
     /// The client's description of itself.
     pub agent: Option<String>,

@@ -1,5 +1,5 @@
 //! Reads the fields of an input. All fields are read before the input is refused, so that the caller gets all issues at
-//! once. Run without values, the same code describes the fields.
+//! once. Run without values, the same code [describes](describe) the fields.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -7,21 +7,18 @@ use api::MAX_ELEMENTS;
 use lambda_http::http::HeaderValue;
 use schemars::JsonSchema;
 
+use super::json::{Json, Object};
 #[cfg(feature = "openapi")]
 use super::shapes::FieldDescriptions;
-use super::{
-    info::Case,
-    json::{Json, Object},
-    once::{Hash, IdempotencyKey},
-};
 use crate::{
+    application::idempotency::{Hash, IdempotencyKey},
     error::{Error, Result},
     issue::{Issue, IssueCode, MemberProblem, Problem},
     patch::Patch,
 };
 
-/// The query field that selects the confirmation on a page, and its description.
-pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms was submitted.");
+mod describe;
+pub(super) mod typed;
 
 /// The header with the idempotency key of a call.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -60,62 +57,9 @@ impl Fields {
         }
     }
 
-    /// Describes the fields that `read` reads.
-    #[cfg(feature = "openapi")]
-    pub(super) fn describe<I>(
-        generator: &mut schemars::SchemaGenerator,
-        read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
-    ) -> FieldDescriptions {
-        let description = Some(FieldDescriptions::new(std::mem::take(generator)));
-        let mut fields = Self { values: Object::new(), issues: Vec::new(), key: None, description };
-        // There are no values, so required fields are rejected, but every field that `read` reads is recorded.
-        let (Ok(_) | Err(Rejected)) = read(&mut fields);
-        let mut description = fields.description.unwrap_or_default();
-        *generator = std::mem::take(&mut description.generator);
-        description
-    }
-
     /// Sets the idempotency key of the call, which covers the current values. Call this before reading any field.
     pub(super) fn set_key(&mut self, header: Option<&HeaderValue>) {
         self.key = header.map(|header| (header.clone(), hash(&self.values)));
-    }
-
-    /// Describes the field that is read next, for the reference of the API: its purpose and its default. The type of the field
-    /// says what form it has.
-    pub fn about(&mut self, _text: &'static str) -> &mut Self {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            description.about = _text;
-        }
-        self
-    }
-
-    /// Gives an example of the text that is read next, where its type has none.
-    pub fn example(&mut self, _text: &'static str) -> &mut Self {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            description.example = _text;
-        }
-        self
-    }
-
-    /// Describes that the value of a field says which others are required: with each value those that are named beside it,
-    /// which are refused with other values. The first value is the default. Reading the fields checks it.
-    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
-    pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            description.cases = Some((_name, _cases));
-        }
-    }
-
-    /// Describes that of two optional fields only one can be there. Reading the fields checks it.
-    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
-    pub fn either(&mut self, _fields: [&'static str; 2]) {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            description.either = Some(_fields);
-        }
     }
 
     /// Reads the header `idempotency-key`, if present. The key covers all fields that were sent, in any order.
@@ -123,10 +67,7 @@ impl Fields {
     /// # Errors
     /// The header is not valid.
     pub fn idempotency_key(&mut self) -> Result<Option<IdempotencyKey>, Rejected> {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            description.takes_key = true;
-        }
+        self.note_key();
         let Some((header, fields)) = self.key.take() else { return Ok(None) };
         IdempotencyKey::parse(header.as_bytes(), fields).map(Some).map_err(|problems| {
             for problem in problems {
@@ -254,11 +195,7 @@ impl Fields {
         name: &'static str,
         read: impl Fn(&mut Self) -> Result<T, Rejected>,
     ) -> Result<Vec<T>, Rejected> {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            let element = Self::describe(&mut description.generator, &read);
-            description.note_objects(name, &element, MAX_ELEMENTS);
-        }
+        self.note_objects(name, &read);
         let elements = match self.values.remove(name) {
             None => return Err(self.wrong_type(name, "Required")),
             Some(Json::List(elements)) => elements,
@@ -288,14 +225,6 @@ impl Fields {
             }
         }
         if self.issues.len() == before { Ok(all) } else { Err(Rejected) }
-    }
-
-    /// Takes the texts of a form, or of a link for people, without checking them: the page itself reports mistakes.
-    pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
-        for (name, about) in fields {
-            self.about(about).note::<String>(name, OPTIONAL);
-        }
-        Typed(std::mem::take(&mut self.values))
     }
 
     /// Reads a boolean that may be absent, but not `null`.
@@ -337,10 +266,7 @@ impl Fields {
         range: &RangeInclusive<u32>,
         whole: impl FnOnce(Json) -> Option<i64>,
     ) -> Result<Option<u32>, Rejected> {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            description.note_number(name, range);
-        }
+        self.note_number(name, range);
         let (least, most) = (*range.start(), *range.end());
         let Some(value) = self.values.remove(name) else { return Ok(None) };
         let Some(number) = whole(value) else { return Err(self.wrong_type(name, "Must be a whole number")) };
@@ -387,61 +313,6 @@ impl Fields {
 
     fn wrong_type(&mut self, name: &str, message: &str) -> Rejected {
         self.reject(name, Problem { code: IssueCode::InvalidType, message: message.to_owned() })
-    }
-
-    /// Records a field for the description, if one is being built.
-    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
-    fn note<T: JsonSchema>(&mut self, _name: &'static str, _is_required: bool) {
-        #[cfg(feature = "openapi")]
-        if let Some(description) = &mut self.description {
-            description.note::<T>(_name, _is_required);
-        }
-    }
-}
-
-/// The texts of a form. They may include passwords, so this has no `Debug`.
-#[derive(Clone)]
-pub struct Typed(Object);
-
-impl Typed {
-    /// The text in a field; empty if there is no such field.
-    #[must_use]
-    pub fn get(&self, name: &str) -> &str {
-        match self.0.get(name) {
-            Some(Json::Text(text)) => text,
-            _ => "",
-        }
-    }
-
-    /// Whether there is a field of this name, empty or not.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
-    /// Copies the text of the field `other` into `name` if `name` is empty.
-    #[must_use]
-    pub fn or(mut self, name: &str, other: &str) -> Self {
-        if self.get(name).is_empty() {
-            let value = Json::Text(self.get(other).to_owned());
-            self.0.insert(name.to_owned(), value);
-        }
-        self
-    }
-
-    /// Removes empty fields.
-    #[must_use]
-    pub fn without_empty(mut self) -> Self {
-        self.0.retain(|_, value| !matches!(value, Json::Text(text) if text.is_empty()));
-        self
-    }
-
-    /// Reads an input from the texts.
-    ///
-    /// # Errors
-    /// The input has issues: [`Error::Invalid`] with all of them.
-    pub fn read<I>(&self, read: impl FnOnce(&mut Fields) -> Result<I, Rejected>) -> Result<I> {
-        Fields::read(self.0.clone(), read)
     }
 }
 
@@ -599,6 +470,7 @@ mod tests {
             assert_eq!(issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [expected], "{value}");
         }
     }
+
     #[test]
     fn a_number_in_a_query_is_a_text() {
         let read = |value| {

@@ -4,8 +4,9 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::http::{HeaderValue, StatusCode, header};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use sha2::{Digest, Sha256};
+use text::Untrusted;
 
 pub use self::{
     form::{Field, Form, TICKED},
@@ -15,10 +16,7 @@ use super::{
     event::Response,
     status::{HttpError, error_message},
 };
-use crate::{
-    error::{Error, Refusal},
-    name::Name,
-};
+use crate::error::{Error, Refusal};
 
 mod form;
 mod json;
@@ -30,26 +28,12 @@ pub struct Page {
     is_done: bool,
     pub(super) refused: Option<HttpError>,
     redirects_to: Option<String>,
-    console: Option<Console>,
+    /// The rest of the header, behind the name of the service.
+    frame: Option<Markup>,
 }
 
-/// The console of an organization. Each of its pages shows the organization's name and links to the other pages.
-pub struct Console {
-    /// The name of the organization.
-    pub organization: Name,
-    /// The console link that the page belongs to.
-    pub here: &'static str,
-}
-
-/// The pages of the console, as its navigation names them.
-const CONSOLE: [(&str, &str); 6] = [
-    ("/console", "Endpoints"),
-    ("/console/deliveries", "Deliveries"),
-    ("/console/keys", "API keys"),
-    ("/console/team", "Team"),
-    ("/console/settings", "Settings"),
-    ("/console/account", "Account"),
-];
+/// The query field that selects the confirmation on a page, and its description.
+pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms was submitted.");
 
 /// Prevents content sniffing, access from windows of other sites, and referrers to other sites, since the URL contains
 /// a token. Pages of this site do get the referrer: a browser that withholds it sends `Origin: null` with a form.
@@ -76,7 +60,7 @@ impl Page {
     #[must_use]
     pub fn new(title: impl Into<Cow<'static, str>>, content: Markup) -> Self {
         let title = title.into();
-        Self { title, content, is_done: false, refused: None, redirects_to: None, console: None }
+        Self { title, content, is_done: false, refused: None, redirects_to: None, frame: None }
     }
 
     /// Marks the page as a success.
@@ -97,10 +81,10 @@ impl Page {
         Self { redirects_to: origin, ..self }
     }
 
-    /// Makes it a page of the console.
+    /// Makes it a page of a site: `frame` follows the name of the service in the header, and the content may be wide.
     #[must_use]
-    pub fn within(self, console: Console) -> Self {
-        Self { console: Some(console), ..self }
+    pub fn within(self, frame: impl Render) -> Self {
+        Self { frame: Some(frame.render()), ..self }
     }
 
     /// The page of an error without a page of its own.
@@ -159,33 +143,16 @@ impl Page {
                 }
                 body {
                     a .skip href="#main" { "Skip to content" }
-                    (self.top(service))
-                    main #main .wide[self.console.is_some()] {
+                    header .top {
+                        a .brand href="/console" { (service) }
+                        @if let Some(frame) = &self.frame { (frame) }
+                    }
+                    main #main .wide[self.frame.is_some()] {
                         h1 {
                             @if let Some(mark) = mark { span aria-hidden="true" { (mark) " " } }
                             (self.title)
                         }
                         (self.content)
-                    }
-                }
-            }
-        }
-    }
-
-    fn top(&self, service: &str) -> Markup {
-        html! {
-            header .top {
-                a .brand href="/console" { (service) }
-                @if let Some(Console { organization, here }) = &self.console {
-                    span .org { (organization.as_str()) }
-                    nav aria-label="Console" {
-                        @for (path, name) in CONSOLE {
-                            a href=(path) aria-current=[(path == *here).then_some("page")] { (name) }
-                        }
-                    }
-                    form method="post" action="/signin" {
-                        input type="hidden" name="action" value="sign-out";
-                        button .secondary { "Sign out" }
                     }
                 }
             }
@@ -204,29 +171,16 @@ pub fn alert(error: &Error) -> Markup {
     html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }
 }
 
-/// Untrusted text with its invisible and direction-changing characters shown as code points.
+/// Untrusted text, as pages show it.
 #[must_use]
 pub fn visible(words: &str) -> Cow<'_, str> {
-    let is_hidden = |character: char| match character {
-        '\n' | '\t' => false,
-        '\u{200B}'..='\u{200C}' | '\u{200E}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' => true,
-        '\u{061C}' | '\u{FEFF}' => true,
-        other => other.is_control(),
-    };
-    if !words.contains(is_hidden) {
-        return Cow::Borrowed(words);
-    }
-    let shown = words.chars().map(|character| match character {
-        hidden if is_hidden(hidden) => format!("⟨U+{:04X}⟩", u32::from(hidden)),
-        other => other.to_string(),
-    });
-    Cow::Owned(shown.collect())
+    Untrusted::new(words).page()
 }
 
-/// A list of names and values.
+/// A list of names and values, which may be untrusted text.
 #[must_use]
 pub fn facts(facts: &[(&str, &str)]) -> Markup {
-    html! { dl { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
+    html! { dl { @for (name, value) in facts { dt { (name) } dd { (visible(value)) } } } }
 }
 
 /// A warning to read before continuing.

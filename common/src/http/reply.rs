@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::{
     event::{Response, json_response},
-    once::Answer,
     page::Page,
     status::HttpError,
     wire::Wire,
 };
 use crate::{
+    application::idempotency::Answer,
     error::{Error, Result},
     name::ServiceName,
 };

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use common::{
     accounts::password::{Guess, Hasher},
+    application::deletion::Deletions,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{
         Call, Fault, Fields, Function, Reason, Rejected, Route, Session, SignedIn, Wire, WithCookies,
-        cookies::cleared_cookie, deletion::Deletions,
+        cookies::cleared_cookie,
     },
     timestamp::Timestamp,
 };

@@ -12,10 +12,8 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{
-        Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies,
-        sign_up::{self, SignedUp},
-    },
+    http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
+    presentation::sign_up::{self, SignedUp},
     timestamp::Timestamp,
 };
 

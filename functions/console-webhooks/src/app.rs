@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use common::{
     accounts::organizations::Organizations,
+    application::idempotency::Calls,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{once::Calls, page::Console},
     id::TenantId,
+    presentation::console::Console,
     webhooks::{
         delivery::DeliveryId,
         destination::DestinationPolicy,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
+    application::idempotency::{Answer, Hash, IdempotencyKey},
     error::{Error, Result},
     http::{
         Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
-        once::{Answer, Hash, IdempotencyKey},
         page::{Form, Page, visible},
     },
     id::{EndpointId, TenantId},

@@ -169,7 +169,7 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
 fn profile(user: &User) -> Markup {
     html! {
         dl {
-            dt { "Name" } dd { (user.name.as_str()) }
+            dt { "Name" } dd { (visible(user.name.as_str())) }
             dt { "Email" }
             dd {
                 (user.email) " "

@@ -7,9 +7,9 @@ use common::{
         password_reset::PasswordResets, sessions::Sessions, settings::Settings, sign_in::SignIns, signup::Accounts,
         verification::Verifications,
     },
+    application::deletion::Deletions,
     aws::clients::Aws,
     config::{ConfigError, Env},
-    http::deletion::Deletions,
 };
 
 use crate::docs::Docs;

@@ -5,9 +5,10 @@ use common::{
     error::{Error, Result},
     http::{
         Reply, Typed,
-        page::{Console, TICKED, alert},
+        page::{TICKED, alert, visible},
     },
     issue::Problem,
+    presentation::console::Console,
     timestamp::Timestamp,
 };
 use maud::{Markup, Render, html};
@@ -108,6 +109,7 @@ pub(crate) struct RowForm<'a> {
 impl Render for RowForm<'_> {
     fn render(&self) -> Markup {
         let Self { fold, about, says, button, hidden } = self;
+        let about = visible(about);
         html! {
             details {
                 summary aria-label={ (fold) ": " (about) } { (fold) }

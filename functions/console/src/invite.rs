@@ -9,10 +9,10 @@ use common::{
         Call, Fault, Public, Reason, Reply, Route, Typed,
         cookies::session_cookie,
         page::{Field, Form, Page, facts},
-        sign_up,
     },
     id::InvitationId,
     name::Slug,
+    presentation::sign_up,
     timestamp::Timestamp,
 };
 use maud::html;

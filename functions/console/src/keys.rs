@@ -12,7 +12,7 @@ use common::{
     error::{Error, Result},
     http::{
         Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
-        page::{Field, Form, Page},
+        page::{Field, Form, Page, visible},
     },
     id::{KeyId, UserId},
     issue::Problem,
@@ -142,7 +142,7 @@ fn listed(keys: &[KeyRecord], names: &BTreeMap<UserId, Name>) -> Markup {
             tbody {
                 @for key in keys {
                     tr {
-                        td data-label="Name" { (key.name.as_str()) }
+                        td data-label="Name" { (visible(key.name.as_str())) }
                         td data-label="Key" { code { (key.start) "…" } }
                         td data-label="Created by" { (names.get(&key.user).map_or("A former member", Name::as_str)) }
                         td data-label="Created" { (day(key.created_at)) }
@@ -197,7 +197,7 @@ fn new_key(base: &BaseUrl, name: &Name, issued: &IssuedKey) -> Page {
     let content = html! {
         p { strong { "Copy the key now. It is not shown again." } }
         dl {
-            dt { "Name" } dd { (name.as_str()) }
+            dt { "Name" } dd { (visible(name.as_str())) }
             dt { "Key" } dd { code #key { (key) } }
             dt { "Expires" } dd { (expiry(issued.expires_at, issued.created_at)) }
         }

@@ -12,9 +12,10 @@ use common::{
     error::Result,
     http::{
         Call, DID, Fault, Reply, Route, Typed, VerifiedPerson,
-        page::{Console, Field, Form, Page},
+        page::{Field, Form, Page},
     },
     issue::Problem,
+    presentation::console::Console,
 };
 use maud::{Markup, html};
 

@@ -18,9 +18,9 @@ use common::{
         Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, TICKED, facts, warning},
-        sign_up,
     },
     id::CliLoginId,
+    presentation::sign_up,
     timestamp::Timestamp,
 };
 use maud::{Markup, html};

@@ -12,7 +12,7 @@ use common::{
     error::{Error, Result},
     http::{
         Call, DID, Fault, MOST_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
-        page::{Field, Form, Page},
+        page::{Field, Form, Page, visible},
     },
     id::{InvitationId, UserId},
     paging::{Order, Paging},
@@ -188,7 +188,7 @@ impl Team<'_> {
                     @for Member { user, joined_at } in &self.members {
                         tr {
                             td data-label="Name" {
-                                (user.name.as_str()) @if user.id == self.user.id { " " span .soft { "(you)" } }
+                                (visible(user.name.as_str())) @if user.id == self.user.id { " " span .soft { "(you)" } }
                             }
                             td data-label="Email" { (user.email) }
                             td data-label="Role" { (badge(user.role)) }

@@ -31,10 +31,10 @@ pub struct App {
 const LIMIT: usize = 10;
 /// The time until the next poll while events arrive, and otherwise. A poll that finds nothing costs two reads in
 /// addition to the reads that authenticate the caller.
-const SOON: Duration = Duration::from_secs(1);
-const LATER: Duration = Duration::from_secs(3);
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+const IDLE_PAUSE: Duration = Duration::from_secs(3);
 /// The time for which more events are expected after a delivery was received.
-const BUSY: Duration = Duration::from_secs(10 * 60);
+const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
 /// The maximum size of the deliveries in an answer. A Lambda response has at most 6,291,556 bytes, and contains the
 /// answer as JSON inside a JSON string. The largest delivery fits: a body of 1 MiB of quotes takes four times that.
 const ROOM: usize = 5_500_000;
@@ -132,11 +132,11 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
     let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
     // The deliveries are leased, so the call must return them.
     noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
-    let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY);
+    let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY_FOR);
     let pause = match is_full || deliveries.len() >= input.limit {
         true => Duration::ZERO,
-        false if is_busy => SOON,
-        false => LATER,
+        false if is_busy => BUSY_PAUSE,
+        false => IDLE_PAUSE,
     };
     let previous = endpoint.previous_secret.as_ref().map(|previous| previous.expires_at);
     Ok(Received {

@@ -7,13 +7,11 @@ use api::{
     deliveries::{Missed, Recover, Recovering},
 };
 use common::{
+    application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{
-        Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire,
-        once::{Answer, Calls, IdempotencyKey},
-    },
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, RecoveryId, TenantId},
     issue::{IssueCode, Problem, parse_name},
     timestamp::Timestamp,

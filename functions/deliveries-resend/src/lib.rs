@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use api::{Call as _, deliveries::Resend};
 use common::{
+    application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{
-        Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire,
-        once::{Answer, Calls, IdempotencyKey},
-    },
+    http::{Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{

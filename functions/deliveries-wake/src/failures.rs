@@ -28,7 +28,7 @@ const WORKFLOWS: usize = 100;
 /// The time that a sweep spends on these emails, so that its other work does not wait for a slow email service.
 const TIME: Duration = Duration::from_secs(15);
 
-pub(crate) struct Failures {
+pub(crate) struct FailedJobs {
     pub(crate) table: JobFailures,
     pub(crate) organizations: Organizations,
     pub(crate) members: Members,
@@ -44,7 +44,7 @@ enum Audience {
     Not(&'static str),
 }
 
-impl Failures {
+impl FailedJobs {
     /// Sends the emails that are due, as long as there is time. One that cannot be sent does not delay the others.
     pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);

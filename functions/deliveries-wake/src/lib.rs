@@ -32,7 +32,7 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use crate::{failures::Failures, notices::Notices};
+use crate::{failures::FailedJobs, notices::Notices};
 
 mod failures;
 mod mail;
@@ -57,7 +57,7 @@ struct App {
     log: Log,
     queues: Queues,
     notices: Notices,
-    failures: Failures,
+    failures: FailedJobs,
 }
 
 /// The event of a schedule.
@@ -83,7 +83,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         disable_after: disable_after(env)?,
         hold_for: HoldFor::from_env(env)?,
     };
-    let failures = Failures {
+    let failures = FailedJobs {
         table: JobFailures::from_env(env, &aws)?,
         organizations: notices.organizations.clone(),
         members: Members::from_env(env, &aws)?,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use common::{
     accounts::mail::{Mail, Part},
     base_url::BaseUrl,
+    id::EndpointId,
     name::Name,
     timestamp::Timestamp,
     webhooks::{
@@ -12,10 +13,11 @@ use common::{
         endpoints::{DisabledReason, notice::Notice},
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
+use text::Untrusted;
 
 /// The deliveries to an endpoint that have failed since it began to fail.
-pub(crate) struct Failures {
+pub(crate) struct FailedDeliveries {
     /// The number of deliveries counted.
     pub(crate) count: usize,
     /// Whether all of them were counted.
@@ -44,7 +46,7 @@ pub(crate) fn about(
     base: &BaseUrl,
     organization: &Name,
     notice: &Notice,
-    failures: &Failures,
+    failures: &FailedDeliveries,
     held: Option<&Held>,
     disable_after: Duration,
 ) -> Mail {
@@ -52,42 +54,22 @@ pub(crate) fn about(
     let list = json!({"json": {"webhook_endpoint_id": id, "status": "failed"}});
     let oldest = held.and_then(|held| held.oldest).map_or(failures.oldest, |oldest| oldest.min(failures.oldest));
     let recover = json!({"json": {"webhook_endpoint_id": id, "since": oldest}});
-    let update = json!({"json": {"id": id, "active": true}});
     let see = format!(
         "To see the failed deliveries, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows the \
          receiver's response to each attempt."
     );
     let (subject, news, rest) = match notice.disabled {
         None => {
-            let recover = format!(
-                "Once the receiver works again, call POST /v1/deliveries/recover to recover them, with\n{recover}"
-            );
-            let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
-            let end = end.map_or_else(String::new, |end| {
-                let end = end.readable();
-                format!(" If no delivery succeeds, the first delivery that fails after {end} disables the endpoint.")
-            });
-            let outlook = format!("New events are still sent. The first successful delivery ends this state.{end}");
             let news = "is failing: deliveries to it failed after all their attempts.";
-            ("A webhook endpoint is failing", news, vec![see, recover, outlook])
+            ("A webhook endpoint is failing", news, failing(notice, see, &recover, disable_after).to_vec())
         }
-        Some((_, reason)) => {
-            let news = match reason {
-                DisabledReason::Gone => {
-                    "has been disabled: its receiver answered 410 Gone, which asks for no more deliveries."
-                }
-                DisabledReason::Failing => "has been disabled because its deliveries failed for too long.",
-            };
-            let activate = format!("To enable it again, call POST /v1/webhooks/update with\n{update}");
-            let (effect, kind) = match held {
-                None => (NOTHING_HELD.to_owned(), "failed"),
-                Some(held) => (effect(held), "failed and held"),
-            };
-            let recover = format!(
-                "This does not resend any deliveries. Once the endpoint is active, call POST /v1/deliveries/recover to \
-                 recover its {kind} deliveries, with\n{recover}"
-            );
-            ("A webhook endpoint has been disabled", news, vec![effect, see, activate, recover])
+        Some((_, DisabledReason::Gone)) => {
+            let news = "has been disabled: its receiver answered 410 Gone, which asks for no more deliveries.";
+            (DISABLED, news, disabled(id, see, &recover, held).to_vec())
+        }
+        Some((_, DisabledReason::Failing)) => {
+            let news = "has been disabled because its deliveries failed for too long.";
+            (DISABLED, news, disabled(id, see, &recover, held).to_vec())
         }
     };
     let mut parts = vec![
@@ -100,6 +82,36 @@ pub(crate) fn about(
     ];
     parts.extend(rest.into_iter().map(Part::Text));
     Mail::new(subject, &parts)
+}
+
+const DISABLED: &str = "A webhook endpoint has been disabled";
+
+/// The use of the API while the endpoint is failing, and the end of this state. `see` lists the failed deliveries.
+fn failing(notice: &Notice, see: String, recover: &Value, disable_after: Duration) -> [String; 3] {
+    let recover =
+        format!("Once the receiver works again, call POST /v1/deliveries/recover to recover them, with\n{recover}");
+    let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
+    let end = end.map_or_else(String::new, |end| {
+        let end = end.readable();
+        format!(" If no delivery succeeds, the first delivery that fails after {end} disables the endpoint.")
+    });
+    let outlook = format!("New events are still sent. The first successful delivery ends this state.{end}");
+    [see, recover, outlook]
+}
+
+/// The effect of being inactive, and the use of the API to end it. `see` lists the failed deliveries.
+fn disabled(id: EndpointId, see: String, recover: &Value, held: Option<&Held>) -> [String; 4] {
+    let update = json!({"json": {"id": id, "active": true}});
+    let activate = format!("To enable it again, call POST /v1/webhooks/update with\n{update}");
+    let (effect, kind) = match held {
+        None => (NOTHING_HELD.to_owned(), "failed"),
+        Some(held) => (effect(held), "failed and held"),
+    };
+    let recover = format!(
+        "This does not resend any deliveries. Once the endpoint is active, call POST /v1/deliveries/recover to \
+         recover its {kind} deliveries, with\n{recover}"
+    );
+    [effect, see, activate, recover]
 }
 
 /// The effect of being inactive if deliveries are not held.
@@ -122,7 +134,7 @@ fn effect(held: &Held) -> String {
     )
 }
 
-fn facts(notice: &Notice, failures: &Failures) -> String {
+fn facts(notice: &Notice, failures: &FailedDeliveries) -> String {
     let mut facts = vec![
         format!("Endpoint: {}", notice.endpoint),
         match notice.address.url() {
@@ -130,7 +142,7 @@ fn facts(notice: &Notice, failures: &Failures) -> String {
             None => "Address: none (pull endpoint)".to_owned(),
         },
     ];
-    let description = notice.description.as_ref().map(|text| text.as_str().replace(char::is_control, " "));
+    let description = notice.description.as_ref().map(|text| Untrusted::new(text.as_str()).mail_line());
     facts.extend(description.map(|text| format!("Description: {text}")));
     facts.extend(notice.failing_since.map(|since| format!("Failing since: {}", since.readable())));
     facts.extend(notice.disabled.map(|(at, _)| format!("Disabled: {}", at.readable())));

@@ -21,7 +21,7 @@ use common::{
 };
 use tokio::time::Instant;
 
-use crate::mail::{self, Failures, Held};
+use crate::mail::{self, FailedDeliveries, Held};
 
 /// The number of notices that a sweep handles.
 const NOTICES: usize = 200;
@@ -105,7 +105,7 @@ impl Notices {
         notice: &Notice,
         earliest: Timestamp,
         now: Timestamp,
-    ) -> Result<Failures> {
+    ) -> Result<FailedDeliveries> {
         let since = notice.since(now);
         let filter = Filter { status: Some(Status::Failed), since: Some(earliest), ..Filter::default() };
         let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
@@ -115,7 +115,7 @@ impl Notices {
         let oldest = deliveries.iter().map(|delivery| delivery.created_at).min().filter(|_| is_complete);
         let count = deliveries.len();
         let last = deliveries.into_iter().filter_map(|delivery| delivery.last_attempt).max_by_key(|attempt| attempt.at);
-        Ok(Failures { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
+        Ok(FailedDeliveries { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
     }
 
     /// The deliveries held for the endpoint, which collects until `until`.

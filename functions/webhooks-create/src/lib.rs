@@ -7,13 +7,11 @@ use api::{
     webhooks::{Create, Created},
 };
 use common::{
+    application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{
-        Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire,
-        once::{Answer, Calls, IdempotencyKey},
-    },
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     issue::{Problem, parse_name},
     name::Description,

@@ -7,13 +7,11 @@ use api::{
     webhooks::{Test, Tested},
 };
 use common::{
+    application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{
-        Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire,
-        once::{Answer, Calls, IdempotencyKey},
-    },
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{delivery::Delivery, endpoints::Endpoints, log::Log, queue::SharedQueue},

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use axum::http::{HeaderName, header};
 use chrono::{DateTime, SecondsFormat, Utc};
-use common::http::page::pretty;
+use common::http::page::{pretty, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
@@ -125,20 +125,20 @@ fn request(kept: &Kept, shelf: &Shelf) -> Markup {
     let at = DateTime::<Utc>::from(kept.at).to_rfc3339_opts(SecondsFormat::Millis, true);
     html! {
         article {
-            h3 { (at) " " code { (kept.path) } " " (kept.header("x-event-type")) }
+            h3 { (at) " " code { (visible(&kept.path)) } " " (visible(kept.header("x-event-type"))) }
             p {
-                "webhook-id " code { (kept.header("webhook-id")) } "; response: " (kept.manner.label()) "; "
+                "webhook-id " code { (visible(kept.header("webhook-id"))) } "; response: " (kept.manner.label()) "; "
                 (verified(kept, shelf))
             }
             details {
                 summary { "Headers" }
                 pre {
                     @for (name, value) in &kept.headers {
-                        (name) ": " (String::from_utf8_lossy(value.as_bytes())) "\n"
+                        (name) ": " (visible(&String::from_utf8_lossy(value.as_bytes()))) "\n"
                     }
                 }
             }
-            pre { (body(&kept.body)) }
+            pre { (visible(&body(&kept.body))) }
         }
     }
 }

@@ -1,5 +1,11 @@
 //! The messages of the queues in a database file, so that they outlive the process.
 //!
+//! `.local/sqs.sqlite` has each message of the embedded SQS with its id, group, time of sending and count of receives. A send is
+//! acknowledged once the message is written, and fails if it cannot be. A newly created queue recovers its messages: a delayed one
+//! keeps the rest of its delay, and one that was being handled is visible at once, or a dead letter if that was its tenth receive.
+//! Receipt handles of an earlier process delete nothing. Messages are forgotten after 14 days, at the next start. Changes by
+//! `SetQueueAttributes` and FIFO queues are not kept.
+//!
 //! One thread writes. All changes that wait when it begins a transaction share it, so that a message costs less under load.
 
 use std::{collections::HashMap, path::Path, thread, time::Duration};

@@ -1,5 +1,5 @@
 //! The cost of a million events: counted requests, the capacity that they use, and measured durations at list prices,
-//! for `docs/benchmarks.md`.
+//! for `docs/performance.md`.
 
 use std::{
     fs::File,
@@ -274,7 +274,7 @@ async fn receiver(status: StatusCode, after: Duration) -> String {
     url
 }
 
-/// Measures and computes. Writes tables to `docs/benchmarks.md`, and adds what has a bound to the figures.
+/// Measures and computes. Writes tables to `docs/performance.md`, and adds what has a bound to the figures.
 pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table) {
     let good = receiver(StatusCode::OK, Duration::from_millis(200)).await;
     let bad = receiver(StatusCode::INTERNAL_SERVER_ERROR, Duration::ZERO).await;
@@ -324,7 +324,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     table.push(row(&format!("{what}, full batches"), batched[1].together() / attempts).at_most(2.8, 2.0));
     table.push(row(&format!("{what}, single messages"), single[1].together() / attempts).at_most(3.5, 2.5));
     scaling::write([&batched[0], &single[0]], &batched[1], &TEMPLATE);
-    page::put("benchmarks.md", "costs", &tables(&all, delays.len() + 1));
+    page::put("performance.md", "costs", &tables(&all, delays.len() + 1));
 }
 
 /// The work that an event of this size causes, with these waits between its invocations.

@@ -1,4 +1,4 @@
-//! The plot in `docs/benchmarks.md`: deliveries per second and CPU time of a delivery, against events in flight.
+//! The plot in `docs/performance.md`: deliveries per second and CPU time of a delivery, against events in flight.
 
 use plotters::{
     coord::Shift,

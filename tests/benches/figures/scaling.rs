@@ -1,4 +1,4 @@
-//! Capacity planning for `docs/scaling.md`: the cost of rates of events, computed from that of one event, and compared with the limits
+//! Capacity planning for `docs/performance.md`: the cost of rates of events, computed from that of one event, and compared with the limits
 //! that AWS publishes and the template sets.
 
 use std::fmt::Write;
@@ -76,7 +76,7 @@ pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Valu
     for (name, figures) in rows {
         writeln!(text, "| {name} | {} |", figures.join(" | ")).expect("a string takes it");
     }
-    page::put("scaling.md", "the rates", &text);
+    page::put("performance.md", "the rates", &text);
 }
 
 /// Formats a number with at most three significant digits.

@@ -120,7 +120,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table for `docs/benchmarks.md`. `bench.json` has the rows of each group.
+    /// The table for `docs/performance.md`. `bench.json` has the rows of each group.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| figure | ours | baseline | result | must | aim |\n|---|---|---|---|---|---|\n".to_owned();
         let mut groups = BTreeSet::new();

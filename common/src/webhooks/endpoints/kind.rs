@@ -40,7 +40,7 @@ impl Address {
     }
 }
 
-/// The kind of an endpoint. Endpoints stored before kinds existed are push endpoints.
+/// The kind of an endpoint. The item of a push endpoint does not name it.
 pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
     if record.optional_text("kind").is_some() { record.parsed("kind") } else { Ok(Kind::Push) }
 }

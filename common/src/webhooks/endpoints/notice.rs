@@ -67,7 +67,7 @@ pub enum Step {
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
 /// The time for which sending a notice is tried.
-const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first try and the second. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
 /// The minimum time between two emails that an endpoint is failing, since it may keep failing and recovering.
@@ -111,7 +111,7 @@ impl Notice {
         let is_soon = |mailed_at| now.since(mailed_at) < APART;
         match (self.failing_since, self.disabled) {
             (None, None) => Step::Drop,
-            _ if now.since(self.at) >= KEPT => Step::GiveUp,
+            _ if now.since(self.at) >= GIVE_UP_AFTER => Step::GiveUp,
             _ if now.since(self.at) < pause => Step::Wait,
             (_, None) if self.mailed_at.is_some_and(is_soon) => Step::Wait,
             _ => Step::Send,
@@ -214,7 +214,7 @@ mod tests {
             .collect();
         assert_eq!(tries, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023]);
         let old = notice(3);
-        assert_eq!(old.step(old.at.after(KEPT)), Step::GiveUp);
+        assert_eq!(old.step(old.at.after(GIVE_UP_AFTER)), Step::GiveUp);
     }
 
     #[test]

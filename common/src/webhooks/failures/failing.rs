@@ -17,7 +17,7 @@ const SHOWN: usize = 3;
 /// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
 /// The time for which sending a notice is tried. A notice may have to wait for the next day's quota.
-const KEPT: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
 /// A workflow with failures that its organization may have to be told about.
 pub struct Failing {
@@ -58,7 +58,7 @@ impl Failing {
     pub fn step(&self, now: Timestamp) -> Step {
         match self.count().number {
             0 => Step::Drop,
-            _ if now.since(self.at) >= KEPT => Step::GiveUp,
+            _ if now.since(self.at) >= GIVE_UP_AFTER => Step::GiveUp,
             _ if now < self.due() => Step::Wait,
             _ => Step::Send,
         }
@@ -191,6 +191,6 @@ mod tests {
     fn a_notice_that_cannot_be_sent_is_given_up() {
         let failing = Failing { tries: 1, ..failing(1) };
         assert_eq!(failing.step(failing.at.after(MINUTE / 2)), Step::Wait);
-        assert_eq!(failing.step(failing.at.after(KEPT)), Step::GiveUp);
+        assert_eq!(failing.step(failing.at.after(GIVE_UP_AFTER)), Step::GiveUp);
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The time for which an item is kept after its last failure. It exceeds the time for which its notice may be pending.
-const KEPT: Duration = Duration::from_secs(4 * 24 * 60 * 60);
+const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 /// The number of index pages that a sweep reads. Each has about ten thousand workflows.
 const PAGES: usize = 20;
 
@@ -53,7 +53,7 @@ impl JobFailures {
             .change(tenant, &sort_key(&workflow.key))
             .expression_attribute_values(":pending", text(PENDING))
             .expression_attribute_values(":now", number(now.as_millisecond()))
-            .expression_attribute_values(":end", number(now.after(KEPT).as_second()))
+            .expression_attribute_values(":end", number(now.after(ITEM_LIFETIME).as_second()))
             .expression_attribute_values(":one", number(1))
             .return_values(ReturnValue::AllNew);
         if let Some(name) = &workflow.name {

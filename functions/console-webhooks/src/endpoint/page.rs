@@ -155,23 +155,17 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
         }
         (facts(&rows))
         @if failed.count + held.count > 0 { (again(endpoint, failed, held)) }
+        (actions(endpoint))
+    }
+}
+
+fn actions(endpoint: &EndpointView) -> Markup {
+    let (button, action) =
+        if endpoint.active { ("Disable endpoint", "deactivate") } else { ("Enable endpoint", "activate") };
+    html! {
         div .row {
             (Form { button: "Send test event", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
-            @if endpoint.active {
-                (Form {
-                    button: "Disable endpoint",
-                    is_secondary: true,
-                    hidden: &[("action", "deactivate")],
-                    ..Form::default()
-                })
-            } @else {
-                (Form {
-                    button: "Enable endpoint",
-                    is_secondary: true,
-                    hidden: &[("action", "activate")],
-                    ..Form::default()
-                })
-            }
+            (Form { button, is_secondary: true, hidden: &[("action", action)], ..Form::default() })
         }
     }
 }

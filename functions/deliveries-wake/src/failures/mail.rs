@@ -12,6 +12,7 @@ use common::{
         failures::{Failing, JobFailure},
     },
 };
+use text::Untrusted;
 use url::form_urlencoded;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -66,7 +67,7 @@ fn told(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
     let mut parts = vec![Part::Text(facts.join("\n")), link];
     for (name, words) in [("Error:", error), ("Stack:", stack)] {
         if let Some(words) = words {
-            parts.extend([Part::Text(name.to_owned()), Part::Quote(harmless(words))]);
+            parts.extend([Part::Text(name.to_owned()), Part::Quote(words.clone())]);
         }
     }
     parts
@@ -90,17 +91,5 @@ fn deliveries(base: &BaseUrl, filters: &[(&str, &str)]) -> Part {
 
 /// Untrusted text on a single line.
 fn line(words: &str) -> String {
-    harmless(words).replace('\n', " ")
-}
-
-/// Untrusted text without characters that are invisible, or that change the display of other characters.
-fn harmless(words: &str) -> String {
-    let words = words.replace("\r\n", "\n");
-    let seen = words.chars().map(|character| match character {
-        '\n' | '\u{2028}' | '\u{2029}' => '\n',
-        '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{061C}' | '\u{FEFF}' => ' ',
-        other if other.is_control() => ' ',
-        other => other,
-    });
-    seen.collect()
+    Untrusted::new(words).mail_line().into_owned()
 }

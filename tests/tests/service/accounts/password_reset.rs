@@ -370,9 +370,8 @@ async fn a_link_of_a_removed_member_leads_nowhere() {
     assert!(world.is_signed_in(&again.cookie).await);
 }
 
-/// Users, keys and tokens of versions before have no epoch of keys.
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_of_before_go_on_and_end_with_a_reset() {
+async fn keys_without_an_epoch_end_with_a_reset() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for (table, attributes) in [

@@ -116,9 +116,9 @@ async fn many_endpoints_have_pages_and_each_is_on_one() {
 async fn strange_words_are_shown_as_what_they_are() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let description = "<script>alert(1)</script> \"' \u{202e}evil\u{200b} javascript:alert(1)";
+    let description = "<script>alert(1)</script> \"' \u{202e}evil\u{200b}\u{ad}\u{e0041} javascript:alert(1)";
     let fields = json!({"url": "http://127.0.0.1:9/a?b=<i>&c=\"", "description": description});
     world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     let page = Browser::new(&world, &tenant.cookie).open("/console").await;
-    says(&page, &["<script>alert(1)</script> \"' ⟨U+202E⟩evil⟨U+200B⟩ javascript:alert(1)"]);
+    says(&page, &["<script>alert(1)</script> \"' ⟨U+202E⟩evil⟨U+200B⟩⟨U+00AD⟩⟨U+E0041⟩ javascript:alert(1)"]);
 }

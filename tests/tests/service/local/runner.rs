@@ -102,7 +102,7 @@ async fn impatient(head: u64, answer: u64) -> Stack {
 }
 
 /// Longer than a busy machine needs, and shorter than the limits that a test does not set.
-const SOON: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: u64 = 3_600_000;
 
 /// The runner's own servers; DynamoDB's is that of its library.
@@ -115,7 +115,7 @@ async fn answer_until_closed(door: &str, sent: &str) -> String {
     let mut connection = TcpStream::connect(door).await.expect("a connection");
     connection.write_all(sent.as_bytes()).await.expect("it is sent");
     let mut answer = Vec::new();
-    let closed = timeout(SOON, connection.read_to_end(&mut answer)).await;
+    let closed = timeout(PATIENCE, connection.read_to_end(&mut answer)).await;
     closed.expect("the connection is closed").expect("it is closed in order");
     String::from_utf8(answer).expect("a text")
 }
@@ -172,11 +172,11 @@ async fn a_request_in_progress_is_answered_when_the_runner_stops() {
         .expect("it is sent");
     tokio::time::sleep(Duration::from_millis(200)).await;
     let stopped = tokio::spawn(stack.stop());
-    assert_eq!(timeout(SOON, idle.read(&mut [0])).await.expect("it is closed").expect("in order"), 0);
+    assert_eq!(timeout(PATIENCE, idle.read(&mut [0])).await.expect("it is closed").expect("in order"), 0);
     busy.write_all(b"}").await.expect("it is sent");
     let mut answer = String::new();
     busy.read_to_string(&mut answer).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
-    timeout(SOON, stopped).await.expect("it stops").expect("it stops");
+    timeout(PATIENCE, stopped).await.expect("it stops").expect("it stops");
     TcpStream::connect(&door).await.expect_err("nobody listens any more");
 }

@@ -195,6 +195,12 @@ async fn names_stay_text_and_forms_of_other_sites_do_nothing() {
     world.set("users", ("user_id", &member.user), json!({"name": SCRIPT})).await;
     let page = open(&world, &owner.cookie, PAGE).await;
     assert!(harmless(&page).contains("&quot;&gt;&lt;script&gt;"), "{page:?}");
+    for table in ["users", "organizations"] {
+        let name = json!({"name": "A\u{ad}d\u{202e}a"});
+        world.set_where(table, |item| item.contains_key("name"), &name).await;
+    }
+    let hidden = open(&world, &owner.cookie, PAGE).await;
+    assert_eq!(hidden.page().matches("A⟨U+00AD⟩d⟨U+202E⟩a").count(), 3, "two members and the frame: {hidden:?}");
     let request =
         world.http.post(world.url(PAGE)).header("cookie", &owner.cookie).header("origin", "https://evil.example.com");
     let refused = world.send(request.form(&filled(&page, "Remove member: al@example.com", &[]))).await;

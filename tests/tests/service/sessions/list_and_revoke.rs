@@ -203,9 +203,8 @@ async fn ending_the_others_happens_as_a_whole_or_not_at_all() {
     assert!(world.is_signed_in(&tenant.cookie).await && !world.is_signed_in(&other).await);
 }
 
-/// Sessions and users of versions before have neither an epoch nor a day.
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_of_before_go_on_and_can_be_ended() {
+async fn sessions_without_epoch_day_and_address_can_be_ended() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let other = sign_in(&world, &tenant).await;

@@ -1,13 +1,8 @@
-//! Sign-up: the fields and the response that both routes share.
+//! Sign-up: the fields and the response that the routes and the pages share.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    cookies::session_cookie,
-    fields::{Fields, Rejected},
-    reply::WithCookies,
-};
 use crate::{
     accounts::{
         email::Email,
@@ -15,6 +10,7 @@ use crate::{
         signup::{Founder, Invitee, NewUser},
     },
     base_url::BaseUrl,
+    http::{Fields, Rejected, WithCookies, cookies::session_cookie},
     id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
 };

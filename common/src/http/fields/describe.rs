@@ -1,0 +1,103 @@
+//! Describes the fields of an input for the OpenAPI description: the code that reads them runs without values, and each
+//! field is noted. In a deployed function, which has no description, all of this does nothing.
+
+use std::ops::RangeInclusive;
+
+use schemars::JsonSchema;
+
+use super::{Fields, Rejected};
+use crate::http::info::Case;
+#[cfg(feature = "openapi")]
+use crate::http::{json::Object, shapes::FieldDescriptions};
+
+impl Fields {
+    /// Describes the fields that `read` reads.
+    #[cfg(feature = "openapi")]
+    pub(in crate::http) fn describe<I>(
+        generator: &mut schemars::SchemaGenerator,
+        read: impl FnOnce(&mut Self) -> Result<I, Rejected>,
+    ) -> FieldDescriptions {
+        let description = Some(FieldDescriptions::new(std::mem::take(generator)));
+        let mut fields = Self { values: Object::new(), issues: Vec::new(), key: None, description };
+        // There are no values, so required fields are rejected, but every field that `read` reads is recorded.
+        let (Ok(_) | Err(Rejected)) = read(&mut fields);
+        let mut description = fields.description.unwrap_or_default();
+        *generator = std::mem::take(&mut description.generator);
+        description
+    }
+
+    /// Describes the field that is read next, for the reference of the API: its purpose and its default. The type of the field
+    /// says what form it has.
+    pub fn about(&mut self, _text: &'static str) -> &mut Self {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.about = _text;
+        }
+        self
+    }
+
+    /// Gives an example of the text that is read next, where its type has none.
+    pub fn example(&mut self, _text: &'static str) -> &mut Self {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.example = _text;
+        }
+        self
+    }
+
+    /// Describes that the value of a field says which others are required: with each value those that are named beside it,
+    /// which are refused with other values. The first value is the default. Reading the fields checks it.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
+    pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.cases = Some((_name, _cases));
+        }
+    }
+
+    /// Describes that of two optional fields only one can be there. Reading the fields checks it.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
+    pub fn either(&mut self, _fields: [&'static str; 2]) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.either = Some(_fields);
+        }
+    }
+
+    /// Notes a field of a type that has a schema.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
+    pub(super) fn note<T: JsonSchema>(&mut self, _name: &'static str, _is_required: bool) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.note::<T>(_name, _is_required);
+        }
+    }
+
+    /// Notes an optional number.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
+    pub(super) fn note_number(&mut self, _name: &'static str, _range: &RangeInclusive<u32>) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.note_number(_name, _range);
+        }
+    }
+
+    /// Notes a required array of objects, whose fields `read` reads.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
+    pub(super) fn note_objects<T>(&mut self, _name: &'static str, _read: impl Fn(&mut Self) -> Result<T, Rejected>) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            let element = Self::describe(&mut description.generator, _read);
+            description.note_objects(_name, &element, api::MAX_ELEMENTS);
+        }
+    }
+
+    /// Notes that the call takes an idempotency key.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
+    pub(super) fn note_key(&mut self) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.takes_key = true;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The texts of a form or a link, as a page reads them: unchecked, so that the page can show them again with their
+//! issues.
+
+use super::{Fields, OPTIONAL, Rejected};
+use crate::{
+    error::Result,
+    http::json::{Json, Object},
+};
+
+/// The texts of a form. They may include passwords, so this has no `Debug`.
+#[derive(Clone)]
+pub struct Typed(Object);
+
+impl Typed {
+    /// The text in a field; empty if there is no such field.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(Json::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// Whether there is a field of this name, empty or not.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Copies the text of the field `other` into `name` if `name` is empty.
+    #[must_use]
+    pub fn or(mut self, name: &str, other: &str) -> Self {
+        if self.get(name).is_empty() {
+            let value = Json::Text(self.get(other).to_owned());
+            self.0.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    /// Removes empty fields.
+    #[must_use]
+    pub fn without_empty(mut self) -> Self {
+        self.0.retain(|_, value| !matches!(value, Json::Text(text) if text.is_empty()));
+        self
+    }
+
+    /// Reads an input from the texts.
+    ///
+    /// # Errors
+    /// The input has issues: [`Error::Invalid`](crate::error::Error::Invalid) with all of them.
+    pub fn read<I>(&self, read: impl FnOnce(&mut Fields) -> Result<I, Rejected>) -> Result<I> {
+        Fields::read(self.0.clone(), read)
+    }
+}
+
+impl Fields {
+    /// Takes the texts of a form, or of a link for people, without checking them: the page itself reports mistakes.
+    pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
+        for (name, about) in fields {
+            self.about(about).note::<String>(name, OPTIONAL);
+        }
+        Typed(std::mem::take(&mut self.values))
+    }
+}

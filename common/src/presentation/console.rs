@@ -1,0 +1,40 @@
+//! The frame around the pages of the console, which two functions serve: the name of the organization, and links.
+
+use maud::{Markup, Render, html};
+
+use crate::{http::page::visible, name::Name};
+
+/// The console of an organization. Each of its pages shows the organization's name and links to the other pages.
+pub struct Console {
+    /// The name of the organization.
+    pub organization: Name,
+    /// The console link that the page belongs to.
+    pub here: &'static str,
+}
+
+/// The pages of the console, as its navigation names them.
+const PAGES: [(&str, &str); 6] = [
+    ("/console", "Endpoints"),
+    ("/console/deliveries", "Deliveries"),
+    ("/console/keys", "API keys"),
+    ("/console/team", "Team"),
+    ("/console/settings", "Settings"),
+    ("/console/account", "Account"),
+];
+
+impl Render for Console {
+    fn render(&self) -> Markup {
+        html! {
+            span .org { (visible(self.organization.as_str())) }
+            nav aria-label="Console" {
+                @for (path, name) in PAGES {
+                    a href=(path) aria-current=[(path == self.here).then_some("page")] { (name) }
+                }
+            }
+            form method="post" action="/signin" {
+                input type="hidden" name="action" value="sign-out";
+                button .secondary { "Sign out" }
+            }
+        }
+    }
+}

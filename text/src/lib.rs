@@ -1,0 +1,335 @@
+//! Untrusted text, and its form on pages, in emails and on terminals.
+//!
+//! Users, producers and receivers choose texts that other people read: names, descriptions, ids of jobs, payloads,
+//! responses. Characters that hide or reorder what surrounds them can make such a text look like a different one, or
+//! like a part of the page, so none of them is shown as it is. All media use the same list of characters:
+//!
+//! | kind | characters | Unicode property |
+//! |---|---|---|
+//! | control | C0 and C1 controls, line and paragraph separators | [`General_Category`][ucd] `Cc`, `Zl` and `Zp` |
+//! | direction | marks, embeddings, overrides and isolates | [`Bidi_Control`][ucd] |
+//! | invisible | soft hyphen, zero-width characters, fillers, tags | [`Default_Ignorable_Code_Point`][ucd], and the annotation characters U+FFF9 to U+FFFB, which are [not for plain text][annotations] |
+//!
+//! Everyday text of all scripts stays as it is:
+//!
+//! - Letters bring their own direction, so Arabic and Hebrew need no direction characters. Pages isolate each text
+//!   with `bdi`.
+//! - [`Variation_Selector`][ucd]s stay. They choose between the forms of an emoji or a Han character that they follow.
+//! - The joiners U+200C and U+200D stay where they shape a text, and are hidden characters elsewhere. The contexts are
+//!   those of [identifiers][joiners], slightly wider: after a letter of a cursive script (Arabic, Persian, Syriac,
+//!   N'Ko), beside a virama (the scripts of India and its neighbors), and for U+200D between [emoji][emoji].
+//! - Tag characters never stay. They can spell any invisible text, so the flags of England, Scotland and Wales are
+//!   shown as a black flag and code points.
+//!
+//! [ucd]: https://www.unicode.org/reports/tr44/
+//! [annotations]: https://www.unicode.org/versions/latest/core-spec/chapter-23/
+//! [joiners]: https://www.unicode.org/reports/tr31/#Layout_and_Format_Control_Characters
+//! [emoji]: https://www.unicode.org/reports/tr51/#Emoji_ZWJ_Sequences
+
+use std::borrow::Cow;
+
+use icu_properties::{
+    CodePointMapData, CodePointSetData,
+    props::{
+        BidiControl, CanonicalCombiningClass, DefaultIgnorableCodePoint, EmojiModifier, ExtendedPictographic,
+        GeneralCategory, GeneralCategoryGroup, JoiningType, VariationSelector,
+    },
+};
+
+/// A text from outside the service.
+#[derive(Clone, Copy, Debug)]
+pub struct Untrusted<'a>(&'a str);
+
+const NON_JOINER: char = '\u{200C}';
+const JOINER: char = '\u{200D}';
+
+impl<'a> Untrusted<'a> {
+    /// Marks `text` as untrusted.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    /// The text on a page: hidden characters as code points, such as `⟨U+202E⟩`. Line breaks and tabs stay. The
+    /// template escapes the HTML.
+    #[must_use]
+    pub fn page(self) -> Cow<'a, str> {
+        self.written(|hidden, shown| match hidden {
+            '\n' | '\t' => shown.push(hidden),
+            _ => shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(hidden))),
+        })
+    }
+
+    /// The text in an email: a space for each hidden character. Line breaks stay, each as `\n`.
+    #[must_use]
+    pub fn mail(self) -> Cow<'a, str> {
+        self.mail_with('\n')
+    }
+
+    /// The text on a line of an email: a space for each hidden character and each line break.
+    #[must_use]
+    pub fn mail_line(self) -> Cow<'a, str> {
+        self.mail_with(' ')
+    }
+
+    fn mail_with(self, line_break: char) -> Cow<'a, str> {
+        let mut is_after_return = false;
+        self.written(|hidden, shown| match hidden {
+            '\n' | '\u{2028}' | '\u{2029}' => {
+                // `\r\n` is a single line break.
+                if hidden == '\n' && is_after_return && shown.ends_with(' ') {
+                    shown.pop();
+                }
+                shown.push(line_break);
+                is_after_return = false;
+            }
+            _ => {
+                shown.push(' ');
+                is_after_return = hidden == '\r';
+            }
+        })
+    }
+
+    /// The text on a line of a terminal: a replacement character (U+FFFD) for each hidden character and line break.
+    #[must_use]
+    pub fn terminal(self) -> Cow<'a, str> {
+        self.written(|_, shown| shown.push('\u{FFFD}'))
+    }
+
+    /// The text, which is JSON, on a line of a terminal. Hidden characters only occur in its strings, where they become
+    /// escapes, so the value stays the same.
+    #[must_use]
+    pub fn terminal_json(self) -> Cow<'a, str> {
+        self.written(|hidden, shown| {
+            let mut units = [0; 2];
+            shown.extend(hidden.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        })
+    }
+
+    /// The text with its hidden characters as `write` writes them.
+    fn written(self, mut write: impl FnMut(char, &mut String)) -> Cow<'a, str> {
+        if !self.0.contains(is_hidden) {
+            return Cow::Borrowed(self.0);
+        }
+        let mut shown = String::with_capacity(self.0.len());
+        let (mut characters, mut before) = (self.0.chars().peekable(), None);
+        while let Some(character) = characters.next() {
+            let joins = before.is_some_and(|before| joins(before, character, characters.peek().copied()));
+            if is_hidden(character) && !joins {
+                write(character, &mut shown);
+            } else {
+                shown.push(character);
+            }
+            if is_hidden(character) {
+                before = None;
+            } else if !is_mark(character) || is_virama(character) {
+                before = Some(character);
+            }
+        }
+        Cow::Owned(shown)
+    }
+}
+
+/// Whether `c` is a control character or a line break.
+#[must_use]
+pub fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// Whether `c` changes the direction of the surrounding text.
+#[must_use]
+pub fn is_direction(c: char) -> bool {
+    CodePointSetData::new::<BidiControl>().contains(c)
+}
+
+/// Whether `c` is visible on its own. Joiners, as in many emoji, are not.
+#[must_use]
+pub fn is_visible(c: char) -> bool {
+    // Symbols by category that are drawn blank: the blank Braille pattern, the null notehead, blank hieroglyphs and an
+    // embedded object.
+    const BLANK: [char; 5] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}', '\u{fffc}'];
+    const DRAWN: GeneralCategoryGroup = GeneralCategoryGroup::Letter
+        .union(GeneralCategoryGroup::Number)
+        .union(GeneralCategoryGroup::Punctuation)
+        .union(GeneralCategoryGroup::Symbol);
+    DRAWN.contains(category(c)) && !is_ignorable(c) && !BLANK.contains(&c)
+}
+
+/// Whether `c` is on the list above. A joiner is, though it may stay in its context.
+fn is_hidden(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    // The characters that change the direction are ignorable, too.
+    let is_ignorable = is_ignorable(c) && !CodePointSetData::new::<VariationSelector>().contains(c);
+    is_control(c) || is_ignorable || matches!(c, '\u{FFF9}'..='\u{FFFB}')
+}
+
+/// Whether `joiner` is one, and shapes the text between `before`, the last character that is not a combining mark, and
+/// `after`.
+fn joins(before: char, joiner: char, after: Option<char>) -> bool {
+    let is_virama_beside = || is_virama(before) || after.is_some_and(is_virama);
+    match joiner {
+        NON_JOINER => is_cursive(before) || is_virama_beside(),
+        JOINER => is_cursive(before) || is_virama_beside() || (is_emoji(before) && after.is_some_and(is_emoji)),
+        _ => false,
+    }
+}
+
+/// Whether `c` is a letter that joins its neighbors.
+fn is_cursive(c: char) -> bool {
+    let joining = CodePointMapData::<JoiningType>::new().get(c);
+    [JoiningType::DualJoining, JoiningType::LeftJoining, JoiningType::RightJoining].contains(&joining)
+}
+
+/// Whether `c` joins the consonants around it.
+fn is_virama(c: char) -> bool {
+    CodePointMapData::<CanonicalCombiningClass>::new().get(c) == CanonicalCombiningClass::Virama
+}
+
+fn is_emoji(c: char) -> bool {
+    CodePointSetData::new::<ExtendedPictographic>().contains(c) || CodePointSetData::new::<EmojiModifier>().contains(c)
+}
+
+/// Whether `c` is drawn with the character before it.
+fn is_mark(c: char) -> bool {
+    matches!(category(c), GeneralCategory::NonspacingMark | GeneralCategory::EnclosingMark)
+}
+
+fn is_ignorable(c: char) -> bool {
+    CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
+}
+
+fn category(c: char) -> GeneralCategory {
+    CodePointMapData::<GeneralCategory>::new().get(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Characters that must never be shown as they are, written out: the properties above have to include them.
+    const HIDDEN: [(char, char); 14] = [
+        ('\0', '\u{1F}'),
+        ('\u{7F}', '\u{9F}'),
+        ('\u{AD}', '\u{AD}'),
+        ('\u{34F}', '\u{34F}'),
+        ('\u{61C}', '\u{61C}'),
+        ('\u{115F}', '\u{1160}'),
+        ('\u{180E}', '\u{180E}'),
+        ('\u{200B}', '\u{200F}'),
+        ('\u{2028}', '\u{202E}'),
+        ('\u{2060}', '\u{206F}'),
+        ('\u{3164}', '\u{3164}'),
+        ('\u{FEFF}', '\u{FEFF}'),
+        ('\u{FFF9}', '\u{FFFB}'),
+        ('\u{E0000}', '\u{E007F}'),
+    ];
+
+    /// Everyday texts that use marks, joiners, selectors or another direction.
+    const EVERYDAY: [&str; 22] = [
+        "job-7 «é» naïve Straße ﬁ",
+        "e\u{301}a\u{308}o\u{304}\u{301}",
+        "שָׁלוֹם עולם 123",
+        "مرحبا بالعالم",
+        "می\u{200C}خواهم",
+        "۱۴۰۳ ه\u{200D}",
+        "ܫܠܡܐ",
+        "हिन्दी क्\u{200D}ष क्\u{200C}ष र्\u{200D}य",
+        "র\u{200D}্যাব",
+        "ශ්\u{200D}රී ලංකා",
+        "മലയാളം ന്\u{200D}",
+        "ខ្មែរ မြန်မာ ไทย",
+        "한글 日本語 漢字 葛\u{E0100}城",
+        "ᠮᠣᠩᠭᠣᠯ\u{180B}",
+        "👩\u{200D}🚀 👩🏽\u{200D}🚀",
+        "👨\u{200D}👩\u{200D}👧\u{200D}👦",
+        "🏳\u{FE0F}\u{200D}🌈",
+        "👁\u{FE0F}\u{200D}🗨\u{FE0F}",
+        "👨\u{200D}❤\u{FE0F}\u{200D}💋\u{200D}👨",
+        "❤\u{FE0F} ☎\u{FE0E} 1\u{FE0F}\u{20E3} 🇪🇺",
+        "🙂\u{200D}↔\u{FE0F}",
+        "a\u{A0}b\u{3000}c\u{2009}d",
+    ];
+
+    fn all_media(text: &str) -> [String; 4] {
+        let text = Untrusted::new(text);
+        [text.page(), text.mail(), text.mail_line(), text.terminal()].map(Cow::into_owned)
+    }
+
+    #[test]
+    fn no_medium_shows_a_hidden_character() {
+        for (first, last) in HIDDEN {
+            for hidden in first..=last {
+                let around = format!("a{hidden}b");
+                let [page, mail, line, terminal] = all_media(&around);
+                match hidden {
+                    '\n' => assert_eq!((&*page, &*mail), ("a\nb", "a\nb")),
+                    '\t' => assert_eq!((&*page, &*mail), ("a\tb", "a b")),
+                    '\u{2028}' | '\u{2029}' => assert_eq!(mail, "a\nb"),
+                    _ => {
+                        assert_eq!(page, format!("a⟨U+{:04X}⟩b", u32::from(hidden)));
+                        assert_eq!(mail, "a b", "{hidden:?}");
+                    }
+                }
+                assert_eq!((&*line, &*terminal), ("a b", "a\u{FFFD}b"), "{hidden:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn everyday_text_of_many_scripts_stays() {
+        for text in EVERYDAY {
+            assert_eq!(all_media(text), [text; 4], "{text:?}");
+            assert_eq!(Untrusted::new(text).terminal_json(), text);
+        }
+    }
+
+    #[test]
+    fn a_joiner_out_of_context_is_hidden() {
+        for (text, shown) in [
+            ("ad\u{200D}min", "ad⟨U+200D⟩min"),
+            ("e\u{301}\u{200D}", "e\u{301}⟨U+200D⟩"),
+            ("\u{200C}می", "⟨U+200C⟩می"),
+            ("می\u{200C}\u{200C}خواهم", "می\u{200C}⟨U+200C⟩خواهم"),
+            ("👩\u{200D}", "👩⟨U+200D⟩"),
+            ("👩\u{200C}🚀", "👩⟨U+200C⟩🚀"),
+            ("日\u{200D}本", "日⟨U+200D⟩本"),
+        ] {
+            assert_eq!(Untrusted::new(text).page(), shown);
+        }
+    }
+
+    #[test]
+    fn an_email_keeps_line_breaks_and_a_line_of_it_does_not() {
+        let text = Untrusted::new("a\r\nb\rc\u{2028}d\n\ne\r");
+        assert_eq!(text.mail(), "a\nb c\nd\n\ne ");
+        assert_eq!(text.mail_line(), "a b c d  e ");
+    }
+
+    #[test]
+    fn json_for_a_terminal_is_escaped_where_it_would_be_hidden() {
+        let json = Untrusted::new("{\"a\":\"\u{9b}31m \u{202e}\u{e0041} é 日\"}");
+        assert_eq!(json.terminal_json(), "{\"a\":\"\\u009b31m \\u202e\\udb40\\udc41 é 日\"}");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_else_changes(text in any::<String>()) {
+            let without: String = text.chars().filter(|c| !is_hidden(*c)).collect();
+            prop_assert_eq!(all_media(&without), [&*without; 4]);
+        }
+
+        #[test]
+        fn shown_text_stays_as_it_is(text in "[a\u{301}\u{200B}-\u{200F}می\u{94D}क👩🚀\r\n\u{2028}\u{FE0F}]{0,12}") {
+            for shown in [Untrusted::new(&text).mail(), Untrusted::new(&text).mail_line()] {
+                prop_assert_eq!(Untrusted::new(&shown).mail(), &*shown);
+            }
+            for shown in [Untrusted::new(&text).terminal(), Untrusted::new(&text).mail_line()] {
+                prop_assert_eq!(Untrusted::new(&shown).terminal(), &*shown);
+            }
+        }
+    }
+}
