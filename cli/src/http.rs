@@ -95,8 +95,8 @@ impl Http {
 async fn beginning(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
-        while let Ok(Some(part)) = response.chunk().await
-            && bytes.len() < KEPT
+        while bytes.len() < KEPT
+            && let Ok(Some(part)) = response.chunk().await
         {
             bytes.extend(part.into_iter().take(KEPT - bytes.len()));
         }
@@ -154,10 +154,10 @@ fn kind(error: &reqwest::Error) -> Unanswered {
     Unanswered::Connect
 }
 
-/// Whether the error is one of a handshake: opening a TCP connection neither fails in `rustls` nor reaches an end.
+/// Whether the error is one of a TLS handshake. Only an open connection can end or be reset.
 fn is_of_tls(error: &io::Error) -> bool {
     let is_of_rustls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
-    is_of_rustls || error.kind() == io::ErrorKind::UnexpectedEof
+    is_of_rustls || matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
 #[cfg(test)]
