@@ -1,8 +1,15 @@
 //! The commands and their options.
 
-use std::time::Duration;
+use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use api::{
+    ClosedSet, DeliveryId, EndpointId, NotAName, TenantId, Timestamp,
+    deliveries::{Missed, Status},
+};
+use clap::{
+    Args, Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use clap_complete::Shell;
 use url::Url;
 
@@ -120,7 +127,7 @@ Examples:
   fanfare endpoints update ID --events all")]
     Update {
         /// Id of the endpoint
-        id: String,
+        id: EndpointId,
         /// New URL
         #[arg(long)]
         url: Option<String>,
@@ -138,36 +145,20 @@ Examples:
     #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
     Rotate {
         /// Id of the endpoint
-        id: String,
+        id: EndpointId,
     },
     /// Send a test event to an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints test ID")]
     Test {
         /// Id of the endpoint
-        id: String,
+        id: EndpointId,
     },
     /// Delete an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints delete ID")]
     Delete {
         /// Id of the endpoint
-        id: String,
+        id: EndpointId,
     },
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Status {
-    Pending,
-    Delivered,
-    Failed,
-    Held,
-    Ended,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Missed {
-    Failed,
-    Held,
-    Both,
 }
 
 #[derive(Subcommand)]
@@ -188,12 +179,12 @@ Examples:
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
         /// Id of the endpoint
-        endpoint: String,
+        endpoint: EndpointId,
         /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
-        since: String,
+        since: Timestamp,
         /// Status of the deliveries to resend
-        #[arg(long, default_value = "both")]
+        #[arg(long, default_value = "both", value_parser = one_of::<Missed>())]
         status: Missed,
         /// No wait for the end of the recovery
         #[arg(long)]
@@ -204,10 +195,10 @@ Examples:
     Stats {
         /// Only this endpoint
         #[arg(long)]
-        endpoint: Option<String>,
+        endpoint: Option<EndpointId>,
         /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
-        since: Option<String>,
+        since: Option<Timestamp>,
     },
 }
 
@@ -216,22 +207,22 @@ Examples:
 pub(crate) struct Named {
     /// Id of the delivery
     #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
-    pub(crate) id: Option<String>,
+    pub(crate) id: Option<DeliveryId>,
     /// Job of the delivery, instead of its id
     #[arg(long)]
     pub(crate) job: Option<String>,
     /// Endpoint of the delivery, for a job with several
     #[arg(long)]
-    pub(crate) endpoint: Option<String>,
+    pub(crate) endpoint: Option<EndpointId>,
 }
 
 #[derive(Args)]
 pub(crate) struct List {
     /// Only this endpoint
     #[arg(long)]
-    pub(crate) endpoint: Option<String>,
+    pub(crate) endpoint: Option<EndpointId>,
     /// Only this status
-    #[arg(long)]
+    #[arg(long, value_parser = one_of::<Status>())]
     pub(crate) status: Option<Status>,
     /// Only this event, such as job.failed
     #[arg(long)]
@@ -241,7 +232,7 @@ pub(crate) struct List {
     pub(crate) job: Option<String>,
     /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
-    pub(crate) since: Option<String>,
+    pub(crate) since: Option<Timestamp>,
     /// Largest number of deliveries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
@@ -260,7 +251,7 @@ pub(crate) struct Send {
     pub(crate) event: String,
     /// Id of the organization [default: that of the signed-in user]
     #[arg(long)]
-    pub(crate) tenant: Option<String>,
+    pub(crate) tenant: Option<TenantId>,
     /// Workflow of the job
     #[arg(long)]
     pub(crate) workflow: Option<String>,
@@ -283,13 +274,13 @@ pub(crate) struct Listen {
     pub(crate) to: Url,
     /// Recovery of deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
-    pub(crate) since: Option<String>,
+    pub(crate) since: Option<Timestamp>,
     /// Events to receive, separated by commas [default: all]
     #[arg(long, value_delimiter = ',')]
     pub(crate) events: Vec<String>,
     /// Id of an existing pull endpoint to receive from
     #[arg(long, conflicts_with_all = ["name", "events"])]
-    pub(crate) endpoint: Option<String>,
+    pub(crate) endpoint: Option<EndpointId>,
     /// Name of the endpoint [default: the name of this machine]. Processes with the same name share its events
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
@@ -298,26 +289,9 @@ pub(crate) struct Listen {
     pub(crate) print_secret: bool,
 }
 
-impl Status {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-            Self::Held => "held",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-impl Missed {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Held => "held",
-            Self::Both => "both",
-        }
-    }
+/// Parses a name of a closed set, which the help lists.
+fn one_of<T: ClosedSet + FromStr<Err = NotAName> + std::marker::Send + Sync>() -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(T::ALL.iter().map(|name| name.as_str())).try_map(|text| text.parse::<T>())
 }
 
 /// Parses an http or https URL.
@@ -342,20 +316,13 @@ fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// Returns a time in RFC 3339, from such a time or an age.
-fn since(text: &str) -> Result<String, String> {
-    let help = "must be an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339";
-    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or(help)?;
-    let seconds = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return if text.contains('T') { Ok(text.to_owned()) } else { Err(help.to_owned()) },
+/// Parses a time in RFC 3339, or an age.
+fn since(text: &str) -> Result<Timestamp, String> {
+    let time = match humantime::parse_duration(text) {
+        Ok(age) => crate::clock::ago(age),
+        Err(_) => text.contains('T').then(|| text.into()),
     };
-    let number: u64 = number.parse().map_err(|_not_a_number| help)?;
-    let ago = Duration::from_secs(number.checked_mul(seconds).ok_or(help)?);
-    crate::clock::ago(ago).ok_or_else(|| help.to_owned())
+    time.ok_or_else(|| "must be an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339".to_owned())
 }
 
 #[cfg(test)]
@@ -388,12 +355,12 @@ mod tests {
     #[test]
     fn since_is_a_time_or_an_age() {
         for wrong in
-            ["", "h", "-1h", "1.5h", "1w", "é", "99999999999999999999d", "18446744073709551615d", "300000d0000d"]
+            ["", "h", "-1h", "1x", "é", "99999999999999999999d", "18446744073709551615d", "300000d0000d", "300000d"]
         {
             assert!(since(wrong).is_err(), "{wrong}");
         }
-        for right in ["90s", "15m", "2h", "3d", "0s", "2026-01-31T12:00:00Z"] {
-            assert!(since(right).expect(right).ends_with('Z'), "{right}");
+        for right in ["90s", "15m", "2h", "3d", "1h 30m", "0s", "2026-01-31T12:00:00Z"] {
+            assert!(since(right).expect(right).as_str().ends_with('Z'), "{right}");
         }
     }
 }

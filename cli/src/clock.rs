@@ -1,35 +1,35 @@
 //! Times in the formats of the API and for people.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
+use api::Timestamp;
+use humantime::{format_rfc3339_millis, format_rfc3339_seconds, parse_rfc3339};
 
-/// The time this long ago, in RFC 3339. `None` if it cannot be represented.
-pub(crate) fn ago(duration: Duration) -> Option<String> {
-    let then = OffsetDateTime::now_utc().checked_sub(duration.try_into().ok()?)?;
-    then.replace_nanosecond(0).ok()?.format(&Rfc3339).ok()
+use crate::terminal::shown;
+
+/// The time this long ago. `None` if it is before 1970.
+pub(crate) fn ago(duration: Duration) -> Option<Timestamp> {
+    let then = SystemTime::now().checked_sub(duration)?;
+    then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(format_rfc3339_seconds(then).to_string().into())
 }
 
-/// The age of a time in RFC 3339.
-pub(crate) fn since(time: &str) -> Option<Duration> {
-    let then = OffsetDateTime::parse(time, &Rfc3339).ok()?.to_offset(UtcOffset::UTC);
-    (OffsetDateTime::now_utc() - then).try_into().ok()
+/// The age of a time.
+pub(crate) fn since(time: &Timestamp) -> Option<Duration> {
+    parse_rfc3339(time.as_str()).ok()?.elapsed().ok()
 }
 
-/// The present time, in RFC 3339 with milliseconds.
-pub(crate) fn now() -> String {
-    let now = OffsetDateTime::now_utc();
-    let whole = now.replace_nanosecond(now.nanosecond() / 1_000_000 * 1_000_000).unwrap_or(now);
-    whole.format(&Rfc3339).unwrap_or_default()
+/// The present time.
+pub(crate) fn now() -> Timestamp {
+    format_rfc3339_millis(SystemTime::now()).to_string().into()
 }
 
 /// The present time of day, in UTC: `12:00:00`.
 pub(crate) fn time_of_day() -> String {
-    let now = OffsetDateTime::now_utc().time();
-    format!("{:02}:{:02}:{:02}", now.hour(), now.minute(), now.second())
+    short(&now()).split_off("2026-01-31 ".len())
 }
 
-/// A time of the API without its fractions: `2026-01-31 12:00:00`.
-pub(crate) fn short(time: &str) -> String {
-    time.get(..19).unwrap_or(time).replace('T', " ")
+/// A time without its fractions: `2026-01-31 12:00:00`.
+pub(crate) fn short(time: &Timestamp) -> String {
+    shown(time.as_str().get(..19).unwrap_or(time.as_str())).replace('T', " ")
 }

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use api::{EndpointId, KeyId, Secret};
 use serde::{Deserialize, Serialize};
 use url::Url;
 use zeroize::Zeroizing;
@@ -37,12 +38,12 @@ struct Kept {
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Service {
     /// The API key.
-    pub(crate) key: Option<Zeroizing<String>>,
+    pub(crate) key: Option<Secret>,
     /// The id of the key, if `login` created it.
-    pub(crate) key_id: Option<String>,
+    pub(crate) key_id: Option<KeyId>,
     /// The signing secrets of endpoints that `listen` created.
     #[serde(default)]
-    pub(crate) secrets: BTreeMap<String, Zeroizing<String>>,
+    pub(crate) secrets: BTreeMap<EndpointId, Secret>,
 }
 
 impl Config {

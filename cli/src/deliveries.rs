@@ -5,15 +5,18 @@ mod watch;
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use api::{
+    DeliveryId, EndpointId, RecoveryId,
+    deliveries::{Count, Counted, Found, Get, List as Call, Recover, Resend, Status},
+};
 
 use self::page::{PAGE, filter, listed, row};
 use crate::{
-    api::Api,
     args::{Deliveries, Named},
+    calls::Api,
     clock,
     failure::Failure,
-    terminal::{Columns, cell, end_progress, note, progress, say, say_json, shown, tell},
+    terminal::{Columns, cell, cell_of, end_progress, note, progress, say, say_json, tell},
 };
 
 /// The time between two looks at a recovery.
@@ -39,15 +42,11 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
         Deliveries::List(list) if list.watch => watch::watch(api, &list, is_json).await,
         Deliveries::List(list) => {
             let limit = usize::try_from(list.limit).unwrap_or(PAGE);
-            let (deliveries, cursor) = listed(api, filter(&list), limit).await?;
+            let listed = listed(api, filter(&list), limit).await?;
             if is_json {
-                let mut answer = json!({ "deliveries": deliveries });
-                if let Some(cursor) = cursor {
-                    answer["next_cursor"] = cursor;
-                }
-                return Ok(say_json(&answer)?);
+                return Ok(say_json(&listed)?);
             }
-            let rows: Vec<_> = deliveries.iter().map(row).collect();
+            let rows: Vec<_> = listed.deliveries.iter().map(row).collect();
             if rows.is_empty() {
                 return Ok(say("No deliveries found.")?);
             }
@@ -57,126 +56,120 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
             Ok(())
         }
         Deliveries::Get(named) => {
-            let answer = api.call("deliveries/get", json!({ "delivery_id": id_of(api, &named).await? })).await?;
-            if is_json { Ok(say_json(&answer)?) } else { show(api, &answer) }
+            let found = api.call(&Get::new(id_of(api, named).await?)).await?;
+            if is_json { Ok(say_json(&found)?) } else { show(api, &found) }
         }
         Deliveries::Resend(named) => {
-            let answer = api.call("deliveries/resend", json!({ "delivery_id": id_of(api, &named).await? })).await?;
-            Ok(tell(&answer, is_json, &cell(&answer["message"]))?)
+            let done = api.call(&Resend::new(id_of(api, named).await?)).await?;
+            Ok(tell(&done, is_json, &cell(&done.message))?)
         }
         Deliveries::Recover { endpoint, since, status, no_wait } => {
-            let fields = json!({ "webhook_endpoint_id": endpoint, "since": since, "status": status.name() });
-            let answer = api.call("deliveries/recover", fields).await?;
+            let recover = Recover { status: Some(status), ..Recover::new(endpoint.clone(), since) };
+            let recovering = api.call(&recover).await?;
             if no_wait {
-                return Ok(tell(&answer, is_json, &cell(&answer["message"]))?);
+                return Ok(tell(&recovering, is_json, &cell(&recovering.message))?);
             }
-            recovered(api, &endpoint, &answer["recovery_id"], is_json).await
+            recovered(api, endpoint, &recovering.recovery_id, is_json).await
         }
         Deliveries::Stats { endpoint, since } => {
-            let mut fields = Map::new();
-            fields.extend(endpoint.map(|id| ("webhook_endpoint_id".to_owned(), json!(id))));
-            fields.extend(since.map(|since| ("since".to_owned(), json!(since))));
-            let answer = api.call("deliveries/stats", fields.into()).await?;
-            if is_json { Ok(say_json(&answer)?) } else { counted(&answer) }
+            let counted = api.call(&Count { webhook_endpoint_id: endpoint, since }).await?;
+            if is_json { Ok(say_json(&counted)?) } else { show_counts(&counted) }
         }
     }
 }
 
 /// The id of the chosen delivery. Fails if the job has several deliveries.
-async fn id_of(api: &Api, named: &Named) -> Result<String, Failure> {
-    let (job, endpoint) = match (&named.id, &named.job) {
-        (Some(id), _) => return Ok(id.clone()),
-        (None, job) => (job.clone().unwrap_or_default(), &named.endpoint),
-    };
-    let mut fields = Map::from_iter([("job_id".to_owned(), json!(job))]);
-    fields.extend(endpoint.as_ref().map(|id| ("webhook_endpoint_id".to_owned(), json!(id))));
-    let (found, _) = listed(api, fields, 2).await?;
-    match found.as_slice() {
-        [] => Err(Failure::not_found(format!("No delivery of {} found.", shown(&job)))),
-        [one] => Ok(one["delivery_id"].as_str().unwrap_or_default().to_owned()),
-        _ => Err(Failure::Local(format!(
-            "{} has several deliveries. Add --endpoint, or pass a delivery id from `fanfare --json deliveries list`.",
-            shown(&job)
+async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
+    if let Some(id) = named.id {
+        return Ok(id);
+    }
+    let call = Call { job_id: named.job.clone(), webhook_endpoint_id: named.endpoint, ..Call::new() };
+    let job = cell_of(named.job);
+    let mut found = listed(api, call, 2).await?.deliveries;
+    match (found.pop(), found.is_empty()) {
+        (None, _) => Err(Failure::not_found(format!("No delivery of {job} found."))),
+        (Some(one), true) => Ok(one.delivery_id),
+        (Some(_), false) => Err(Failure::Local(format!(
+            "{job} has several deliveries. Add --endpoint, or pass a delivery id from `fanfare --json deliveries list`.",
         ))),
     }
 }
 
 /// Shows the progress of a recovery until it is done. The total is not known in advance.
-async fn recovered(api: &Api, endpoint: &str, recovery: &Value, is_json: bool) -> Result<(), Failure> {
-    let mut before = Value::Null;
+async fn recovered(api: &Api, endpoint: EndpointId, recovery: &RecoveryId, is_json: bool) -> Result<(), Failure> {
+    let (count, mut before) = (Count { webhook_endpoint_id: Some(endpoint), ..Count::new() }, None);
     loop {
-        let stats = match api.call("deliveries/stats", json!({ "webhook_endpoint_id": endpoint })).await {
+        let counted = match api.call(&count).await {
             Err(error) if error.is_passing() => {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
-            stats => stats?,
+            counted => counted?,
         };
-        let all = stats["recoveries"].as_array().into_iter().flatten();
-        let Some(mine) = all.into_iter().find(|one| one["recovery_id"] == *recovery) else {
+        let Some(mine) = counted.recoveries.into_iter().find(|one| one.recovery_id == *recovery) else {
             end_progress();
             return Ok(say("The recovery continues in the background.")?);
         };
-        if mine["done"] == true {
+        if mine.done {
             end_progress();
-            return Ok(tell(mine, is_json, &format!("Done: {} resent.", cell(&mine["resent"])))?);
+            return Ok(tell(&mine, is_json, &format!("Done: {} resent.", mine.resent))?);
         }
-        if mine["resent"] != before {
-            progress(&format!("{} resent so far", cell(&mine["resent"])));
-            before = mine["resent"].clone();
+        if before.replace(mine.resent) != Some(mine.resent) {
+            progress(&format!("{} resent so far", mine.resent));
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-fn show(api: &Api, answer: &Value) -> Result<(), Failure> {
-    let delivery = &answer["delivery"];
-    for (title, member) in [
-        ("Delivery", "delivery_id"),
-        ("Endpoint", "webhook_endpoint_id"),
-        ("Event", "event"),
-        ("Job", "job_id"),
-        ("Status", "status"),
-        ("Created", "created_at"),
-        ("Next attempt", "next_attempt_at"),
+fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Result<(), Failure> {
+    for (title, value) in [
+        ("Delivery", cell(&delivery.delivery_id)),
+        ("Endpoint", cell_of(delivery.webhook_endpoint_id.as_ref())),
+        ("Event", cell(&delivery.event)),
+        ("Job", cell(&delivery.job_id)),
+        ("Status", cell(&delivery.status)),
+        ("Created", cell(&delivery.created_at)),
+        ("Next attempt", cell_of(delivery.next_attempt_at.as_ref())),
     ] {
-        if !delivery[member].is_null() {
-            say(&format!("{title}: {}", cell(&delivery[member])))?;
+        if !value.is_empty() {
+            say(&format!("{title}: {value}"))?;
         }
     }
-    say(&format!("Page: {}", api.page(&format!("/console/deliveries/{}", cell(&delivery["delivery_id"])))))?;
-    let attempts = answer["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    say(&format!("Page: {}", api.page(&format!("/console/deliveries/{}", cell(&delivery.delivery_id)))))?;
     if !attempts.is_empty() {
         let rows = attempts.iter().map(|attempt| {
-            let of = |member: &str| cell(&attempt[member]);
             vec![
-                clock::short(&of("at")),
-                of("outcome"),
-                of("status_code"),
-                of("duration_ms"),
-                of("trigger"),
-                of("response"),
+                clock::short(&attempt.at),
+                cell(&attempt.outcome),
+                cell_of(attempt.status_code),
+                cell(&attempt.duration_ms),
+                cell(&attempt.trigger),
+                cell_of(attempt.response.as_ref()),
             ]
         });
         say("")?;
         ATTEMPTS.print(&rows.collect::<Vec<_>>())?;
     }
-    match answer["payload"].as_str() {
-        Some(payload) => Ok(say(&format!("\n{}", shown(payload)))?),
+    match payload {
+        Some(payload) => Ok(say(&format!("\n{}", cell(payload)))?),
         None => Ok(say("\nThe payload was not stored.")?),
     }
 }
 
-fn counted(answer: &Value) -> Result<(), Failure> {
-    let total = answer["total"].as_object().into_iter().flatten();
-    TOTAL.print(&total.map(|(status, count)| vec![shown(status), cell(count)]).collect::<Vec<_>>())?;
-    let reasons = answer["failures"].as_array().into_iter().flatten();
-    let reasons: Vec<_> = reasons.map(|reason| vec![cell(&reason["reason"]), cell(&reason["count"])]).collect();
-    if !reasons.is_empty() {
+fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<(), Failure> {
+    let total = [
+        (Status::Delivered, total.delivered),
+        (Status::Ended, total.ended),
+        (Status::Failed, total.failed),
+        (Status::Held, total.held),
+        (Status::Pending, total.pending),
+    ];
+    TOTAL.print(&total.map(|(status, count)| vec![cell(&status), cell(&count)]))?;
+    if !failures.is_empty() {
         say("")?;
-        REASONS.print(&reasons)?;
+        REASONS.print(&failures.iter().map(|one| vec![cell(&one.reason), cell(&one.count)]).collect::<Vec<_>>())?;
     }
-    if answer["complete"] == false {
+    if !complete {
         note("There are too many deliveries to count. Only the newest were counted.");
     }
     Ok(())

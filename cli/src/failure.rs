@@ -2,6 +2,8 @@
 
 use std::{fmt, io, time::Duration};
 
+use api::error::Reason;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -10,7 +12,7 @@ pub(crate) enum Failure {
         /// The HTTP status.
         status: u16,
         /// The reason of a conflict, if any.
-        reason: String,
+        reason: Option<Reason>,
         /// The message of the service.
         message: String,
         /// The value of `Retry-After`, if any.
@@ -29,7 +31,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// The failure of a call that names an unknown object.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self::Refused { status: 404, reason: String::new(), message: message.into(), retry_after: None }
+        Self::Refused { status: 404, reason: None, message: message.into(), retry_after: None }
     }
 
     /// The exit code, as `fanfare --help` lists it.
@@ -49,10 +51,10 @@ impl Failure {
     }
 
     /// The reason of a conflict.
-    pub(crate) fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> Option<Reason> {
         match self {
-            Self::Refused { reason, .. } => reason,
-            _ => "",
+            Self::Refused { reason, .. } => *reason,
+            _ => None,
         }
     }
 

@@ -14,7 +14,7 @@ mod stop;
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::json;
+use api::deliveries::Receive;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -31,7 +31,7 @@ use self::{
     show::Show,
     stop::Stop,
 };
-use crate::{api::Api, args::Listen, config::Config, failure::Failure, terminal::note};
+use crate::{args::Listen, calls::Api, config::Config, failure::Failure, terminal::note};
 
 /// The number of concurrent posts.
 const POSTS: usize = 10;
@@ -49,8 +49,9 @@ pub(crate) async fn run(api: &Api, config: &mut Config, listen: Listen, is_json:
     note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
+    let poster = Arc::new(Poster::new(listen.to)?);
     let settler = tokio::spawn(Settler::new(api.clone(), Show::new(api.origin(), is_json)).run(settlements));
-    let taken = take(api, &mut source, &Arc::new(Poster::new(listen.to)), &done, stop).await;
+    let taken = take(api, &mut source, &poster, &done, stop).await;
     drop(done);
     let settled = settler.await.unwrap_or_else(|error| Err(Failure::Local(error.to_string())));
     taken.and(settled)
@@ -79,8 +80,8 @@ async fn take(
         }
         let limit = LEASED.saturating_sub(posts.len());
         let lease = Lease::begin();
-        let call = api.call("deliveries/receive", json!({ "webhook_endpoint_id": source.id, "limit": limit }));
-        let mut call = Box::pin(call);
+        let receive = Receive { limit: Some(limit), ..Receive::new(source.id.clone()) };
+        let mut call = Box::pin(api.call(&receive));
         let received = tokio::select! {
             received = &mut call => received,
             () = stop.asked() => match timeout(LAST_CALL, call).await {

@@ -6,13 +6,18 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use api::{
+    KeyId, Secret,
+    account::{ActiveMember, CreateKey, DeleteKey, Organization, Organizations, Profile, Role, SignOut},
+    auth::{CliLogin, CliLoginCreate, CliLoginPoll},
+};
+use serde::Serialize;
 use url::Url;
 use zeroize::Zeroizing;
 
 use crate::{
-    api::{Api, Caller},
     args::Login,
+    calls::{Api, Caller},
     config::Config,
     failure::Failure,
     terminal::{cell, note, say, say_json, shown},
@@ -39,12 +44,12 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
     config.prefer(&api.origin(), true)?;
     // Only after the new key is stored.
     if let Some(old) = before.key_id {
-        let _may_be_gone = signed_in.flow("api-key/delete", Some(json!({ "keyId": old }))).await;
+        let _may_be_gone = signed_in.call(&DeleteKey::new(old)).await;
     }
     if !api.is_private() {
         note("Warning: this address is plain http, so the API key is sent unencrypted. Use https.");
     }
-    show(api, &who?, is_json)
+    show(&who?, is_json)
 }
 
 /// Deletes the key from this machine and, if `login` created it, from the service.
@@ -55,8 +60,8 @@ pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure
         return Ok(());
     }
     let deleted = match service.key_id {
-        Some(id) => api.flow("api-key/delete", Some(json!({ "keyId": id }))).await,
-        None => Ok(Value::Null),
+        Some(id) => api.call(&DeleteKey::new(id)).await.map(drop),
+        None => Ok(()),
     };
     config.change(&api.origin(), |service| {
         service.key = None;
@@ -65,7 +70,7 @@ pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure
     config.prefer(&api.origin(), false)?;
     match deleted {
         // The key was no longer valid.
-        Ok(_) | Err(Failure::NotSignedIn(_) | Failure::Refused { status: 404, .. }) => Ok(()),
+        Ok(()) | Err(Failure::NotSignedIn(_) | Failure::Refused { status: 404, .. }) => Ok(()),
         Err(error) => {
             Err(Failure::Local(format!("The API key was deleted from this machine, but not at the service: {error}")))
         }
@@ -73,39 +78,40 @@ pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure
 }
 
 pub(crate) async fn whoami(api: &Api, is_json: bool) -> Result<(), Failure> {
-    let who = identity(api).await?;
-    show(api, &who, is_json)
+    show(&identity(api).await?, is_json)
 }
 
-async fn identity(api: &Api) -> Result<Value, Failure> {
-    let organizations = api.flow("organization/list", None).await?;
-    let status = api.flow("organization/get-active-member", None).await?;
-    Ok(json!({ "api": api.origin(), "organization": organizations[0], "user": status["user"], "role": status["role"] }))
+/// The signed-in user, as printed for programs.
+#[derive(Serialize)]
+struct Who {
+    api: String,
+    organization: Organization,
+    user: Profile,
+    role: Role,
 }
 
-fn show(api: &Api, who: &Value, is_json: bool) -> Result<(), Failure> {
+async fn identity(api: &Api) -> Result<Who, Failure> {
+    let [organization] = api.call(&Organizations::new()).await?;
+    let member = api.call(&ActiveMember::new()).await?;
+    Ok(Who { api: api.origin(), organization, user: member.user, role: member.role })
+}
+
+fn show(who: &Who, is_json: bool) -> Result<(), Failure> {
     if is_json {
         return Ok(say_json(who)?);
     }
-    let organization = &who["organization"];
-    say(&format!(
-        "{}, {} of {} ({}) at {}",
-        cell(&who["user"]["email"]),
-        cell(&who["role"]),
-        cell(&organization["name"]),
-        cell(&organization["id"]),
-        api.origin(),
-    ))?;
-    Ok(())
+    let Who { api, organization, user, role } = who;
+    let (email, name, id) = (cell(&user.email), cell(&organization.name), cell(&organization.id));
+    Ok(say(&format!("{email}, {role} of {name} ({id}) at {api}"))?)
 }
 
-fn typed_key() -> Result<Zeroizing<String>, Failure> {
+fn typed_key() -> Result<Secret, Failure> {
     let mut text = Zeroizing::new(String::new());
     if std::io::stdin().is_terminal() {
         note("Paste the API key:");
     }
     std::io::stdin().lock().take(1024).read_line(&mut text)?;
-    let key = Zeroizing::new(text.trim().to_owned());
+    let key = text.trim();
     if key.is_empty() {
         return Err(Failure::Local("Standard input is empty. Pipe an API key into `fanfare login --key`.".to_owned()));
     }
@@ -114,33 +120,31 @@ fn typed_key() -> Result<Zeroizing<String>, Failure> {
             "Standard input is not an API key: it contains a space or another invalid character.".to_owned(),
         ));
     }
-    Ok(key)
+    Ok(key.into())
 }
 
 /// Waits until the login is approved in a browser, issues a key with the resulting session, and ends the session.
-async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<String>, Option<String>), Failure> {
-    let asked = api.call("auth/cliLoginCreate", json!({})).await?;
-    let request = json!({ "requestId": asked["requestId"], "secret": asked["secret"] });
+async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Secret, Option<KeyId>), Failure> {
+    let login = api.call(&CliLoginCreate::new()).await?;
     let mut page = api.base.clone();
     page.set_path("/signin");
     page.query_pairs_mut()
-        .append_pair("cliLoginId", asked["requestId"].as_str().unwrap_or_default())
-        .append_pair("cliLoginSecret", asked["secret"].as_str().unwrap_or_default())
+        .append_pair("cliLoginId", login.request_id.as_str())
+        .append_pair("cliLoginSecret", login.secret.reveal())
         .append_pair("mode", "login");
     note(&format!("Open this address in a browser, and approve the login:\n\n  {page}\n"));
     if !is_without_browser {
         open(&page);
     }
+    let poll = CliLoginPoll::new(login.request_id, login.secret);
     let session = loop {
         tokio::time::sleep(PAUSE).await;
-        let polled = match api.call("auth/cliLoginPoll", request.clone()).await {
-            Err(error) if error.is_passing() => continue,
-            polled => polled?,
-        };
-        match polled["status"].as_str() {
-            Some("pending") => {}
-            Some("approved") => break Zeroizing::new(polled["cookieHeader"].as_str().unwrap_or_default().to_owned()),
-            _ => {
+        match api.call(&poll).await {
+            Err(error) if error.is_passing() => {}
+            Err(error) => return Err(error),
+            Ok(CliLogin::Pending) => {}
+            Ok(CliLogin::Approved { cookie_header, .. }) => break cookie_header,
+            Ok(CliLogin::Expired) => {
                 return Err(Failure::Local(
                     "The login was not approved in time. Run `fanfare login` again.".to_owned(),
                 ));
@@ -148,18 +152,13 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Zeroizing<St
         }
     };
     let session = api.by(Caller::Session(session));
-    let name = format!("fanfare on {}", machine());
-    let issued = session.flow("api-key/create", Some(json!({ "name": name }))).await;
-    let ended = session.flow("sign-out", Some(json!({}))).await;
+    let issued = session.call(&CreateKey::new(format!("fanfare on {}", machine()))).await;
+    let ended = session.call(&SignOut::new()).await;
     let issued = issued?;
     if let Err(error) = ended {
         note(&format!("The session of this login could not be ended: {error}"));
     }
-    let key = issued["key"].as_str().map(|key| Zeroizing::new(key.to_owned()));
-    let key = key.ok_or_else(|| {
-        Failure::Unreachable(format!("{} did not answer like this service. Check --api.", api.origin()))
-    })?;
-    Ok((key, issued["id"].as_str().map(ToOwned::to_owned)))
+    Ok((issued.key, Some(issued.id)))
 }
 
 /// Opens a page in the browser, if there is one. The caller prints the address, too.

@@ -1,9 +1,7 @@
 //! `fanfare`, the command-line client for organizations.
 
-#![expect(clippy::indexing_slicing, reason = "a missing member of a JSON value is null")]
-
-mod api;
 mod args;
+mod calls;
 mod clock;
 mod config;
 mod deliveries;
@@ -18,13 +16,13 @@ mod terminal;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
 
+use api::Secret;
 use clap::{CommandFactory, Parser};
 use url::Url;
-use zeroize::Zeroizing;
 
 use crate::{
-    api::{Api, Caller},
     args::{Arguments, Command},
+    calls::{Api, Caller},
     config::Config,
     failure::Failure,
     http::Http,
@@ -58,10 +56,10 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
     let base = base.ok_or_else(|| Failure::Local("The address of the service is missing. Add --api.".to_owned()))?;
     let kept = config.service(&base.origin().ascii_serialization()).key;
-    let given = std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.is_empty()).map(Zeroizing::new);
+    let given = std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.is_empty()).map(Secret::from);
     let caller = given.or(kept).map_or(Caller::Anonymous, Caller::Key);
     let is_known = matches!(caller, Caller::Key(_));
-    let http = Http::new(IDLE);
+    let http = Http::new(IDLE)?;
     let api = Api::new(base, caller, http.clone());
     let needs_no_key = match &command {
         Command::Login(_) | Command::Logout => true,

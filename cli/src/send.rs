@@ -2,23 +2,23 @@
 
 use std::time::{Duration, SystemTime};
 
+use api::account::Organizations;
 use aws_credential_types::Credentials;
 use aws_sigv4::{
     http_request::{SignableBody, SignableRequest, SigningSettings, sign},
     sign::v4::SigningParams,
 };
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{Request, header::CONTENT_TYPE};
-use serde_json::{Value, json};
+use http::{Request, header::CONTENT_TYPE};
+use serde::Deserialize;
+use serde_json::json;
 use url::Url;
 
 use crate::{
-    api::{Api, is_loopback},
     args::Send,
+    calls::{Api, is_loopback},
     failure::Failure,
     http::Http,
-    terminal::{shown, tell},
+    terminal::{cell, cell_of, tell},
 };
 
 /// The time limit of the call.
@@ -38,8 +38,8 @@ pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Re
     let tenant = match send.tenant {
         Some(tenant) => tenant,
         None => {
-            let organizations = api.flow("organization/list", None).await?;
-            organizations[0]["id"].as_str().unwrap_or_default().to_owned()
+            let [organization] = api.call(&Organizations::new()).await?;
+            organization.id
         }
     };
     let status = send.event.strip_prefix("job.").map(ToOwned::to_owned);
@@ -48,24 +48,34 @@ pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Re
         "result": send.result, "error": send.error,
     });
     // With a group for each tenant, a fair queue keeps one tenant's events from delaying those of others.
-    let message =
-        json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(&tenant), "MessageBody": event.to_string() });
+    let message = json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(tenant.as_str()), "MessageBody": event.to_string() });
     let signer = if is_loopback(&queue) { None } else { Some(Signer::of_environment(&queue)?) };
     let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
+    let request =
+        request.try_into().map_err(|error| Failure::Local(format!("The request could not be built: {error}.")))?;
     let answer = http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
-        Failure::Unreachable(format!(
-            "Could not reach {} ({}). Check the network and --queue-url.",
-            queue.origin().ascii_serialization(),
-            why.name()
-        ))
+        let origin = queue.origin().ascii_serialization();
+        Failure::Unreachable(format!("Could not reach {origin} ({why}). Check the network and --queue-url."))
     })?;
-    let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let Said { message_id, message, kind } = serde_json::from_slice(&answer.body).unwrap_or_default();
     if answer.status != 200 {
-        let why = said["message"].as_str().or(said["Message"].as_str()).or(said["__type"].as_str()).unwrap_or_default();
-        return Err(Failure::Local(format!("The queue refused the event with HTTP {}: {}", answer.status, shown(why))));
+        let why = cell_of(message.or(kind));
+        return Err(Failure::Local(format!("The queue refused the event with HTTP {}: {why}", answer.status)));
     }
-    let meaning = format!("Sent {} of {}.", shown(&send.event), shown(&send.job));
-    Ok(tell(&json!({ "message_id": said["MessageId"], "event": event }), is_json, &meaning)?)
+    let meaning = format!("Sent {} of {}.", cell(&send.event), cell(&send.job));
+    Ok(tell(&json!({ "message_id": message_id, "event": event }), is_json, &meaning)?)
+}
+
+/// An answer of SQS. Services that emulate it spell `message` differently.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    #[serde(rename = "MessageId")]
+    message_id: Option<String>,
+    #[serde(alias = "Message")]
+    message: Option<String>,
+    #[serde(rename = "__type")]
+    kind: Option<String>,
 }
 
 /// That of `cargo local`.
@@ -111,12 +121,7 @@ fn region_of(queue: &Url) -> Option<String> {
 }
 
 /// A call of SQS in its JSON protocol.
-fn request(
-    queue: &Url,
-    message: String,
-    signer: Option<&Signer>,
-    now: SystemTime,
-) -> Result<Request<Full<Bytes>>, Failure> {
+fn request(queue: &Url, message: String, signer: Option<&Signer>, now: SystemTime) -> Result<Request<String>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Local(format!("The message could not be signed: {error}."));
     let address = format!("{}/", queue.origin().ascii_serialization());
     let mut request = Request::post(&address)
@@ -134,7 +139,7 @@ fn request(
         let (signature, _) = sign(signable, &signing).map_err(|error| failed(&error))?.into_parts();
         signature.apply_to_request_http1x(&mut request);
     }
-    Ok(request.map(|()| Full::new(Bytes::from(message))))
+    Ok(request.map(|()| message))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Output for people: tables, and texts without terminal control sequences.
 
 use std::{
-    env,
-    fmt::Write as _,
+    fmt::{Display, Write as _},
     io::{self, IsTerminal, Write},
 };
 
-use serde_json::Value;
+use anstyle::AnsiColor;
+use serde::Serialize;
 use terminal_size::{Width, terminal_size};
 use text::Untrusted;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -17,75 +17,41 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// A value of an answer as a cell.
-pub(crate) fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => shown(text),
-        Value::Array(all) => all.iter().map(cell).collect::<Vec<_>>().join(", "),
-        other => shown(&other.to_string()),
-    }
+pub(crate) fn cell(value: &impl Display) -> String {
+    shown(&value.to_string())
 }
 
-/// The width and the abilities of the terminal.
-pub(crate) struct Screen {
-    /// The number of columns; `usize::MAX` if the output is not a terminal.
-    pub(crate) width: usize,
-    has_colors: bool,
-    has_links: bool,
+/// A value of an answer that may be absent as a cell.
+pub(crate) fn cell_of(value: Option<impl Display>) -> String {
+    value.map_or_else(String::new, |value| cell(&value))
 }
 
-impl Screen {
-    /// The screen of standard output.
-    pub(crate) fn of_output() -> Self {
-        let is_terminal = io::stdout().is_terminal();
-        let width = is_terminal.then(terminal_size).flatten().map(|(Width(width), _)| usize::from(width));
-        let is_dumb = env::var_os("TERM").is_some_and(|name| name == "dumb");
-        let has_links = is_terminal && !is_dumb;
-        let has_colors = has_links && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-        // A terminal of unknown width reports 0.
-        Self { width: width.filter(|width| *width > 0).unwrap_or(usize::MAX), has_colors, has_links }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn plain(width: usize) -> Self {
-        Self { width, has_colors: false, has_links: false }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn styled(width: usize) -> Self {
-        Self { width, has_colors: true, has_links: true }
-    }
+/// The number of columns of standard output; `usize::MAX` if it is not a terminal, or one of unknown width, which reports 0.
+pub(crate) fn width() -> usize {
+    let width = io::stdout().is_terminal().then(terminal_size).flatten().map(|(Width(width), _)| usize::from(width));
+    width.filter(|width| *width > 0).unwrap_or(usize::MAX)
 }
 
-#[derive(Clone, Copy)]
-pub(crate) enum Color {
-    Red = 31,
-    Green = 32,
-    Yellow = 33,
+/// The text in a color. Streams remove it if they are not terminals, or the user wants no colors.
+pub(crate) fn painted(text: &str, color: AnsiColor) -> String {
+    let style = color.on_default();
+    format!("{style}{text}{style:#}")
 }
 
-/// The text in a color, if the terminal has colors.
-pub(crate) fn painted(text: &str, color: Color, screen: &Screen) -> String {
-    match screen.has_colors {
-        true => format!("\u{1b}[{}m{text}\u{1b}[0m", color as u8),
-        false => text.to_owned(),
-    }
-}
-
-/// The text as a link to an address, if the terminal has links.
-pub(crate) fn linked(text: &str, address: &str, screen: &Screen) -> String {
-    match screen.has_links && !address.is_empty() {
-        true => format!("\u{1b}]8;;{address}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\"),
-        false => text.to_owned(),
+/// The text as a link to an address, likewise.
+pub(crate) fn linked(text: &str, address: &str) -> String {
+    match address.is_empty() {
+        true => text.to_owned(),
+        false => format!("\u{1b}]8;;{address}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\"),
     }
 }
 
 /// The color of a status.
-fn color_of(state: &str) -> Option<Color> {
+fn color_of(state: &str) -> Option<AnsiColor> {
     match state.split(' ').next().unwrap_or_default() {
-        "delivered" | "active" => Some(Color::Green),
-        "failed" | "failing" | "disabled" => Some(Color::Red),
-        "pending" | "held" | "inactive" => Some(Color::Yellow),
+        "delivered" | "active" => Some(AnsiColor::Green),
+        "failed" | "failing" | "disabled" => Some(AnsiColor::Red),
+        "pending" | "held" | "inactive" => Some(AnsiColor::Yellow),
         _ => None,
     }
 }
@@ -104,12 +70,12 @@ pub(crate) struct Columns {
 impl Columns {
     /// Prints rows below their titles. Returns whether all columns are complete, except the one that shrinks.
     pub(crate) fn print(&self, rows: &[Vec<String>]) -> io::Result<bool> {
-        let (text, is_whole) = self.laid_out(rows, &Screen::of_output());
+        let (text, is_whole) = self.laid_out(rows, width());
         say(text.trim_end())?;
         Ok(is_whole)
     }
 
-    fn laid_out(&self, rows: &[Vec<String>], screen: &Screen) -> (String, bool) {
+    fn laid_out(&self, rows: &[Vec<String>], screen: usize) -> (String, bool) {
         let mut widths: Vec<usize> = self.titles.iter().map(|title| width_of(title)).collect();
         for row in rows {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -117,24 +83,24 @@ impl Columns {
             }
         }
         let sum = |widths: &[usize]| widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
-        let is_dropped = self.can_drop && sum(&widths) > screen.width;
+        let is_dropped = self.can_drop && sum(&widths) > screen;
         if is_dropped {
             widths.pop();
         }
         let all = sum(&widths);
         if let Some(column) = widths.get_mut(self.shrinks) {
-            *column = column.saturating_sub(all.saturating_sub(screen.width)).max(8.min(*column));
+            *column = column.saturating_sub(all.saturating_sub(screen)).max(8.min(*column));
         }
         let titles: Vec<_> = self.titles.iter().map(|title| (*title).to_owned()).collect();
         let (mut text, mut is_whole) = (String::new(), !is_dropped);
         for row in [&titles].into_iter().chain(rows) {
-            let (mut line, mut left) = (String::new(), screen.width);
+            let (mut line, mut left) = (String::new(), screen);
             for (number, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 let shown = fit(cell, (*width).min(left));
                 is_whole &= shown == *cell || number == self.shrinks;
                 let used = width_of(&shown);
                 let color = color_of(cell).filter(|_| self.state == Some(number));
-                line.push_str(&color.map_or_else(|| shown.clone(), |color| painted(&shown, color, screen)));
+                line.push_str(&color.map_or_else(|| shown.clone(), |color| painted(&shown, color)));
                 line.extend(std::iter::repeat_n(' ', (width + 2).saturating_sub(used)));
                 left = left.saturating_sub(width + 2);
             }
@@ -168,21 +134,21 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
 
 /// Prints a line, cut to the width of the terminal.
 pub(crate) fn line(text: &str) -> io::Result<()> {
-    say(&fit(text, Screen::of_output().width))
+    say(&fit(text, width()))
 }
 
 /// Prints lines to standard output. Fails if its reader has closed the pipe.
 pub(crate) fn say(text: &str) -> io::Result<()> {
-    writeln!(io::stdout().lock(), "{text}")
+    writeln!(anstream::stdout().lock(), "{text}")
 }
 
 /// Prints JSON on one line, with terminal control characters escaped.
-pub(crate) fn say_json(value: &Value) -> io::Result<()> {
-    say(&Untrusted::new(&value.to_string()).terminal_json())
+pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
+    say(&Untrusted::new(&serde_json::to_value(value)?.to_string()).terminal_json())
 }
 
 /// Prints an answer: as JSON for programs, and as a sentence for people.
-pub(crate) fn tell(answer: &Value, is_json: bool, meaning: &str) -> io::Result<()> {
+pub(crate) fn tell(answer: &impl Serialize, is_json: bool, meaning: &str) -> io::Result<()> {
     if is_json { say_json(answer) } else { say(meaning) }
 }
 
@@ -210,7 +176,8 @@ pub(crate) fn end_progress() {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use anstream::adapter::strip_str;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -219,7 +186,10 @@ mod tests {
     #[test]
     fn control_characters_are_replaced() {
         assert_eq!(shown("a\u{1b}[2Jb\u{202e}c\nd\u{9b}é"), "a\u{FFFD}[2Jb\u{FFFD}c\u{FFFD}d\u{FFFD}é");
-        assert_eq!(cell(&json!(["x\r", 1, null])), "x\u{FFFD}, 1, ");
+        assert_eq!(
+            (cell(&"x\r"), cell_of(Some(1)), cell_of(None::<u8>)),
+            ("x\u{FFFD}".to_owned(), "1".to_owned(), String::new())
+        );
     }
 
     #[test]
@@ -238,16 +208,20 @@ mod tests {
             ["a long address of a receiver", "日本語の受信者の長い住所です", "e\u{301}e\u{301}e\u{301} short"]
         {
             let rows = [vec!["1".to_owned(), address.to_owned(), "active".to_owned()]];
-            let (wide, is_whole) = COLUMNS.laid_out(&rows, &Screen::plain(usize::MAX));
+            let laid_out = |columns: &Columns, width| {
+                let (text, is_whole) = columns.laid_out(&rows, width);
+                (strip_str(&text).to_string(), is_whole)
+            };
+            let (wide, is_whole) = laid_out(&COLUMNS, usize::MAX);
             assert!(wide.contains(&format!("{address}  active")) && is_whole, "{wide}");
             for width in 1..80 {
-                let (narrow, _) = COLUMNS.laid_out(&rows, &Screen::plain(width));
+                let (narrow, _) = laid_out(&COLUMNS, width);
                 assert!(narrow.lines().all(|line| width_of(line) <= width), "{width}: {narrow}");
             }
-            let (narrow, is_whole) = COLUMNS.laid_out(&rows, &Screen::plain(25));
+            let (narrow, is_whole) = laid_out(&COLUMNS, 25);
             assert!(narrow.contains("active") && is_whole, "{narrow}");
-            assert!(!COLUMNS.laid_out(&rows, &Screen::plain(15)).1);
-            let (dropped, is_whole) = Columns { can_drop: true, ..COLUMNS }.laid_out(&rows, &Screen::plain(15));
+            assert!(!laid_out(&COLUMNS, 15).1);
+            let (dropped, is_whole) = laid_out(&Columns { can_drop: true, ..COLUMNS }, 15);
             assert!(!dropped.contains("act") && !is_whole, "{dropped}");
         }
     }
@@ -255,7 +229,7 @@ mod tests {
     #[test]
     fn only_states_are_colored_and_colors_have_no_width() {
         let rows = [vec!["active".to_owned(), "x".to_owned(), "failing since 12:00".to_owned()]];
-        let (text, _) = COLUMNS.laid_out(&rows, &Screen::styled(80));
+        let (text, _) = COLUMNS.laid_out(&rows, 80);
         assert!(text.ends_with("active  x    \u{1b}[31mfailing since 12:00\u{1b}[0m\n"), "{text:?}");
     }
 

@@ -1,6 +1,8 @@
 //! The HTTP side of a function: it takes an API Gateway event, finds the route and the caller, parses the input, calls
 //! the handler, and writes the response and the log line. No other module of this crate names a status code.
 
+pub use api::{Done, error::Reason};
+
 pub use self::{
     auth::{
         Access, AnyCaller, By, Caller, Callers, KeyOrSession, NoCallers, People, Person, Public, Session, SignedIn,
@@ -14,7 +16,7 @@ pub use self::{
     origins::Origins,
     page::{DID, Page},
     paging::{MOST_LISTED, read_limit},
-    reply::{Done, Output, Reply, WithCookies},
+    reply::{Output, Reply, WithCookies},
     route::Route,
     status::HttpError,
     wire::Wire,
@@ -25,6 +27,7 @@ mod call;
 pub mod cookies;
 mod event;
 mod fields;
+mod forms;
 mod function;
 mod info;
 mod json;
@@ -35,7 +38,6 @@ pub mod page;
 mod paging;
 mod reply;
 mod route;
-mod schemas;
 #[cfg(feature = "openapi")]
 mod shapes;
 mod status;

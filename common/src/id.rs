@@ -81,39 +81,6 @@ impl fmt::Display for NotAnId {
 
 impl std::error::Error for NotAnId {}
 
-/// The names of a closed set, on the wire and in the tables.
-macro_rules! names {
-    ($type:ident { $($variant:ident => $name:literal,)* }) => {
-        impl $type {
-            /// The name on the wire and in the tables.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl std::str::FromStr for $type {
-            type Err = $crate::id::NotAnId;
-
-            fn from_str(text: &str) -> Result<Self, $crate::id::NotAnId> {
-                match text {
-                    $($name => Ok(Self::$variant),)*
-                    _ => Err($crate::id::NotAnId),
-                }
-            }
-        }
-    };
-}
-pub(crate) use names;
-
 /// Identifies a tenant, that is, an organization as the owner of its data. Generated ids are UUIDs like all others. Job
 /// producers send them back, so any token that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII characters)
 /// is accepted. An id that was never generated owns no data.

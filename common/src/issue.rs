@@ -1,42 +1,7 @@
 //! The issues of an input, field by field.
 
-use std::fmt;
-
-use serde::Serialize;
-
-/// One issue of an input, as listed in `data.issues`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Issue {
-    /// The kind of issue.
-    pub code: IssueCode,
-    /// The path to the field: its name and, in an array, the index of the element.
-    pub path: Vec<String>,
-    /// A description of the issue, never including the value.
-    pub message: String,
-}
-
-/// Formats an issue as "password: must have at least 8 characters".
-impl fmt::Display for Issue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut message = self.message.chars();
-        let first = message.next().unwrap_or_default().to_ascii_lowercase();
-        write!(f, "{}: {first}{}", self.path.join("."), message.as_str())
-    }
-}
-
-/// The kinds of issue, with the names that zod and so every oRPC client use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IssueCode {
-    /// Missing, or of the wrong JSON type.
-    InvalidType,
-    /// Of the right type, but its content is not allowed.
-    InvalidFormat,
-    /// Shorter than allowed.
-    TooSmall,
-    /// Longer than allowed.
-    TooBig,
-}
+use api::ClosedSet;
+pub use api::error::{Issue, IssueCode};
 
 /// A problem that a domain type finds in a text: an [`Issue`] without its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +10,18 @@ pub struct Problem {
     pub code: IssueCode,
     /// A description of the issue, never including the value.
     pub message: String,
+}
+
+/// Parses a name of a closed set.
+///
+/// # Errors
+/// There is no such name.
+pub fn parse_name<T: ClosedSet>(text: &str) -> Result<T, Vec<Problem>> {
+    T::ALL.iter().find(|name| name.as_str() == text).copied().ok_or_else(|| {
+        let names: Vec<_> = T::ALL.iter().map(|name| name.as_str()).collect();
+        let (last, others) = names.split_last().unwrap_or((&"", &[]));
+        vec![Problem::format(format!("Must be {} or {last}", others.join(", ")))]
+    })
 }
 
 impl Problem {

@@ -424,8 +424,8 @@ MUTATIONS = [
     Mutation(
         "a recovery leaves out held deliveries",
         WEBHOOKS + "log/recovery.rs",
-        "Self::Both => &[Status::Failed, Status::Held],",
-        "Self::Both => &[Status::Failed],",
+        "Missed::Both => &[Status::Failed, Status::Held],",
+        "Missed::Both => &[Status::Failed],",
         "held deliveries are recovered",
     ),
     Mutation(

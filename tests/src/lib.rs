@@ -25,6 +25,14 @@ pub use receiver::{Received, Receiver};
 pub use rough::{Manner, Rough};
 pub use world::{Answer, Tenant, World, faults::Switch};
 
+/// A client for plain HTTP. The command-line client enables TLS in `reqwest`, which then needs a provider; root
+/// certificates would take time to load.
+#[must_use]
+pub fn plain_http() -> reqwest::ClientBuilder {
+    let _may_be_installed = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().tls_certs_only([]).no_proxy()
+}
+
 /// Cargo, as from a shell: without what the Cargo that runs this process says of the package it runs. `ring` is compiled
 /// again, with all that depends on it, whenever that differs from the time before.
 #[must_use]

@@ -19,6 +19,8 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
+use crate::plain_http;
+
 /// This many of a hundred calls fail before they take effect, and as many after.
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
@@ -173,7 +175,7 @@ impl Proxy {
     }
 
     async fn start(manner: Manner) -> Self {
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let http = plain_http().build().expect("a client");
         let (calls, units) = (AtomicU64::new(0), Mutex::default());
         let shared = Arc::new(Shared { behind: OnceLock::new(), manner, http, calls, units });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -6,7 +6,7 @@ use local::{Data, Options, Stack};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::{Proxy, description};
+use crate::{Proxy, description, plain_http};
 
 pub mod faults;
 pub mod log;
@@ -133,7 +133,7 @@ impl World {
         let env: HashMap<String, String> =
             SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let stack = Stack::start(Options { env, ..options }).await.expect("the service starts");
-        let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
+        let http = plain_http().redirect(reqwest::redirect::Policy::none());
         Self { stack, http: http.build().expect("a client"), proxy: None }
     }
 

@@ -2,12 +2,15 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use serde_json::{Map, Value, json};
+use api::{
+    DeliveryId,
+    deliveries::{Delivery, List as Call, Listed, Status},
+};
 
 use super::page::{PAGE, filter, listed, row};
 use crate::{
-    api::Api,
     args::List,
+    calls::Api,
     failure::Failure,
     terminal::{line, note, say_json},
 };
@@ -24,16 +27,16 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
     loop {
         let page = match is_first {
             true => listed(api, fields.clone(), usize::try_from(list.limit).unwrap_or(PAGE)).await,
-            false => since_then(api, &fields, &seen).await.map(|all| (all, None)),
+            false => since_then(api, &fields, &seen).await,
         };
         match page {
-            Ok((page, more)) => {
+            Ok(Listed { deliveries: page, next_cursor: more }) => {
                 if std::mem::take(&mut is_down) {
                     note("The service is reachable again.");
                 }
                 // Deliveries older than the first page are not watched.
                 if let (true, Some(_), Some(oldest)) = (is_first, more, page.last()) {
-                    fields.insert("since".to_owned(), oldest["created_at"].clone());
+                    fields.since = Some(oldest.created_at.clone());
                 }
                 is_first = false;
                 for delivery in seen.news(&page) {
@@ -52,34 +55,34 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
 }
 
 /// The newest deliveries, back to one that was printed before.
-async fn since_then(api: &Api, fields: &Map<String, Value>, seen: &Seen) -> Result<Vec<Value>, Failure> {
-    let (mut fields, mut all) = (fields.clone(), Vec::new());
+async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failure> {
+    let (mut call, mut deliveries) = (call.clone(), Vec::new());
     loop {
-        let (page, cursor) = listed(api, fields.clone(), PAGE).await?;
-        let is_known = page.iter().any(|delivery| seen.0.contains_key(&id(delivery)));
-        all.extend(page);
-        match cursor {
-            Some(cursor) if !is_known && all.len() < MOST => drop(fields.insert("cursor".to_owned(), cursor)),
-            _ => return Ok(all),
+        let page = listed(api, call.clone(), PAGE).await?;
+        let is_known = page.deliveries.iter().any(|delivery| seen.0.contains_key(&delivery.delivery_id));
+        deliveries.extend(page.deliveries);
+        if page.next_cursor.is_none() || is_known || deliveries.len() >= MOST {
+            return Ok(Listed { deliveries, next_cursor: None });
         }
+        call.cursor = page.next_cursor;
     }
 }
 
-/// The state of each printed delivery, by its id.
+/// The status and the number of attempts of each printed delivery.
 #[derive(Default)]
-struct Seen(HashMap<String, Value>);
+struct Seen(HashMap<DeliveryId, (Status, u32)>);
 
 impl Seen {
     /// The new and changed deliveries of a page, oldest first.
-    fn news<'a>(&mut self, page: &'a [Value]) -> Vec<&'a Value> {
+    fn news<'a>(&mut self, page: &'a [Delivery]) -> Vec<&'a Delivery> {
         let mut now = HashMap::new();
         let mut news = Vec::new();
         for delivery in page.iter().rev() {
-            let state = json!([delivery["status"], delivery["attempts"]]);
-            if self.0.get(&id(delivery)) != Some(&state) {
+            let state = (delivery.status, delivery.attempts);
+            if self.0.get(&delivery.delivery_id) != Some(&state) {
                 news.push(delivery);
             }
-            now.insert(id(delivery), state);
+            now.insert(delivery.delivery_id.clone(), state);
         }
         // A delivery that has left the page does not return to it.
         self.0 = now;
@@ -87,21 +90,33 @@ impl Seen {
     }
 }
 
-fn id(delivery: &Value) -> String {
-    delivery["delivery_id"].to_string()
-}
-
 #[cfg(test)]
 mod tests {
+    use api::webhooks::EventName;
+
     use super::*;
 
     #[test]
     fn each_change_is_printed_once_and_oldest_first() {
-        let one = |id: &str, status: &str| json!({"delivery_id": id, "status": status, "attempts": 1});
+        let one = |id: &str, status| Delivery {
+            delivery_id: id.into(),
+            webhook_id: "msg_1".into(),
+            webhook_endpoint_id: None,
+            event: EventName::Completed,
+            job_id: "job-1".to_owned(),
+            status,
+            attempts: 1,
+            created_at: "2026-01-31T12:00:00.000Z".into(),
+            next_attempt_at: None,
+            last_attempt: None,
+        };
         let mut seen = Seen::default();
-        let ids = |news: Vec<&Value>| news.iter().map(|one| one["delivery_id"].clone()).collect::<Vec<_>>();
-        assert_eq!(ids(seen.news(&[one("b", "pending"), one("a", "delivered")])), ["a", "b"]);
-        assert!(seen.news(&[one("b", "pending"), one("a", "delivered")]).is_empty());
-        assert_eq!(ids(seen.news(&[one("c", "held"), one("b", "failed"), one("a", "delivered")])), ["b", "c"]);
+        let ids = |news: Vec<&Delivery>| news.iter().map(|one| one.delivery_id.to_string()).collect::<Vec<_>>();
+        assert_eq!(ids(seen.news(&[one("b", Status::Pending), one("a", Status::Delivered)])), ["a", "b"]);
+        assert!(seen.news(&[one("b", Status::Pending), one("a", Status::Delivered)]).is_empty());
+        assert_eq!(
+            ids(seen.news(&[one("c", Status::Held), one("b", Status::Failed), one("a", Status::Delivered)])),
+            ["b", "c"]
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! The result of an event: its post, and the settlement made of it.
 
-use serde_json::{Value, json};
+use api::deliveries::{LeasedDelivery, Settlement, Unanswered};
 
 use super::lease::Lease;
-use crate::http::{NoAnswer, Posted};
+use crate::http::Posted;
 
 /// An event that was posted, or is released.
 pub(super) struct Done {
-    pub(super) delivery: Value,
+    pub(super) delivery: LeasedDelivery,
     /// The result of the post. `None` releases the event.
     pub(super) tried: Option<Tried>,
     pub(super) lease: Lease,
@@ -15,38 +15,28 @@ pub(super) struct Done {
 
 /// The result of a post.
 pub(super) struct Tried {
-    pub(super) answer: Result<Posted, NoAnswer>,
+    pub(super) answer: Result<Posted, Unanswered>,
     /// In milliseconds.
     pub(super) took: u64,
 }
 
 impl Done {
     /// The settlement, as `deliveries/settle` takes it.
-    pub(super) fn settlement(&self) -> Value {
-        let mut settlement = self.tried.as_ref().map_or_else(|| json!({}), Tried::fields);
-        settlement["delivery_id"] = self.delivery["delivery_id"].clone();
-        settlement["lease"] = self.delivery["lease"].clone();
-        settlement
+    pub(super) fn settlement(&self) -> Settlement {
+        let release = Settlement::new(self.delivery.delivery_id.clone(), self.delivery.lease.clone());
+        let Some(Tried { answer, took }) = &self.tried else { return release };
+        let (status_code, error) = (answer.as_ref().ok().map(|posted| posted.status), answer.as_ref().err().copied());
+        let response = answer.as_ref().ok().and_then(|posted| posted.response.clone());
+        Settlement { status_code, error, duration_ms: Some(*took), response, ..release }
     }
 }
 
 impl Tried {
-    /// The fields of a settlement that describe the attempt.
-    fn fields(&self) -> Value {
-        match &self.answer {
-            Ok(Posted { status, response: None }) => json!({ "status_code": status, "duration_ms": self.took }),
-            Ok(Posted { status, response }) => {
-                json!({ "status_code": status, "duration_ms": self.took, "response": response })
-            }
-            Err(why) => json!({ "error": why.name(), "duration_ms": self.took }),
-        }
-    }
-
     /// The HTTP status, or the reason for a missing answer.
     pub(super) fn outcome(&self) -> String {
         match &self.answer {
             Ok(posted) => posted.status.to_string(),
-            Err(why) => why.name().to_owned(),
+            Err(why) => why.to_string(),
         }
     }
 

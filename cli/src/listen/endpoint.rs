@@ -5,12 +5,15 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
-use zeroize::Zeroizing;
+use api::{
+    Description, EndpointId, Secret,
+    deliveries::{LeasedDelivery, Missed, Recover},
+    webhooks::{Create, Delete, Endpoint, Kind, List, Update},
+};
 
 use crate::{
-    api::Api,
     args::Listen,
+    calls::Api,
     clock,
     config::Config,
     endpoints::events,
@@ -27,16 +30,16 @@ const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 
 /// The endpoint, and its signing secret if this machine has it.
 pub(super) struct Source {
-    pub(super) id: String,
+    pub(super) id: EndpointId,
     origin: String,
-    secret: Option<Zeroizing<String>>,
+    secret: Option<Secret>,
 }
 
 impl Source {
     /// A warning if the stored secret did not sign this delivery, which was signed just now. It is given once.
-    pub(super) fn outdated(&mut self, delivery: &Value) -> Option<String> {
-        let (body, signature) = (delivery["body"].as_str()?, delivery["headers"]["x-webhook-signature"].as_str()?);
-        let is_current = |secret: &Zeroizing<String>| secret::signs(secret, body, signature);
+    pub(super) fn outdated(&mut self, delivery: &LeasedDelivery) -> Option<String> {
+        let signature = delivery.headers.get("x-webhook-signature")?;
+        let is_current = |secret: &Secret| secret::signs(secret, &delivery.body, signature);
         if self.secret.as_ref().is_none_or(is_current) {
             return None;
         }
@@ -49,7 +52,7 @@ impl Source {
 
     /// Locks the endpoint for this process, and warns if another process on this machine receives from it.
     pub(super) fn share(&self, config: &Config) -> Result<File, Failure> {
-        let lock = config.lock_of(&self.id)?;
+        let lock = config.lock_of(self.id.as_str())?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -65,12 +68,12 @@ impl Source {
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
     // Another `listen` that starts now waits, and then finds the endpoint of this one.
     let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
-    let _alone = config.alone(&api.origin(), listen.endpoint.as_ref().unwrap_or(&description))?;
-    let listed = api.call("webhooks/list", json!({})).await?;
-    let endpoints = listed["webhook_endpoints"].as_array().cloned().unwrap_or_default();
-    let is_mine = |endpoint: &&Value| match &listen.endpoint {
-        Some(id) => endpoint["webhook_endpoint_id"] == *id,
-        None => endpoint["kind"] == "pull" && endpoint["description"] == description,
+    let _alone =
+        config.alone(&api.origin(), listen.endpoint.as_ref().map_or(description.as_str(), EndpointId::as_str))?;
+    let endpoints = api.call(&List::new()).await?.webhook_endpoints;
+    let is_mine = |endpoint: &&Endpoint| match &listen.endpoint {
+        Some(id) => endpoint.webhook_endpoint_id == *id,
+        None => endpoint.kind == Kind::Pull && text(endpoint) == description,
     };
     let found = endpoints.iter().find(is_mine);
     if let (None, Some(_)) = (found, &listen.endpoint) {
@@ -79,11 +82,11 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     remove_unused(api, config, &endpoints, found).await;
     let id = match found {
         Some(endpoint) => reuse(api, endpoint, listen).await?,
-        None => make(api, config, &description, listen).await?,
+        None => make(api, config, description, listen).await?,
     };
     if let Some(since) = &listen.since {
-        let fields = json!({ "webhook_endpoint_id": id, "since": since, "status": "failed" });
-        api.call("deliveries/recover", fields).await?;
+        let recover = Recover::new(id.clone(), since.clone());
+        api.call(&Recover { status: Some(Missed::Failed), ..recover }).await?;
         note(&format!("Deliveries that failed since {since} are resent within the next minute."));
     }
     let secret = config.service(&api.origin()).secrets.remove(&id);
@@ -94,7 +97,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     }
     if listen.print_secret {
         match &secret {
-            Some(secret) => note(&format!("Signing secret: {}", secret.as_str())),
+            Some(secret) => note(&format!("Signing secret: {}", secret.reveal())),
             None => {
                 let why = "The signing secret is not stored on this machine. Create a new one with";
                 note(&format!("{why} `fanfare endpoints rotate {id}`."));
@@ -104,44 +107,46 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     Ok(Source { id, origin: api.origin(), secret })
 }
 
-async fn reuse(api: &Api, endpoint: &Value, listen: &Listen) -> Result<String, Failure> {
-    let id = endpoint["webhook_endpoint_id"].as_str().unwrap_or_default().to_owned();
-    if let Some((_, wanted)) = events(&listen.events)
-        && wanted != endpoint["events"]
-    {
-        api.call("webhooks/update", json!({ "id": id, "events": wanted })).await?;
+/// The description of an endpoint; empty if it has none.
+fn text(endpoint: &Endpoint) -> &str {
+    endpoint.description.as_ref().map_or("", Description::as_str)
+}
+
+async fn reuse(api: &Api, endpoint: &Endpoint, listen: &Listen) -> Result<EndpointId, Failure> {
+    let id = endpoint.webhook_endpoint_id.clone();
+    let now = endpoint.events.as_ref().map(|events| events.0.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if let Some(wanted) = events(&listen.events).filter(|wanted| *wanted != now) {
+        api.call(&Update { events: Some(wanted), ..Update::new(id.clone()) }).await?;
     }
-    note(&format!("Receiving from endpoint {} ({id}).", cell(&endpoint["description"])));
+    note(&format!("Receiving from endpoint {} ({}).", cell(&text(endpoint)), cell(&id)));
     Ok(id)
 }
 
-async fn make(api: &Api, config: &mut Config, description: &str, listen: &Listen) -> Result<String, Failure> {
-    let events = events(&listen.events).map_or(Value::Null, |(_, events)| events);
-    let fields = json!({ "kind": "pull", "description": description, "events": events });
-    let made = api.call("webhooks/create", fields).await?;
-    let id = made["webhook_endpoint_id"].as_str().unwrap_or_default().to_owned();
-    let secret = made["signing_secret"].as_str().map(|secret| Zeroizing::new(secret.to_owned()));
+async fn make(api: &Api, config: &mut Config, description: String, listen: &Listen) -> Result<EndpointId, Failure> {
+    let name = cell(&description);
+    let (kind, description, events) = (Some(Kind::Pull), Some(Some(description)), events(&listen.events));
+    let made = api.call(&Create { kind, description, events, ..Create::new() }).await?;
+    let id = made.webhook_endpoint_id;
     config.change(&api.origin(), |service| {
-        service.secrets.extend(secret.map(|secret| (id.clone(), secret)));
+        service.secrets.extend(made.signing_secret.map(|secret| (id.clone(), secret)));
     })?;
-    note(&format!("Created endpoint {} ({id}).", cell(&json!(description))));
+    note(&format!("Created endpoint {name} ({}).", cell(&id)));
     Ok(id)
 }
 
 /// Deletes endpoints of `listen` without calls for a day. Their deliveries stay in the log.
-async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Value], mine: Option<&Value>) {
-    let is_unused = |endpoint: &&Value| {
-        let last = endpoint["last_asked_at"].as_str().or(endpoint["created_at"].as_str()).and_then(clock::since);
-        let is_of_listen = endpoint["description"].as_str().is_some_and(|text| text.starts_with(PREFIX));
-        is_of_listen && endpoint["kind"] == "pull" && last.is_some_and(|ago| ago >= UNUSED) && Some(*endpoint) != mine
+async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], mine: Option<&Endpoint>) {
+    let mine = mine.map(|endpoint| &endpoint.webhook_endpoint_id);
+    let is_unused = |endpoint: &&Endpoint| {
+        let last = clock::since(endpoint.last_asked_at.as_ref().unwrap_or(&endpoint.created_at));
+        let is_of_listen = endpoint.kind == Kind::Pull && text(endpoint).starts_with(PREFIX);
+        is_of_listen && last.is_some_and(|ago| ago >= UNUSED) && Some(&endpoint.webhook_endpoint_id) != mine
     };
     for endpoint in endpoints.iter().filter(is_unused) {
-        let id = &endpoint["webhook_endpoint_id"];
-        let name = cell(&endpoint["description"]);
-        match api.call("webhooks/delete", json!({ "id": id })).await {
+        let (id, name) = (&endpoint.webhook_endpoint_id, cell(&text(endpoint)));
+        match api.call(&Delete::new(id.clone())).await {
             Ok(_) => {
                 note(&format!("Deleted endpoint {name}, unused for a day. Its deliveries stay in the log."));
-                let id = id.as_str().unwrap_or_default();
                 let forgotten = config.change(&api.origin(), |service| drop(service.secrets.remove(id)));
                 if let Err(error) = forgotten {
                     note(&error.to_string());

@@ -2,16 +2,20 @@
 
 use std::{mem, time::Duration};
 
-use serde_json::Value;
+use api::{
+    Timestamp,
+    deliveries::{LeasedDelivery, Received},
+    error::Reason,
+};
 
-use crate::{clock, failure::Failure, terminal::cell};
+use crate::{clock, failure::Failure};
 
 /// The first and the longest pause after a failed call.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// The pause while the endpoint is inactive.
 const WHILE_INACTIVE: Duration = Duration::from_secs(3);
-/// The longest `Retry-After` that is respected.
+/// The longest `Retry-After` or pause that is respected.
 const LONGEST_WISH: Duration = Duration::from_secs(60);
 
 /// The state that was printed last.
@@ -21,21 +25,19 @@ pub(super) struct News {
     failures: u32,
     is_inactive: bool,
     /// The end of the overlap of the latest rotation, from the latest answer. `None` before the first answer.
-    rotated: Option<Value>,
+    rotated: Option<Option<Timestamp>>,
 }
 
 /// The consequences of an answer.
-#[derive(Debug)]
 pub(super) struct Heard {
     /// The lines to print.
     pub(super) lines: Vec<String>,
     pub(super) next: Next,
 }
 
-#[derive(Debug)]
 pub(super) enum Next {
     /// These were received; the next call is due after the pause.
-    Taken(Vec<Value>, Duration),
+    Taken(Vec<LeasedDelivery>, Duration),
     /// The same call may succeed after the pause.
     Wait(Duration),
     /// Later calls would fail, too.
@@ -44,7 +46,7 @@ pub(super) enum Next {
 
 impl News {
     /// Takes in the answer of a call.
-    pub(super) fn hear(&mut self, answer: Result<Value, Failure>) -> Heard {
+    pub(super) fn hear(&mut self, answer: Result<Received, Failure>) -> Heard {
         let mut lines = Vec::new();
         let next = match answer {
             Ok(answer) => {
@@ -52,12 +54,11 @@ impl News {
                 if mem::take(&mut self.is_inactive) {
                     lines.push("The endpoint is active again.".to_owned());
                 }
-                lines.extend(self.rotation(&answer["previous_secret_expires_at"]));
-                let pause = answer["poll_after_ms"].as_u64().unwrap_or(1_000).min(60_000);
-                let taken = answer["deliveries"].as_array().cloned().unwrap_or_default();
-                Next::Taken(taken, Duration::from_millis(pause))
+                lines.extend(self.rotation(answer.previous_secret_expires_at));
+                let pause = Duration::from_millis(answer.poll_after_ms.into());
+                Next::Taken(answer.deliveries, pause.min(LONGEST_WISH))
             }
-            Err(error) if error.reason() == "endpoint_inactive" => {
+            Err(error) if error.reason() == Some(Reason::EndpointInactive) => {
                 self.answered(&mut lines);
                 if !mem::replace(&mut self.is_inactive, true) {
                     let text = "The endpoint is inactive. Events are held until it is active again.";
@@ -85,14 +86,11 @@ impl News {
         }
     }
 
-    fn rotation(&mut self, until: &Value) -> Option<String> {
+    fn rotation(&mut self, until: Option<Timestamp>) -> Option<String> {
         let before = self.rotated.replace(until.clone())?;
-        (before != *until && !until.is_null()).then(|| {
-            format!(
-                "The signing secret was rotated. The previous secret stays valid until {} UTC.",
-                clock::short(&cell(until))
-            )
-        })
+        let until = until.filter(|until| before.as_ref() != Some(until))?;
+        let until = clock::short(&until);
+        Some(format!("The signing secret was rotated. The previous secret stays valid until {until} UTC."))
     }
 }
 
@@ -111,31 +109,34 @@ fn jittered(pause: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn refused(status: u16, reason: &str, seconds: Option<u64>) -> Result<Value, Failure> {
-        let retry_after = seconds.map(Duration::from_secs);
-        Err(Failure::Refused { status, reason: reason.to_owned(), message: "No.".to_owned(), retry_after })
+    fn received(previous_secret_expires_at: Option<&str>) -> Result<Received, Failure> {
+        let previous_secret_expires_at = previous_secret_expires_at.map(Into::into);
+        Ok(Received { deliveries: Vec::new(), poll_after_ms: 0, previous_secret_expires_at })
     }
 
-    fn down() -> Result<Value, Failure> {
+    fn refused(status: u16, reason: Option<Reason>, seconds: Option<u64>) -> Result<Received, Failure> {
+        let retry_after = seconds.map(Duration::from_secs);
+        Err(Failure::Refused { status, reason, message: "No.".to_owned(), retry_after })
+    }
+
+    fn down() -> Result<Received, Failure> {
         Err(Failure::Unreachable("It is down.".to_owned()))
     }
 
     #[test]
     fn each_change_is_one_line() {
-        let (mut news, fine) = (News::default(), || Ok(json!({"deliveries": [], "poll_after_ms": 0})));
-        let inactive = || refused(409, "endpoint_inactive", None);
-        let rotated = |until: &str| Ok(json!({ "previous_secret_expires_at": until }));
+        let (mut news, fine) = (News::default(), || received(None));
+        let inactive = || refused(409, Some(Reason::EndpointInactive), None);
+        let rotated = |until| received(Some(until));
         let (broke, back) = ("It is down. Retrying.", "The service is reachable again.");
         let off = "The endpoint is inactive. Events are held until it is active again.";
         for (answer, lines) in [
             (fine(), &[][..]),
             (down(), &[broke]),
-            (refused(503, "", None), &[]),
-            (refused(429, "", None), &[]),
+            (refused(503, None, None), &[]),
+            (refused(429, None, None), &[]),
             (fine(), &[back]),
             (inactive(), &[off]),
             (inactive(), &[]),
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn a_rotation_before_the_start_is_not_printed() {
         let mut news = News::default();
-        assert!(news.hear(Ok(json!({"previous_secret_expires_at": "later"}))).lines.is_empty());
+        assert!(news.hear(received(Some("later"))).lines.is_empty());
     }
 
     #[test]
@@ -173,20 +174,21 @@ mod tests {
         }
         assert!(longest > LONGEST_PAUSE / 2);
         for (wish, least) in [(20, 20), (9_999, 60)] {
-            let Next::Wait(pause) = news.hear(refused(429, "", Some(wish))).next else { unreachable!("a pause") };
+            let Next::Wait(pause) = news.hear(refused(429, None, Some(wish))).next else { unreachable!("a pause") };
             assert_eq!(pause, Duration::from_secs(least));
         }
     }
 
     #[test]
     fn only_permanent_failures_end_it() {
-        let codes = [refused(404, "", None), refused(409, "not_a_pull_endpoint", None), refused(403, "", None)]
-            .into_iter()
-            .chain([Err(Failure::NotSignedIn("No.".to_owned()))])
-            .map(|answer| match News::default().hear(answer).next {
-                Next::End(failure) => failure.exit_code(),
-                next => unreachable!("{next:?}"),
-            });
+        let codes =
+            [refused(404, None, None), refused(409, Some(Reason::NotAPullEndpoint), None), refused(403, None, None)]
+                .into_iter()
+                .chain([Err(Failure::NotSignedIn("No.".to_owned()))])
+                .map(|answer| match News::default().hear(answer).next {
+                    Next::End(failure) => failure.exit_code(),
+                    Next::Taken(..) | Next::Wait(_) => unreachable!("it ends"),
+                });
         assert_eq!(codes.collect::<Vec<_>>(), [4, 1, 1, 3]);
     }
 }

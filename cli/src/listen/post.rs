@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::Request;
-use serde_json::Value;
+use api::deliveries::{LeasedDelivery, Unanswered};
+use reqwest::{Method, Request};
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -14,7 +12,7 @@ use super::{
     lease::Lease,
     stop::Stop,
 };
-use crate::http::{Http, NoAnswer};
+use crate::{failure::Failure, http::Http};
 
 /// The time limit of a post, the same as the service's.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -27,12 +25,12 @@ pub(super) struct Poster {
 }
 
 impl Poster {
-    pub(super) fn new(to: Url) -> Self {
-        Self { http: Http::new(IDLE), to }
+    pub(super) fn new(to: Url) -> Result<Self, Failure> {
+        Ok(Self { http: Http::new(IDLE)?, to })
     }
 
     /// Posts an event once a slot is free. Releases the event instead if its lease is too old or the process is stopping.
-    pub(super) async fn post(&self, delivery: Value, slots: &Semaphore, mut stop: Stop, lease: Lease) -> Done {
+    pub(super) async fn post(&self, delivery: LeasedDelivery, slots: &Semaphore, mut stop: Stop, lease: Lease) -> Done {
         let slot = tokio::select! {
             biased;
             () = stop.asked() => None,
@@ -44,18 +42,15 @@ impl Poster {
         let began = Instant::now();
         let answer = match self.request(&delivery) {
             Some(request) => self.http.post(request, TIMEOUT).await,
-            None => Err(NoAnswer::Protocol),
+            None => Err(Unanswered::Protocol),
         };
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Done { delivery, tried: Some(Tried { answer, took }), lease }
     }
 
-    /// The request, exactly as the service would send it.
-    fn request(&self, delivery: &Value) -> Option<Request<Full<Bytes>>> {
-        let mut request = Request::post(self.to.as_str());
-        for (name, value) in delivery["headers"].as_object()? {
-            request = request.header(name, value.as_str()?);
-        }
-        request.body(Full::new(Bytes::from(delivery["body"].as_str()?.to_owned()))).ok()
+    /// The request, as the service would send it.
+    fn request(&self, delivery: &LeasedDelivery) -> Option<Request> {
+        let request = self.http.request(Method::POST, self.to.as_str()).body(delivery.body.clone());
+        delivery.headers.iter().fold(request, |request, (name, value)| request.header(name, value)).build().ok()
     }
 }

@@ -1,10 +1,10 @@
 //! Settles events at the service, many in one call.
 
-use serde_json::{Value, json};
+use api::deliveries::{Settle, Settled, Settlement};
 use tokio::sync::mpsc;
 
 use super::{done::Done, news::pause, show::Show};
-use crate::{api::Api, failure::Failure};
+use crate::{calls::Api, failure::Failure};
 
 /// The most settlements in a call, and their length in bytes: the service accepts 64 KiB.
 const MOST: usize = 40;
@@ -31,7 +31,7 @@ impl Settler {
             let mut more = Some(first);
             while let Some(one) = more {
                 let settlement = one.settlement();
-                length += settlement.to_string().len();
+                length += serde_json::to_string(&settlement).map_or(0, |json| json.len());
                 if !batch.is_empty() && length > LONGEST {
                     next = Some(one);
                     break;
@@ -40,20 +40,20 @@ impl Settler {
                 settlements.push(settlement);
                 more = if batch.len() < MOST { done.try_recv().ok() } else { None };
             }
-            let results = self.settle(&batch, settlements).await?;
-            for (number, done) in batch.iter().enumerate() {
-                self.show.event(done, results.get(number).unwrap_or(&Value::Null))?;
+            let mut results = self.settle(&batch, settlements).await?.into_iter();
+            for done in &batch {
+                self.show.event(done, results.next())?;
             }
         }
         Ok(())
     }
 
     /// The results of the settlements. Empty if the service did not answer before the leases expired.
-    async fn settle(&self, batch: &[Done], settlements: Vec<Value>) -> Result<Vec<Value>, Failure> {
-        let fields = json!({ "settlements": settlements });
+    async fn settle(&self, batch: &[Done], settlements: Vec<Settlement>) -> Result<Vec<Settled>, Failure> {
+        let settle = Settle::new(settlements);
         for failures in 0.. {
-            match self.api.call("deliveries/settle", fields.clone()).await {
-                Ok(answer) => return Ok(answer["settlements"].as_array().cloned().unwrap_or_default()),
+            match self.api.call(&settle).await {
+                Ok(results) => return Ok(results.settlements),
                 Err(error) if error.is_passing() && !batch.iter().all(|done| done.lease.is_over()) => {
                     tokio::time::sleep(pause(failures, &error)).await;
                 }

@@ -1,13 +1,18 @@
 //! Prints one line for each event.
 
-use serde_json::{Value, json};
+use anstyle::AnsiColor;
+use api::{
+    DeliveryId,
+    deliveries::{LeasedDelivery, Settled, Verdict},
+};
+use serde_json::json;
 
 use super::done::{Done, Tried};
 use crate::{
     clock,
     failure::Failure,
     http::Posted,
-    terminal::{Color, Screen, cell, fit, linked, note, painted, say, say_json, width_of},
+    terminal::{cell, fit, linked, note, painted, say, say_json, width, width_of},
 };
 
 /// The shortest part of a job's id that is shown, in columns.
@@ -24,48 +29,49 @@ impl Show {
         Self { origin, is_json }
     }
 
-    /// Prints the result of an event, and the service's answer to its settlement.
-    pub(super) fn event(&self, done: &Done, result: &Value) -> Result<(), Failure> {
-        let (delivery, job) = (&done.delivery, cell(&done.delivery["job_id"]));
-        let page = self.page(&delivery["delivery_id"]);
+    /// Prints the result of an event, and the service's answer to its settlement, if any.
+    pub(super) fn event(&self, done: &Done, settled: Option<Settled>) -> Result<(), Failure> {
+        let LeasedDelivery { delivery_id, event, job_id, attempt, .. } = &done.delivery;
+        let page = self.page(delivery_id);
+        let result = settled.as_ref().map(|settled| settled.result);
         if self.is_json {
             return Ok(say_json(&json!({
-                "at": clock::now(), "delivery_id": delivery["delivery_id"], "event": delivery["event"],
-                "job_id": delivery["job_id"], "attempt": delivery["attempt"],
+                "at": clock::now(), "delivery_id": delivery_id, "event": event, "job_id": job_id, "attempt": attempt,
                 "outcome": done.tried.as_ref().map(Tried::outcome),
                 "duration_ms": done.tried.as_ref().map(|tried| tried.took),
                 "response": done.tried.as_ref().and_then(Tried::response),
-                "result": result["result"], "status": result["status"], "page": page,
+                "result": result, "status": settled.and_then(|settled| settled.status), "page": page,
             }))?);
         }
+        let (event, job) = (cell(event), cell(job_id));
         let Some(tried) = &done.tried else {
-            note(&format!("Released {} of {job}. It will be received again.", cell(&delivery["event"])));
+            note(&format!("Released {event} of {job}. It will be received again."));
             return Ok(());
         };
         let line = Line {
             time: clock::time_of_day(),
-            event: cell(&delivery["event"]),
+            event,
             job,
             outcome: tried.outcome(),
             is_delivered: matches!(tried.answer, Ok(Posted { response: None, .. })),
             took: format!("{} ms", tried.took),
             page,
         };
-        let screen = Screen::of_output();
-        say(&line.laid_out(&screen))?;
+        let width = width();
+        say(&line.laid_out(width))?;
         if let Some(answer) = tried.response().and_then(|text| text.lines().find(|line| !line.trim().is_empty())) {
-            say(&fit(&format!("          {}", cell(&json!(answer.trim()))), screen.width))?;
+            say(&fit(&format!("          {}", cell(&answer.trim())), width))?;
         }
-        if result["result"] != "settled" {
+        if result != Some(Verdict::Settled) {
             note(&format!("The lease of {} expired before it was settled. It will be received again.", line.job));
         }
         Ok(())
     }
 
     /// The delivery's page, if its id needs no escaping in a URL.
-    fn page(&self, id: &Value) -> Option<String> {
-        let id = id.as_str().filter(|id| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)));
-        Some(format!("{}/console/deliveries/{}", self.origin, id?))
+    fn page(&self, id: &DeliveryId) -> Option<String> {
+        let is_safe = id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+        is_safe.then(|| format!("{}/console/deliveries/{id}", self.origin))
     }
 }
 
@@ -81,13 +87,11 @@ struct Line {
 
 impl Line {
     /// The line, no wider than the screen. If the URL of the page does not fit, the job links to it.
-    fn laid_out(&self, screen: &Screen) -> String {
+    fn laid_out(&self, screen: usize) -> String {
         let Self { time, event, job, outcome, took, .. } = self;
         let page = self.page.as_deref().unwrap_or_default();
-        let color = if self.is_delivered { Color::Green } else { Color::Red };
-        let painted = painted(outcome, color, screen);
-        let whole = format!("{time}  {event}  {job}  {outcome}  {took}  {page}");
-        if width_of(&whole) <= screen.width {
+        let painted = painted(outcome, if self.is_delivered { AnsiColor::Green } else { AnsiColor::Red });
+        if width_of(&format!("{time}  {event}  {job}  {outcome}  {took}  {page}")) <= screen {
             return format!("{time}  {event}  {job}  {painted}  {took}  {page}").trim_end().to_owned();
         }
         // The outcome has priority, then the job.
@@ -97,17 +101,19 @@ impl Line {
             (format!("{time}  "), String::new()),
             (String::new(), String::new()),
         ] {
-            let left = screen.width.checked_sub(width_of(&format!("{before}  {outcome}{after}")));
+            let left = screen.checked_sub(width_of(&format!("{before}  {outcome}{after}")));
             if let Some(left) = left.filter(|left| *left >= LEAST.min(width_of(job))) {
-                return format!("{before}{}  {painted}{after}", linked(&fit(job, left), page, screen));
+                return format!("{before}{}  {painted}{after}", linked(&fit(job, left), page));
             }
         }
-        fit(outcome, screen.width)
+        fit(outcome, screen)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use anstream::adapter::strip_str;
+
     use super::*;
 
     fn line() -> Line {
@@ -124,11 +130,10 @@ mod tests {
 
     #[test]
     fn a_line_never_wraps_and_shortens_the_job() {
+        let shown = |width| strip_str(&line().laid_out(width)).to_string();
         for width in 1..150 {
-            let shown = line().laid_out(&Screen::plain(width));
-            assert!(width_of(&shown) <= width, "{width}: {shown}");
+            assert!(width_of(&shown(width)) <= width, "{width}: {}", shown(width));
         }
-        let shown = |width| line().laid_out(&Screen::plain(width));
         assert_eq!(shown(2), "2…");
         assert_eq!(shown(15), "invoices-…  204");
         assert_eq!(shown(25), "12:00:00  invoices-…  204");
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn on_a_narrow_terminal_the_job_links_to_its_page() {
-        let shown = line().laid_out(&Screen::styled(50));
+        let shown = line().laid_out(50);
         let page = "http://127.0.0.1:9000/console/deliveries/1";
         let link = format!("\u{1b}]8;;{page}\u{1b}\\invoices-of-j…\u{1b}]8;;\u{1b}\\");
         assert_eq!(shown, format!("12:00:00  job.completed  {link}  \u{1b}[32m204\u{1b}[0m  3 ms"));
@@ -149,9 +154,9 @@ mod tests {
     #[test]
     fn an_unsafe_id_has_no_page() {
         let show = Show::new("http://127.0.0.1:9000".to_owned(), false);
-        assert_eq!(show.page(&json!("a.0-1")).expect("a page"), "http://127.0.0.1:9000/console/deliveries/a.0-1");
+        assert_eq!(show.page(&"a.0-1".into()).expect("a page"), "http://127.0.0.1:9000/console/deliveries/a.0-1");
         for hostile in ["a/../../signin", "a\u{1b}\\b", "?next=x", "ä"] {
-            assert_eq!(show.page(&json!(hostile)), None);
+            assert_eq!(show.page(&hostile.into()), None);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
+pub use api::account::InvitationStatus;
 use aws_sdk_dynamodb::{
     Client,
     operation::update_item::UpdateItemError,
@@ -10,7 +11,6 @@ use aws_sdk_dynamodb::{
         builders::{PutBuilder, UpdateBuilder},
     },
 };
-use serde::Serialize;
 
 use crate::{
     accounts::{
@@ -68,18 +68,6 @@ pub struct Invited {
     pub expires_at: Timestamp,
     /// When it was created.
     pub created_at: Timestamp,
-}
-
-/// The state of an invitation. An expired invitation stays pending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InvitationStatus {
-    /// It has been neither accepted nor canceled.
-    Pending,
-    /// A user has joined with it.
-    Accepted,
-    /// It was canceled, or replaced by a newer one. Items spell it `cancelled`, the API `canceled`.
-    Canceled,
 }
 
 /// The store of invitations, with the other tables that its transactions write.
@@ -359,6 +347,7 @@ impl Invited {
         let expires_at = Timestamp::from_second(record.number("expires_at")?);
         Ok(Self {
             invitation,
+            // Items spell it `cancelled`, the API `canceled`.
             status: match record.text("status")? {
                 "pending" => InvitationStatus::Pending,
                 "accepted" => InvitationStatus::Accepted,

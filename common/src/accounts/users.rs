@@ -1,10 +1,7 @@
 //! Users, their roles, and their rights.
 
-use std::{fmt, str::FromStr};
-
+pub use api::account::Role;
 use aws_sdk_dynamodb::Client;
-
-use serde::{Serialize, Serializer};
 
 use crate::{
     accounts::{email::Email, password::PasswordHash},
@@ -16,7 +13,7 @@ use crate::{
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
     id::{TenantId, UserId},
-    issue::Problem,
+    issue::{Problem, parse_name},
     name::Name,
     timestamp::Timestamp,
 };
@@ -42,64 +39,15 @@ pub struct User {
     pub key_epoch: i64,
 }
 
-/// The rights of a user in their organization.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// May do everything.
-    Owner,
-    /// May not invite people, or manage other members or their keys.
-    Member,
-}
-
-impl Role {
-    /// Parses a role from a request.
-    ///
-    /// # Errors
-    /// The text is not a role.
-    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+/// Parses a role from a request.
+///
+/// # Errors
+/// The text is not a role.
+pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
+    match text {
         // Other services have a role `admin` between the two, so clients written for them offer it.
-        let unknown = |problem: NotARole| match text {
-            "admin" => "There is no role admin. Must be owner or member".to_owned(),
-            _ => problem.to_string(),
-        };
-        text.parse().map_err(|problem| vec![Problem::format(unknown(problem))])
-    }
-
-    /// The name of the role in the table and in the API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Owner => "owner",
-            Self::Member => "member",
-        }
-    }
-}
-
-impl Serialize for Role {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl FromStr for Role {
-    type Err = NotARole;
-
-    fn from_str(text: &str) -> Result<Self, NotARole> {
-        match text {
-            "owner" => Ok(Self::Owner),
-            "member" => Ok(Self::Member),
-            _ => Err(NotARole),
-        }
-    }
-}
-
-/// The error of a text that is not a role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotARole;
-
-impl fmt::Display for NotARole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Must be owner or member")
+        "admin" => Err(vec![Problem::format("There is no role admin. Must be owner or member")]),
+        _ => parse_name(text),
     }
 }
 

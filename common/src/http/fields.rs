@@ -3,10 +3,11 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
+use api::MAX_ELEMENTS;
 use lambda_http::http::HeaderValue;
 use schemars::JsonSchema;
 
-use super::json::{Json, MAX_ELEMENTS, Object};
+use super::json::{Json, Object};
 #[cfg(feature = "openapi")]
 use super::shapes::FieldDescriptions;
 use crate::{

@@ -87,7 +87,7 @@ impl Function {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
-        let code = error.as_ref().map_or("OK", HttpError::code);
+        let code = error.as_ref().map_or("OK", |error| error.code().as_str());
         // The raw path is not logged: a mangled link may contain its token.
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
         let tenant = tenant.as_deref().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The values that describe a route, for the OpenAPI description and the checks against the template.
 
+use api::error::Reason;
 use lambda_http::http::Method;
 
 /// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
@@ -63,7 +64,7 @@ pub enum Fault {
     /// 404: the requested object does not exist.
     NotFound,
     /// 409, with this reason.
-    Conflict(&'static str),
+    Conflict(Reason),
     /// 429: too many attempts.
     TooMany,
 }

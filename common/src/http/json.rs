@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, fmt};
 
+use api::MAX_ELEMENTS;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -28,9 +29,6 @@ pub(super) enum Json {
     /// A fraction, or an array or object that is nested too deep to be read.
     Other,
 }
-
-/// The maximum number of elements or members of a field: each can have an issue in the answer.
-pub(super) const MAX_ELEMENTS: usize = 100;
 
 /// The members of an object.
 pub(super) type Object = HashMap<String, Json>;

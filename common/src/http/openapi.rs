@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use api::error::{Code, Reason};
 use lambda_http::http::Method;
 use schemars::Schema;
 use serde_json::{Map, Value, json};
@@ -30,8 +31,8 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             paths.entry(route.info.path).or_default().insert(route.info.method.as_str().to_lowercase(), operation);
         }
     }
-    let mut schemas = generators.named();
-    schemas.extend(refusals::schemas());
+    refusals::add_schemas(&mut generators);
+    let schemas = generators.named();
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {
@@ -242,37 +243,36 @@ fn page(description: &str) -> Value {
 }
 
 /// Status, code and, for a conflict, reason of the errors that every route of its kind can return, and of `faults`.
-fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(String, Option<&'static str>)>> {
+fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(Code, Option<Reason>)>> {
     let plain = wire != Wire::Envelope;
-    let mut errors: BTreeMap<u16, Vec<(String, Option<&'static str>)>> = BTreeMap::new();
-    let mut add = |status, code: &str, reason| errors.entry(status).or_default().push((code.to_owned(), reason));
-    add(400, "BAD_REQUEST", None);
-    add(413, "PAYLOAD_TOO_LARGE", None);
-    add(500, "INTERNAL_SERVER_ERROR", None);
-    add(503, "SERVICE_UNAVAILABLE", None);
+    let mut errors: BTreeMap<u16, Vec<(Code, Option<Reason>)>> = BTreeMap::new();
+    let mut add = |status, code, reason| errors.entry(status).or_default().push((code, reason));
+    add(400, Code::BadRequest, None);
+    add(413, Code::PayloadTooLarge, None);
+    add(500, Code::InternalServerError, None);
+    add(503, Code::ServiceUnavailable, None);
     if !info.credentials.contains(&Credential::None) {
-        add(401, "UNAUTHORIZED", None);
+        add(401, Code::Unauthorized, None);
     }
     if info.method == Method::POST {
-        add(403, if plain { "INVALID_ORIGIN" } else { "FORBIDDEN" }, None);
+        add(403, if plain { Code::InvalidOrigin } else { Code::Forbidden }, None);
     }
     for fault in faults {
         match fault {
-            Fault::WrongPassword if plain => add(401, "INVALID_EMAIL_OR_PASSWORD", None),
-            Fault::WrongPassword => add(401, "UNAUTHORIZED", None),
-            Fault::InvalidPassword if plain => add(400, "INVALID_PASSWORD", None),
-            Fault::InvalidToken if plain => add(400, "INVALID_TOKEN", None),
-            Fault::ConfirmationRequired if plain => add(400, "CONFIRMATION_REQUIRED", None),
+            Fault::WrongPassword if plain => add(401, Code::InvalidEmailOrPassword, None),
+            Fault::WrongPassword => add(401, Code::Unauthorized, None),
+            Fault::InvalidPassword if plain => add(400, Code::InvalidPassword, None),
+            Fault::InvalidToken if plain => add(400, Code::InvalidToken, None),
+            Fault::ConfirmationRequired if plain => add(400, Code::ConfirmationRequired, None),
             Fault::InvalidPassword | Fault::InvalidToken | Fault::ConfirmationRequired => {
-                add(400, "BAD_REQUEST", None);
+                add(400, Code::BadRequest, None);
             }
-            Fault::EmailNotVerified if plain => add(403, "EMAIL_NOT_VERIFIED", None),
-            Fault::NotAMember if plain => add(403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION", None),
-            Fault::EmailNotVerified | Fault::OwnersOnly | Fault::NotAMember => add(403, "FORBIDDEN", None),
-            Fault::NotFound => add(404, "NOT_FOUND", None),
-            Fault::Conflict(reason) if plain => add(409, &reason.to_uppercase(), Some(reason)),
-            Fault::Conflict(reason) => add(409, "CONFLICT", Some(reason)),
-            Fault::TooMany => add(429, "TOO_MANY_REQUESTS", None),
+            Fault::EmailNotVerified if plain => add(403, Code::EmailNotVerified, None),
+            Fault::NotAMember if plain => add(403, Code::NotAMember, None),
+            Fault::EmailNotVerified | Fault::OwnersOnly | Fault::NotAMember => add(403, Code::Forbidden, None),
+            Fault::NotFound => add(404, Code::NotFound, None),
+            Fault::Conflict(reason) => add(409, Code::Conflict, Some(*reason)),
+            Fault::TooMany => add(429, Code::TooManyRequests, None),
         }
     }
     errors

@@ -1,5 +1,6 @@
 //! The results of handlers, and their conversion to responses.
 
+use api::error::Envelope;
 use lambda_http::http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -130,35 +131,12 @@ impl From<Page> for Reply {
     }
 }
 
-#[derive(Serialize)]
-struct Envelope<'a, T> {
-    json: &'a T,
-}
-
 fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
     match wire {
         Wire::Envelope => serde_json::to_string(&Envelope { json: body }),
         Wire::Plain | Wire::Page => serde_json::to_string(body),
     }
     .map_err(Error::internal("writing the answer"))
-}
-
-/// A confirmation, for routes that return nothing else.
-#[derive(Serialize, JsonSchema)]
-pub struct Done {
-    /// Always `true`; refusals are returned as errors.
-    success: bool,
-    /// A summary of the result, for people.
-    #[schemars(extend("examples" = ["Done"]))]
-    message: &'static str,
-}
-
-impl Done {
-    /// Confirms success with `message`.
-    #[must_use]
-    pub fn new(message: &'static str) -> Self {
-        Self { success: true, message }
-    }
 }
 
 impl Reply {

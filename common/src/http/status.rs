@@ -1,9 +1,12 @@
 //! Maps errors to HTTP statuses, codes and messages.
 
+use api::error::{Code, Reason};
 use lambda_http::http::StatusCode;
-use serde_json::{Value, json};
 
-use crate::error::{Conflict, Error, Refusal};
+use crate::{
+    error::{Conflict, Error, Refusal},
+    issue::Issue,
+};
 
 /// An error of the domain or of HTTP itself.
 #[derive(Debug)]
@@ -49,24 +52,24 @@ impl HttpError {
     }
 
     /// The error's `code`, with the names that oRPC uses.
-    pub(super) fn code(&self) -> &'static str {
+    pub(super) fn code(&self) -> Code {
         match self {
-            Self::Unreadable => "BAD_REQUEST",
-            Self::Method => "METHOD_NOT_SUPPORTED",
-            Self::TooLarge => "PAYLOAD_TOO_LARGE",
+            Self::Unreadable => Code::BadRequest,
+            Self::Method => Code::MethodNotSupported,
+            Self::TooLarge => Code::PayloadTooLarge,
             Self::Domain(error) => match error {
                 Error::Malformed
                 | Error::Invalid(_)
                 | Error::InvalidPassword
                 | Error::InvalidToken
-                | Error::ConfirmationRequired { .. } => "BAD_REQUEST",
-                Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => "UNAUTHORIZED",
-                Error::Forbidden(_) => "FORBIDDEN",
-                Error::NotFound(_) => "NOT_FOUND",
-                Error::Conflict(_) => "CONFLICT",
-                Error::TooMany { .. } => "TOO_MANY_REQUESTS",
-                Error::Busy => "SERVICE_UNAVAILABLE",
-                Error::Internal(_) => "INTERNAL_SERVER_ERROR",
+                | Error::ConfirmationRequired { .. } => Code::BadRequest,
+                Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => Code::Unauthorized,
+                Error::Forbidden(_) => Code::Forbidden,
+                Error::NotFound(_) => Code::NotFound,
+                Error::Conflict(_) => Code::Conflict,
+                Error::TooMany { .. } => Code::TooManyRequests,
+                Error::Busy => Code::ServiceUnavailable,
+                Error::Internal(_) => Code::InternalServerError,
             },
         }
     }
@@ -81,11 +84,18 @@ impl HttpError {
         }
     }
 
-    /// The `data`, if there is any.
-    pub(super) fn data(&self) -> Option<Value> {
+    /// All issues of an input.
+    pub(super) fn issues(&self) -> Option<Vec<Issue>> {
         match self {
-            Self::Domain(Error::Invalid(issues)) => Some(json!({ "issues": issues })),
-            Self::Domain(Error::Conflict(conflict)) => Some(json!({ "reason": reason(conflict) })),
+            Self::Domain(Error::Invalid(issues)) => Some(issues.clone()),
+            _ => None,
+        }
+    }
+
+    /// The reason for a conflict.
+    pub(super) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Domain(Error::Conflict(conflict)) => Some(reason(conflict)),
             _ => None,
         }
     }
@@ -136,20 +146,18 @@ fn wait(seconds: i64) -> String {
 
 /// The code in the command-line flow. It is more specific than the status if one status has many causes.
 pub(super) fn flow_code(error: &HttpError) -> String {
-    match error {
-        HttpError::Domain(Error::WrongPassword) => "INVALID_EMAIL_OR_PASSWORD".to_owned(),
-        HttpError::Domain(Error::InvalidPassword) => "INVALID_PASSWORD".to_owned(),
-        HttpError::Domain(Error::InvalidToken) => "INVALID_TOKEN".to_owned(),
-        HttpError::Domain(Error::ConfirmationRequired { .. }) => "CONFIRMATION_REQUIRED".to_owned(),
-        // Better Auth's name.
-        HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => {
-            "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION".to_owned()
-        }
-        HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => "EMAIL_NOT_VERIFIED".to_owned(),
-        HttpError::Domain(Error::Forbidden(Refusal::Origin { .. })) => "INVALID_ORIGIN".to_owned(),
-        HttpError::Domain(Error::Conflict(conflict)) => reason(conflict).to_uppercase(),
-        other => other.code().to_owned(),
-    }
+    let code = match error {
+        HttpError::Domain(Error::WrongPassword) => Code::InvalidEmailOrPassword,
+        HttpError::Domain(Error::InvalidPassword) => Code::InvalidPassword,
+        HttpError::Domain(Error::InvalidToken) => Code::InvalidToken,
+        HttpError::Domain(Error::ConfirmationRequired { .. }) => Code::ConfirmationRequired,
+        HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => Code::NotAMember,
+        HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => Code::EmailNotVerified,
+        HttpError::Domain(Error::Forbidden(Refusal::Origin { .. })) => Code::InvalidOrigin,
+        HttpError::Domain(Error::Conflict(conflict)) => return reason(conflict).as_str().to_uppercase(),
+        other => other.code(),
+    };
+    code.as_str().to_owned()
 }
 
 /// The message in the command-line flow. Its clients print only this, so it includes the first issue.
@@ -190,21 +198,21 @@ fn conflict_message(conflict: &Conflict) -> String {
     }
 }
 
-fn reason(conflict: &Conflict) -> &'static str {
+fn reason(conflict: &Conflict) -> Reason {
     match conflict {
-        Conflict::SlugTaken(_) => "slug_taken",
-        Conflict::EmailTaken => "email_taken",
-        Conflict::InvitationExpired => "invitation_expired",
-        Conflict::InvitationUsed => "invitation_used",
-        Conflict::LastOwner => "last_owner",
-        Conflict::EndpointLimit(_) => "endpoint_limit",
-        Conflict::KeyLimit(_) => "key_limit",
-        Conflict::PayloadNotKept => "payload_not_kept",
-        Conflict::EndpointInactive => "endpoint_inactive",
-        Conflict::NotAPullEndpoint => "not_a_pull_endpoint",
-        Conflict::PullEndpoint => "pull_endpoint",
-        Conflict::HeadersNeeded => "headers_needed",
-        Conflict::RecoveryLimit(_) => "recovery_limit",
-        Conflict::IdempotencyKeyReused => "idempotency_key_reused",
+        Conflict::SlugTaken(_) => Reason::SlugTaken,
+        Conflict::EmailTaken => Reason::EmailTaken,
+        Conflict::InvitationExpired => Reason::InvitationExpired,
+        Conflict::InvitationUsed => Reason::InvitationUsed,
+        Conflict::LastOwner => Reason::LastOwner,
+        Conflict::EndpointLimit(_) => Reason::EndpointLimit,
+        Conflict::KeyLimit(_) => Reason::KeyLimit,
+        Conflict::PayloadNotKept => Reason::PayloadNotKept,
+        Conflict::EndpointInactive => Reason::EndpointInactive,
+        Conflict::NotAPullEndpoint => Reason::NotAPullEndpoint,
+        Conflict::PullEndpoint => Reason::PullEndpoint,
+        Conflict::HeadersNeeded => Reason::HeadersNeeded,
+        Conflict::RecoveryLimit(_) => Reason::RecoveryLimit,
+        Conflict::IdempotencyKeyReused => Reason::IdempotencyKeyReused,
     }
 }

@@ -1,6 +1,7 @@
 //! The formats of requests and responses: two of JSON, and forms with pages.
 
-use serde_json::{Value, json};
+use api::error::{Details, EnvelopeError, PlainError};
+use serde_json::json;
 use url::form_urlencoded;
 
 use super::{
@@ -52,8 +53,8 @@ impl Wire {
     /// The response for an error.
     pub(super) fn refusal(self, error: &HttpError) -> Response {
         let body = match self {
-            Self::Envelope => json!({ "json": envelope_error(error) }),
-            Self::Plain | Self::Page => flow_error(error),
+            Self::Envelope => json!(envelope_error(error)),
+            Self::Plain | Self::Page => json!(plain_error(error)),
         };
         json_response(error.status(), body.to_string())
     }
@@ -68,25 +69,21 @@ pub(super) fn parameters(encoded: &[u8]) -> Object {
     parameters
 }
 
-fn envelope_error(error: &HttpError) -> Value {
-    let mut body = json!({
-        "defined": false,
-        "code": error.code(),
-        "status": error.status().as_u16(),
-        "message": error.message(),
-    });
-    if let (Value::Object(body), Some(data)) = (&mut body, error.data()) {
-        body.insert("data".to_owned(), data);
-    }
-    body
+fn envelope_error(error: &HttpError) -> EnvelopeError {
+    let details = Details { issues: error.issues(), reason: error.reason() };
+    let json = api::error::Error {
+        defined: false,
+        code: error.code().as_str().to_owned(),
+        status: error.status().as_u16(),
+        message: error.message(),
+        data: (details.issues.is_some() || details.reason.is_some()).then_some(details),
+    };
+    EnvelopeError { json }
 }
 
-fn flow_error(error: &HttpError) -> Value {
-    let mut body = json!({ "code": flow_code(error), "message": flow_message(error) });
-    if let (Value::Object(body), Some(Value::Object(data))) = (&mut body, error.data()) {
-        body.extend(data);
-    }
-    body
+fn plain_error(error: &HttpError) -> PlainError {
+    let (code, message) = (flow_code(error), flow_message(error));
+    PlainError { code, message, issues: error.issues(), reason: error.reason() }
 }
 
 #[cfg(test)]

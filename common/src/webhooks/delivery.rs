@@ -12,7 +12,8 @@ mod pull;
 mod reason;
 mod report;
 mod state;
-mod status;
+
+pub use api::deliveries::{Status, Trigger};
 
 pub(in crate::webhooks) use self::outcome::retry_after;
 pub use self::{
@@ -25,5 +26,4 @@ pub use self::{
     reason::{error_meaning, error_name},
     report::report_failed,
     state::{AttemptResult, Delivery},
-    status::{Status, Trigger},
 };

@@ -7,7 +7,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, NoCallers, Public, Route, Wire, WithCookies},
+    http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
     presentation::sign_up::{self, SignedUp},
     timestamp::Timestamp,
 };
@@ -40,9 +40,9 @@ fn route() -> Route<App, NoCallers> {
         )
         .faults(&[
             Fault::NotFound,
-            Fault::Conflict("invitation_expired"),
-            Fault::Conflict("invitation_used"),
-            Fault::Conflict("email_taken"),
+            Fault::Conflict(Reason::InvitationExpired),
+            Fault::Conflict(Reason::InvitationUsed),
+            Fault::Conflict(Reason::EmailTaken),
         ])
 }
 

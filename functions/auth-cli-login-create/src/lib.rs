@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    auth::{CliLoginCreate, CliLoginCreated},
+};
 use common::{
     accounts::{
         attempts::{Attempts, CLI_LOGIN_CLIENT},
@@ -11,11 +15,8 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Function, NoCallers, Public, Route, Wire},
-    id::CliLoginId,
     timestamp::Timestamp,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
@@ -31,7 +32,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App, NoCallers> {
-    Route::post("/v1/auth/cliLoginCreate", Public, |_, _| Ok(()), handle)
+    Route::post(CliLoginCreate::PATH, Public, |_, _| Ok(()), handle)
         .summary("Requests a browser login. The request has no effect until a signed-in user approves it.")
         .description(
             "Open `/signin?cliLoginId=...&cliLoginSecret=...` with the id and the secret in a browser, and call \
@@ -40,23 +41,13 @@ fn route() -> Route<App, NoCallers> {
         .faults(&[Fault::TooMany])
 }
 
-/// The request and its secret, which only this response contains.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// The id of the request.
-    request_id: CliLoginId,
-    /// The secret of the request, needed to approve it and to poll it. No other response contains it.
-    #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
-    secret: String,
-    /// When the request expires, ten minutes from now.
-    expires_at: Timestamp,
-}
-
-async fn handle(app: Arc<App>, call: Call<()>, (): ()) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<()>, (): ()) -> Result<CliLoginCreated> {
     let now = Timestamp::now();
     app.attempts.count(CLI_LOGIN_CLIENT, &call.client.to_string(), now).await?;
     let login = app.logins.create(&call.device(), now).await?;
-    Ok(Output { request_id: login.id, secret: login.secret.reveal().to_owned(), expires_at: login.expires_at })
+    Ok(CliLoginCreated {
+        request_id: login.id.into(),
+        secret: login.secret.reveal().into(),
+        expires_at: login.expires_at.into(),
+    })
 }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    auth::{CliLogin, CliLoginPoll},
+};
 use common::{
     accounts::{
         attempts::{Attempts, CLI_LOGIN_POLL},
         cli_logins::{CliLogins, parse_secret},
-        email::Email,
         token::Token,
         users::Users,
     },
@@ -14,11 +17,9 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, NoCallers, Public, Rejected, Route, Wire, cookies::cookie_header},
-    id::{CliLoginId, UserId},
+    id::CliLoginId,
     timestamp::Timestamp,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
@@ -39,7 +40,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App, NoCallers> {
-    Route::post("/v1/auth/cliLoginPoll", Public, Input::read, handle)
+    Route::post(CliLoginPoll::PATH, Public, Input::read, handle)
         .summary("Returns the state of a browser login and, once it is approved, its session.")
         .description(
             "An approved request returns its session once. `pending` means that no user has approved the request yet, \
@@ -58,54 +59,31 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The `requestId` that `cliLoginCreate` returned.").text("requestId", CliLoginId::parse);
-        let secret = fields.about("The `secret` that `cliLoginCreate` returned.").text("secret", parse_secret);
+        let id = fields
+            .about("The `requestId` that `cliLoginCreate` returned.")
+            .text(CliLoginPoll::NAMES.request_id, CliLoginId::parse);
+        let secret =
+            fields.about("The `secret` that `cliLoginCreate` returned.").text(CliLoginPoll::NAMES.secret, parse_secret);
         Ok(Self { id: id?, secret: secret? })
     }
 }
 
-/// The state of the request. Requests that do not exist, have expired, were used or whose approval has ended are all
-/// `expired`, so the response does not reveal which.
-#[derive(JsonSchema, Serialize)]
-#[serde(tag = "status", rename_all = "camelCase", rename_all_fields = "camelCase")]
-#[schemars(deny_unknown_fields, inline)]
-pub enum Output {
-    /// `approved`: the response contains the session.
-    Approved {
-        /// The session, as the value of a `Cookie` header. No other response contains it.
-        #[schemars(extend("examples" = ["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
-        cookie_header: String,
-        /// The id of the user who approved the request.
-        user_id: UserId,
-        /// The email address of the user.
-        email: Email,
-        /// Always `true`.
-        email_verified: bool,
-        /// When the session ends.
-        session_expires_at: Timestamp,
-    },
-    /// `pending`: no user has approved the request yet, or the user must verify their email first.
-    Pending,
-    /// `expired`: the request can no longer be approved, so create a new one.
-    Expired,
-}
-
-async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<CliLogin> {
     let now = Timestamp::now();
-    let Some(login) = app.logins.find(input.id, &input.secret, now).await? else { return Ok(Output::Expired) };
+    let Some(login) = app.logins.find(input.id, &input.secret, now).await? else { return Ok(CliLogin::Expired) };
     app.attempts.count(CLI_LOGIN_POLL, &login.id.to_string(), now).await?;
-    let Some(approval) = &login.approval else { return Ok(Output::Pending) };
+    let Some(approval) = &login.approval else { return Ok(CliLogin::Pending) };
     let user = app.users.find(approval.user).await?.filter(|user| approval.is_of(user));
-    let Some(user) = user else { return Ok(Output::Expired) };
+    let Some(user) = user else { return Ok(CliLogin::Expired) };
     if !user.email_verified {
-        return Ok(Output::Pending);
+        return Ok(CliLogin::Pending);
     }
     let taken = app.logins.take(&login, &user, &call.device(), now).await?;
-    Ok(taken.map_or(Output::Expired, |(session, token)| Output::Approved {
-        cookie_header: cookie_header(&call.base, &token),
-        user_id: user.id,
-        email: user.email,
+    Ok(taken.map_or(CliLogin::Expired, |(session, token)| CliLogin::Approved {
+        cookie_header: cookie_header(&call.base, &token).into(),
+        user_id: user.id.into(),
+        email: user.email.into(),
         email_verified: user.email_verified,
-        session_expires_at: session.expires_at,
+        session_expires_at: session.expires_at.into(),
     }))
 }

@@ -2,10 +2,14 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
+use api::{
+    Call as _,
+    account::{CreateKey, DeleteKey, IssuedKey as Issued},
+};
 use common::{
     accounts::api_keys::{IssuedKey, KeyRecord, PREFIX},
     error::{Error, Result},
-    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session, SignedIn},
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn},
     id::{KeyId, TenantId},
     name::Name,
     paging::{Order, Paging},
@@ -17,14 +21,14 @@ use serde::Serialize;
 use crate::{app::App, done::Success};
 
 pub(crate) fn create() -> Route<App> {
-    Route::post("/api/auth/api-key/create", Session, New::read, issue)
+    Route::post(CreateKey::PATH, Session, New::read, issue)
         .summary("Issues an API key for the caller's organization. The key itself is shown only once.")
         .description(
             "A key acts for the user who issued it. It cannot sign out, see or end sessions, issue keys, delete the \
              account, make a member an owner or see the invitations of owners. An organization can have at most 100 \
              keys, including expired ones.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::Conflict("key_limit")])
+        .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::KeyLimit)])
 }
 
 pub(crate) fn list() -> Route<App> {
@@ -38,7 +42,7 @@ pub(crate) fn list() -> Route<App> {
 }
 
 pub(crate) fn delete() -> Route<App> {
-    Route::post("/api/auth/api-key/delete", KeyOrSession, Which::read, revoke)
+    Route::post(DeleteKey::PATH, KeyOrSession, Which::read, revoke)
         .summary("Deletes a key, which stops working immediately.")
         .faults(&[Fault::NotFound])
 }
@@ -56,10 +60,10 @@ impl New {
         let name = fields
             .about("A name that distinguishes the key from your other keys.")
             .example("Build server")
-            .text("name", Name::parse);
+            .text(CreateKey::NAMES.name, Name::parse);
         let expires_in = fields
             .about("The lifetime of the key in seconds, from a minute to a year. By default, the key does not expire.")
-            .optional_number("expiresIn", EXPIRES_IN);
+            .optional_number(CreateKey::NAMES.expires_in, EXPIRES_IN);
         Ok(Self { name: name?, expires_in: expires_in? })
     }
 }
@@ -94,7 +98,7 @@ impl Which {
                     "The id of the key to delete, as returned by `api-key/list`. Owners can delete all keys of the \
                      organization; members can delete only their own.",
                 )
-                .text("keyId", KeyId::parse)?,
+                .text(DeleteKey::NAMES.key_id, KeyId::parse)?,
         })
     }
 }
@@ -124,32 +128,6 @@ struct View {
     last_request: Option<Timestamp>,
 }
 
-/// A newly issued API key, with its secret.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, rename = "IssuedApiKey")]
-struct Issued {
-    /// The id of the key, which `api-key/delete` requires.
-    id: KeyId,
-    /// The name of the key.
-    name: Name,
-    /// The prefix that all keys have in common.
-    #[schemars(extend("examples" = ["ak_"]))]
-    prefix: &'static str,
-    /// The first characters of the key, by which you can recognize it.
-    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
-    start: String,
-    /// The key, for the header `x-api-key`. No other response contains it.
-    #[schemars(extend("examples" = ["ak_3kTf9wQ0mB7sYxVb2nLr8Jd5"]))]
-    key: String,
-    /// Always `true`.
-    enabled: bool,
-    /// When the key was created.
-    created_at: Timestamp,
-    /// When the key stops working; `null` if it does not expire.
-    expires_at: Option<Timestamp>,
-}
-
 async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued> {
     let user = call.caller.user;
     let now = Timestamp::now();
@@ -157,14 +135,14 @@ async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued
     let issued = app.keys.issue(&user, &input.name, expires_at, now).await?;
     let IssuedKey { id, key, created_at, expires_at } = issued;
     Ok(Issued {
-        id,
-        name: input.name,
-        prefix: PREFIX,
+        id: id.into(),
+        name: input.name.into(),
+        prefix: PREFIX.to_owned(),
         start: key.start().to_owned(),
-        key: key.reveal().to_owned(),
+        key: key.reveal().into(),
         enabled: true,
-        created_at,
-        expires_at,
+        created_at: created_at.into(),
+        expires_at: expires_at.map(Into::into),
     })
 }
 

@@ -1,21 +1,10 @@
 //! Confirmations, for routes without other results.
 
+pub(crate) use api::account::Success;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A confirmation, for routes that return nothing else.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub(crate) struct Success {
-    /// Always `true`; refusals are returned as errors.
-    success: bool,
-}
-
-impl Success {
-    pub(crate) const DONE: Self = Self { success: true };
-}
-
-/// The same confirmation, for routes whose clients expect the field `status`.
+/// The same confirmation as [`Success`], for routes whose clients expect the field `status`.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Status {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::{Call as _, account::SignOut};
 use common::{
     accounts::{
         email::Email,
@@ -46,7 +47,7 @@ pub(crate) fn get() -> Route<App> {
 
 /// The caller's API key is ignored: a key cannot be signed out.
 pub(crate) fn sign_out() -> Route<App> {
-    Route::post("/api/auth/sign-out", Public, |_, _| Ok(()), end)
+    Route::post(SignOut::PATH, Public, |_, _| Ok(()), end)
         .summary("Ends the session of the cookie, everywhere and immediately.")
 }
 

@@ -9,7 +9,8 @@ use common::{
     config::{ConfigError, Env},
     error::Result,
     http::{
-        Call, Fault, Fields, Function, Rejected, Route, Session, SignedIn, Wire, WithCookies, cookies::cleared_cookie,
+        Call, Fault, Fields, Function, Reason, Rejected, Route, Session, SignedIn, Wire, WithCookies,
+        cookies::cleared_cookie,
     },
     timestamp::Timestamp,
 };
@@ -37,7 +38,7 @@ fn route() -> Route<Deletions> {
              `token` are ignored. A client that gets no response can retry: a 401 then means that the account was \
              deleted.",
         )
-        .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict("last_owner")])
+        .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict(Reason::LastOwner)])
 }
 
 /// The caller's password, which confirms the deletion.

@@ -6,10 +6,10 @@ use common::{
     accounts::{
         email::Email,
         invitations::{InvitationStatus, Invited},
-        users::Role,
+        users::{Role, parse_role},
     },
     error::Result,
-    http::{Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route},
+    http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route},
     id::{InvitationId, TenantId, UserId},
     paging::Paging,
     timestamp::Timestamp,
@@ -33,7 +33,7 @@ pub(crate) fn invite() -> Route<App> {
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
             Fault::NotFound,
-            Fault::Conflict("email_taken"),
+            Fault::Conflict(Reason::EmailTaken),
             Fault::TooMany,
         ])
 }
@@ -49,7 +49,7 @@ pub(crate) fn cancel() -> Route<App> {
     Route::post("/api/auth/organization/cancel-invitation", KeyOrSession, Which::read, withdraw)
         .summary("Cancels an invitation, which can then no longer be accepted. Owners only.")
         .description("Canceling an invitation again succeeds.")
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("invitation_used")])
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::InvitationUsed)])
 }
 
 struct New {
@@ -66,7 +66,7 @@ impl New {
             .about(
                 "The role that the new member gets. Inviting an `owner` requires a session; an API key cannot do so.",
             )
-            .text("role", Role::parse);
+            .text("role", parse_role);
         let organization = fields
             .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text("organizationId", TenantId::parse);

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    account::{ActiveMember, Member},
+};
 use common::{
     accounts::{
-        email::Email,
-        members::{Member, MemberIdOrEmail},
-        users::{Role, User},
+        members::MemberIdOrEmail,
+        users::{Role, parse_role},
     },
     error::Result,
     http::{
-        Call, Caller, Fault, Fields, KeyOrSession, Rejected, Route, Session, SignedIn, WithCookies,
+        Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn, WithCookies,
         cookies::cleared_cookie,
     },
     id::{TenantId, UserId},
-    name::Name,
     paging::{Order, Paging},
-    timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,7 +38,7 @@ pub(crate) fn list() -> Route<App> {
 }
 
 pub(crate) fn active() -> Route<App> {
-    Route::get("/api/auth/organization/get-active-member", KeyOrSession, |_, _| Ok(()), own)
+    Route::get(ActiveMember::PATH, KeyOrSession, |_, _| Ok(()), own)
         .summary("Returns the caller as a member of their organization.")
         .faults(&[Fault::NotFound])
 }
@@ -51,7 +52,7 @@ pub(crate) fn active_role() -> Route<App> {
 pub(crate) fn update_role() -> Route<App> {
     Route::post("/api/auth/organization/update-member-role", KeyOrSession, NewRole::read, change_role)
         .summary("Changes a member's role. Owners only; at least one owner must remain.")
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
 
 pub(crate) fn remove() -> Route<App> {
@@ -61,7 +62,7 @@ pub(crate) fn remove() -> Route<App> {
             "The address can be invited or sign up again. The endpoints that the member created remain. The last \
              owner cannot be removed.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict("last_owner")])
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
 
 pub(crate) fn leave() -> Route<App> {
@@ -73,7 +74,7 @@ pub(crate) fn leave() -> Route<App> {
             "A user belongs to exactly one organization, so leaving it deletes the account. The address can be \
              invited or sign up again. The endpoints that the user created remain.",
         )
-        .faults(&[Fault::NotFound, Fault::Conflict("last_owner")])
+        .faults(&[Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
 
 struct Listing {
@@ -121,7 +122,7 @@ impl NewRole {
         let member = fields
             .about("The id of the member to change, as returned by `list-members`.")
             .text("memberId", UserId::parse);
-        let role = fields.about("The new role of the member.").text("role", Role::parse);
+        let role = fields.about("The new role of the member.").text("role", parse_role);
         Ok(Self { organization: organization?, member: member?, role: role? })
     }
 }
@@ -160,42 +161,11 @@ impl Own {
     }
 }
 
-/// A member. Each user has exactly one membership, so its id is the user's id.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, rename = "Member")]
-pub(crate) struct View {
-    /// The id of the member, which is the id of the user.
-    id: UserId,
-    /// The id of the organization.
-    organization_id: TenantId,
-    /// The id of the user.
-    user_id: UserId,
-    /// The role of the member, which determines their permissions.
-    role: Role,
-    /// When the member joined.
-    created_at: Timestamp,
-    /// The user.
-    user: Profile,
-}
-
-/// A user, as other members see them.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-struct Profile {
-    /// The id of the user.
-    id: UserId,
-    /// The name of the user.
-    name: Name,
-    /// The address that the user signs in with.
-    email: Email,
-}
-
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Listed {
     /// The members of this page.
-    members: Vec<View>,
+    members: Vec<Member>,
     /// The total number of members.
     total: usize,
 }
@@ -211,17 +181,17 @@ struct ActiveRole {
 #[schemars(deny_unknown_fields, inline)]
 struct Removed {
     /// The member who was removed.
-    member: View,
+    member: Member,
 }
 
 async fn members(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Listed> {
     let user = &call.caller.user;
     input.organization.check(&app, user).await?;
     let (members, total) = app.members.list(&user.organization, input.paging, input.order).await?;
-    Ok(Listed { members: members.into_iter().map(View::from).collect(), total })
+    Ok(Listed { members: members.into_iter().map(Into::into).collect(), total })
 }
 
-async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<View> {
+async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<Member> {
     let user = &call.caller.user;
     Ok(app.members.find(&user.organization, &MemberIdOrEmail::Id(user.id)).await?.into())
 }
@@ -236,7 +206,7 @@ async fn role(app: Arc<App>, call: Call<Caller>, input: Whose) -> Result<ActiveR
     Ok(ActiveRole { role })
 }
 
-async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<View> {
+async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<Member> {
     let owner = &call.caller.user;
     check_manages(owner, input.organization.as_ref())?;
     check_may_give(&call.caller, input.role)?;
@@ -250,23 +220,9 @@ async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed>
     Ok(Removed { member: app.departures.remove(owner, &input.member).await?.into() })
 }
 
-async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCookies<View>> {
+async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCookies<Member>> {
     let user = &call.caller.user;
     check(user, input.organization.as_ref())?;
     let member = app.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })
-}
-
-impl From<Member> for View {
-    fn from(member: Member) -> Self {
-        let Member { user: User { id, name, email, organization, role, .. }, joined_at } = member;
-        Self {
-            id,
-            organization_id: organization,
-            user_id: id,
-            role,
-            created_at: joined_at,
-            user: Profile { id, name, email },
-        }
-    }
 }

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    account::{self, Organizations},
+};
 use common::{
     accounts::organizations::Organization,
     error::{Error, Refusal, Result},
@@ -16,12 +20,12 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    invitation, member,
+    invitation,
     rights::{NOT_FOUND, Named},
 };
 
 pub(crate) fn list() -> Route<App> {
-    Route::get("/api/auth/organization/list", KeyOrSession, |_, _| Ok(()), own)
+    Route::get(Organizations::PATH, KeyOrSession, |_, _| Ok(()), own)
         .summary("Lists the caller's organization; a user has exactly one.")
 }
 
@@ -58,21 +62,6 @@ impl Full {
     }
 }
 
-/// An organization, as its members see it.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, rename = "Organization")]
-struct View {
-    /// The id of the organization. Events contain it as `tenant_id`.
-    id: TenantId,
-    /// The name of the organization.
-    name: Name,
-    /// The short unique name of the organization, for use in links.
-    slug: Slug,
-    /// When the organization was created.
-    created_at: Timestamp,
-}
-
 /// An organization with its members and invitations.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,16 +76,16 @@ struct FullView {
     /// When the organization was created.
     created_at: Timestamp,
     /// The first members, in the order in which they joined; at most `membersLimit` of them.
-    members: Vec<member::View>,
+    members: Vec<account::Member>,
     /// The newest 100 invitations; empty for callers who are not allowed to list them.
     invitations: Vec<invitation::View>,
 }
 
-async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[View; 1]> {
+async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[account::Organization; 1]> {
     Ok([app.organizations.get(&call.caller.user.organization).await?.into()])
 }
 
-async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<View> {
+async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<account::Organization> {
     let organization = app.organizations.get(&call.caller.user.organization).await?;
     if named.is(&organization) { Ok(organization.into()) } else { Err(Error::Forbidden(Refusal::NotAMember)) }
 }
@@ -119,11 +108,4 @@ async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullVie
     let members = members.into_iter().map(Into::into).collect();
     let invitations = invitation::shown_to(&call.caller, invitations);
     Ok(FullView { id, name, slug, created_at, members, invitations })
-}
-
-impl From<Organization> for View {
-    fn from(organization: Organization) -> Self {
-        let Organization { id, name, slug, created_at, .. } = organization;
-        Self { id, name, slug, created_at }
-    }
 }

@@ -12,7 +12,7 @@ use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Function, NoCallers, Public, Route, Wire, WithCookies},
+    http::{Call, Fault, Function, NoCallers, Public, Reason, Route, Wire, WithCookies},
     presentation::sign_up::{self, SignedUp},
     timestamp::Timestamp,
 };
@@ -44,7 +44,7 @@ fn route() -> Route<App, NoCallers> {
             "The service sends the user, who becomes an owner, a verification email. The response contains the \
              session, also as a cookie.",
         )
-        .faults(&[Fault::Conflict("slug_taken"), Fault::Conflict("email_taken")])
+        .faults(&[Fault::Conflict(Reason::SlugTaken), Fault::Conflict(Reason::EmailTaken)])
 }
 
 async fn handle(app: Arc<App>, call: Call<()>, founder: Founder) -> Result<WithCookies<SignedUp>> {

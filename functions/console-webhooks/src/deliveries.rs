@@ -10,12 +10,12 @@ use common::{
         page::{Field, Page, visible},
     },
     id::EndpointId,
-    issue::Problem,
+    issue::{Problem, parse_name},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Status, error_name},
+        delivery::{Delivery, error_name},
         endpoints::EndpointView,
-        event::EventName,
+        event::parse_event,
         log::search::{Cursor, Filter, Page as Found},
     },
 };
@@ -81,8 +81,8 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 fn wanted(link: &Typed) -> Result<Wanted> {
     link.clone().without_empty().read(|fields| {
         let endpoint = fields.optional_text("endpoint", EndpointId::parse);
-        let status = fields.optional_text("status", Status::parse);
-        let event = fields.optional_text("event", EventName::parse);
+        let status = fields.optional_text("status", parse_name);
+        let event = fields.optional_text("event", parse_event);
         let job_id = fields.optional_text("job_id", |text| Ok(text.to_owned()));
         let since = fields.optional_text("since", moment);
         let until = fields.optional_text("until", moment);

@@ -6,7 +6,7 @@ use common::{
     accounts::users::User,
     error::{Conflict, Error, Result},
     http::{
-        Call, Fault, People, Reply, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
         page::{Form, Page, alert, pretty, visible},
     },
     id::TenantId,
@@ -37,7 +37,7 @@ pub(crate) fn show() -> Route<App, People> {
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The id of the delivery.")])), resend)
         .summary("Resends the delivery, as `deliveries/resend` does, and shows the result.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("payload_not_kept")])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::PayloadNotKept)])
         .redirects()
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{
     accounts::users::User,
     error::Result,
-    http::{Call, DID, Fault, People, Route, Typed, VerifiedPerson, page::Page},
+    http::{Call, DID, Fault, People, Reason, Route, Typed, VerifiedPerson, page::Page},
 };
 
 use self::page::{id, page};
@@ -34,8 +34,8 @@ pub(crate) fn submit() -> Route<App, People> {
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
-            Fault::Conflict("headers_needed"),
-            Fault::Conflict("recovery_limit"),
+            Fault::Conflict(Reason::HeadersNeeded),
+            Fault::Conflict(Reason::RecoveryLimit),
             Fault::TooMany,
         ])
         .redirects()

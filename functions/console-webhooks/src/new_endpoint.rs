@@ -7,10 +7,11 @@ use common::{
     application::idempotency::{Answer, Hash, IdempotencyKey},
     error::{Error, Result},
     http::{
-        Call, Fault, People, Reply, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
         page::{Form, Page, visible},
     },
     id::{EndpointId, TenantId},
+    issue::parse_name,
     timestamp::Timestamp,
     webhooks::{
         destination::SigningSecret,
@@ -43,7 +44,7 @@ pub(crate) fn show() -> Route<App, People> {
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), create)
         .summary("Creates an endpoint, as `webhooks/create` does, and shows its secret once.")
-        .faults(&[Fault::EmailNotVerified, Fault::Conflict("endpoint_limit")])
+        .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
 }
 
 /// The fields of the form. `once` identifies the form, so that submitting it twice creates one endpoint.
@@ -72,7 +73,7 @@ struct Created {
 
 /// The kind of the endpoint. Any value except `pull` means an endpoint with a URL.
 fn kind(form: &Typed) -> Kind {
-    Kind::parse(form.get("kind")).unwrap_or(Kind::Push)
+    parse_name(form.get("kind")).unwrap_or(Kind::Push)
 }
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {

@@ -12,7 +12,7 @@ use common::{
     },
     error::Result,
     http::{
-        Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, visible},
     },
@@ -59,7 +59,7 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms of the account page, which resend the verification email, change the password, end \
              sessions, leave the organization or delete the account as the API does.",
         )
-        .faults(&[Fault::InvalidPassword, Fault::NotFound, Fault::Conflict("last_owner"), Fault::TooMany])
+        .faults(&[Fault::InvalidPassword, Fault::NotFound, Fault::Conflict(Reason::LastOwner), Fault::TooMany])
         .redirects()
 }
 

@@ -6,7 +6,7 @@ use common::{
     accounts::signup::NewUser,
     error::{Conflict, Error, Result},
     http::{
-        Call, Fault, Public, Reply, Route, Typed,
+        Call, Fault, Public, Reason, Reply, Route, Typed,
         cookies::session_cookie,
         page::{Field, Form, Page, facts},
     },
@@ -46,7 +46,7 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the form of the invitation page: creates the account, as `acceptInviteAndSignup` does, and signs \
              the user in.",
         )
-        .faults(&[Fault::Conflict("email_taken")])
+        .faults(&[Fault::Conflict(Reason::EmailTaken)])
 }
 
 async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {

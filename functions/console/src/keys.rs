@@ -11,7 +11,7 @@ use common::{
     base_url::BaseUrl,
     error::{Error, Result},
     http::{
-        Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
         page::{Field, Form, Page, visible},
     },
     id::{KeyId, UserId},
@@ -61,7 +61,7 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms of the API keys page, which create a key and show it once, or delete a key, as the API \
              does.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("key_limit")])
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
         .redirects()
 }
 

@@ -15,7 +15,7 @@ use common::{
     },
     error::{Error, Result},
     http::{
-        Call, Fault, Reply, Route, SignedIn, Typed, Visitor,
+        Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, TICKED, facts, warning},
     },
@@ -82,8 +82,8 @@ pub(crate) fn submit() -> Route<App> {
         .faults(&[
             Fault::WrongPassword,
             Fault::NotFound,
-            Fault::Conflict("slug_taken"),
-            Fault::Conflict("email_taken"),
+            Fault::Conflict(Reason::SlugTaken),
+            Fault::Conflict(Reason::EmailTaken),
             Fault::TooMany,
         ])
         .redirects()

@@ -7,11 +7,11 @@ use common::{
         email::Email,
         invitations::{InvitationStatus, Invited},
         members::{Member, MemberIdOrEmail},
-        users::{Role, User},
+        users::{Role, User, parse_role},
     },
     error::{Error, Result},
     http::{
-        Call, DID, Fault, MOST_LISTED, Person, Reply, Route, SignedIn, Typed,
+        Call, DID, Fault, MOST_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
         page::{Field, Form, Page, visible},
     },
     id::{InvitationId, UserId},
@@ -65,9 +65,9 @@ pub(crate) fn submit() -> Route<App> {
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
             Fault::NotFound,
-            Fault::Conflict("last_owner"),
-            Fault::Conflict("email_taken"),
-            Fault::Conflict("invitation_used"),
+            Fault::Conflict(Reason::LastOwner),
+            Fault::Conflict(Reason::EmailTaken),
+            Fault::Conflict(Reason::InvitationUsed),
             Fault::TooMany,
         ])
         .redirects()
@@ -97,7 +97,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
 async fn change_role(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
     let (member, role) = form.read(|fields| {
         let member = fields.text("memberId", UserId::parse);
-        let role = fields.text("role", Role::parse);
+        let role = fields.text("role", parse_role);
         Ok((member?, role?))
     })?;
     app.members.change_role(owner, &MemberIdOrEmail::Id(member), role).await?;
@@ -113,7 +113,7 @@ async fn remove(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
 async fn invite(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<&'static str> {
     let (email, role) = form.read(|fields| {
         let email = fields.text("email", Email::parse);
-        let role = fields.text("role", Role::parse);
+        let role = fields.text("role", parse_role);
         Ok((email?, role?))
     })?;
     app.inviting.invite(&call.caller.user, &email, role, &call.base).await?;

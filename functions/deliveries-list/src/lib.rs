@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    deliveries::{List, Listed},
+};
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
+    issue::parse_name,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, Status},
         endpoints::Endpoints,
-        event::EventName,
+        event::parse_event,
         log::{
             Log,
             search::{Cursor, Filter},
         },
     },
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
@@ -36,7 +38,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/deliveries/list", Tenant, Input::read, handle)
+    Route::post(List::PATH, Tenant, Input::read, handle)
         .summary("Lists the deliveries, newest first.")
         .description("To read all pages, repeat the call with each `next_cursor` until a response contains none.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
@@ -57,51 +59,40 @@ impl Input {
                 "Only deliveries to this endpoint. By default, deliveries to all endpoints, including deleted ones, \
                  and to the callbacks of jobs.",
             )
-            .optional_text("webhook_endpoint_id", EndpointId::parse);
+            .optional_text(List::NAMES.webhook_endpoint_id, EndpointId::parse);
         let status = fields
             .about("Only deliveries with this status. By default, all statuses.")
-            .optional_text("status", Status::parse);
+            .optional_text(List::NAMES.status, parse_name);
         let event = fields
             .about("Only deliveries of this event. By default, all events.")
-            .optional_text("event", EventName::parse);
+            .optional_text(List::NAMES.event, parse_event);
         let job_id = fields
             .about("Only deliveries about this job, by the id that its producer gave it. By default, all jobs.")
             .example("job_4821")
-            .optional_text("job_id", |text| Ok(text.to_owned()));
+            .optional_text(List::NAMES.job_id, |text| Ok(text.to_owned()));
         let since = fields
             .about("Only deliveries that were created at this time or later. By default, there is no lower limit.")
-            .optional_text("since", Timestamp::parse);
+            .optional_text(List::NAMES.since, Timestamp::parse);
         let until = fields
             .about("Only deliveries that were created before this time. By default, there is no upper limit.")
-            .optional_text("until", Timestamp::parse);
+            .optional_text(List::NAMES.until, Timestamp::parse);
         let limit = fields
             .about("The maximum number of deliveries to return. The default is 20.")
-            .optional_number("limit", 1..=100);
+            .optional_number(List::NAMES.limit, 1..=100);
         let cursor = fields
             .about("The `next_cursor` of the previous page. Send the same filters as for that page.")
-            .optional_text("cursor", Cursor::parse);
+            .optional_text(List::NAMES.cursor, Cursor::parse);
         let filter = Filter { status: status?, event: event?, job_id: job_id?, since: since?, until: until? };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
         Ok(Self { endpoint: endpoint?, filter, limit, cursor: cursor? })
     }
 }
 
-/// A page of deliveries, newest first.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// The deliveries on this page, newest first. A page can be empty and still have a `next_cursor`.
-    deliveries: Vec<Delivery>,
-    /// The `cursor` of the next page; absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Cursor")]
-    next_cursor: Option<Cursor>,
-}
-
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Listed> {
     let Input { endpoint, filter, limit, cursor } = input;
     let shards = app.endpoints.shards(&call.caller, endpoint).await?;
     let now = Timestamp::now();
     let page = app.log.search(&call.caller, &shards, &filter, cursor.as_ref(), limit, now).await?;
-    Ok(Output { deliveries: page.deliveries, next_cursor: page.next })
+    let deliveries = page.deliveries.into_iter().map(Into::into).collect();
+    Ok(Listed { deliveries, next_cursor: page.next.map(Into::into) })
 }

@@ -1,24 +1,24 @@
 //! Receives the deliveries that wait for a pull endpoint.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use api::{
+    Call as _,
+    deliveries::{LeasedDelivery, Receive, Received},
+};
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
-    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
-    id::{EndpointId, LeaseId, TenantId},
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
+    id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::DeliveryId,
         endpoints::{Endpoint, Endpoints},
-        event::EventName,
         log::{Log, pull::Taken},
         post::Content,
     },
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
@@ -53,7 +53,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/deliveries/receive", Tenant, Input::read, handle)
+    Route::post(Receive::PATH, Tenant, Input::read, handle)
         .summary(
             "Receives the deliveries that have waited longest for a pull endpoint, and leases each for 60 seconds.",
         )
@@ -65,8 +65,8 @@ fn route() -> Route<App> {
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
-            Fault::Conflict("endpoint_inactive"),
-            Fault::Conflict("not_a_pull_endpoint"),
+            Fault::Conflict(Reason::EndpointInactive),
+            Fault::Conflict(Reason::NotAPullEndpoint),
         ])
 }
 
@@ -80,87 +80,43 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
             .about("The id of the pull endpoint to receive deliveries from.")
-            .text("webhook_endpoint_id", EndpointId::parse);
+            .text(Receive::NAMES.webhook_endpoint_id, EndpointId::parse);
         let limit = fields
             .about(
                 "The maximum number of deliveries to receive. The default is 10. Responses are limited to 5.5 MB, so \
                  fewer may be returned.",
             )
-            .optional_number("limit", 1..=100);
+            .optional_number(Receive::NAMES.limit, 1..=100);
         let limit = limit?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LIMIT);
         Ok(Self { endpoint: endpoint?, limit })
     }
 }
 
-/// The received deliveries, and the time to wait before the next call.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// The received deliveries. Those that have been due longest come first.
-    deliveries: Vec<LeasedDelivery>,
-    /// The number of milliseconds to wait before the next call: 0 if more deliveries may be due, 1,000 for ten minutes
-    /// after a delivery was received, and 3,000 otherwise.
-    poll_after_ms: u32,
-    /// The time until which the previous signing secret also signs; absent afterwards.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
-    previous_secret_expires_at: Option<Timestamp>,
+fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDelivery> {
+    let Taken { delivery, lease, ends, body } = taken;
+    let content = Content {
+        keys: endpoint.keys(),
+        headers: Some(&endpoint.headers),
+        id: delivery.webhook_id,
+        event: delivery.event,
+        event_at: delivery.created_at,
+        body: &body,
+    };
+    let headers = content.headers(now).map_err(Error::internal("making the headers of a delivery"))?;
+    let texts = headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
+    Ok(LeasedDelivery {
+        delivery_id: delivery.id.into(),
+        event: delivery.event,
+        attempt: delivery.attempts.saturating_add(1),
+        job_id: delivery.job_id,
+        lease: lease.into(),
+        lease_expires_at: ends.into(),
+        headers: texts.collect(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
-/// A delivery with its lease. The holder of the lease posts the delivery and settles it with the receiver's response.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields)]
-struct LeasedDelivery {
-    /// The id of the delivery, needed to settle it.
-    delivery_id: DeliveryId,
-    /// The name of the event.
-    event: EventName,
-    /// The id of the job that the event is about.
-    #[schemars(extend("examples" = ["job_4821"]))]
-    job_id: String,
-    /// The id of the lease, needed to settle the delivery.
-    lease: LeaseId,
-    /// When the lease ends, 60 seconds from now. A delivery that has not been settled by then can be received again.
-    lease_expires_at: Timestamp,
-    /// The number of this attempt, starting at 1.
-    #[schemars(range(min = 1))]
-    attempt: u32,
-    /// The headers of the request to your receiver, including the endpoint's own headers and a fresh signature.
-    #[schemars(extend("examples" = [{"content-type": "application/json", "webhook-id": "msg_0123456789abcdef0123456789abcdef"}]))]
-    headers: BTreeMap<String, String>,
-    /// The body of the request to your receiver, byte for byte.
-    #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
-    body: String,
-}
-
-impl LeasedDelivery {
-    fn new(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<Self> {
-        let Taken { delivery, lease, ends, body } = taken;
-        let content = Content {
-            keys: endpoint.keys(),
-            headers: Some(&endpoint.headers),
-            id: delivery.webhook_id,
-            event: delivery.event,
-            event_at: delivery.created_at,
-            body: &body,
-        };
-        let headers = content.headers(now).map_err(Error::internal("making the headers of a delivery"))?;
-        let texts =
-            headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
-        Ok(Self {
-            delivery_id: delivery.id,
-            event: delivery.event,
-            attempt: delivery.attempts.saturating_add(1),
-            job_id: delivery.job_id,
-            lease,
-            lease_expires_at: ends,
-            headers: texts.collect(),
-            body: String::from_utf8_lossy(&body).into_owned(),
-        })
-    }
-}
-
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Received> {
     let (tenant, now) = (&call.caller, Timestamp::now());
     let endpoint = app.endpoints.pulled(tenant, input.endpoint).await?;
     let (own, mut room, mut is_full) = (headers_size(&endpoint), ROOM, false);
@@ -172,8 +128,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
         }
     };
     let taken = app.log.take(tenant, &endpoint.shards(), input.limit, app.lease_time, has_room, now).await?;
-    let deliveries: Vec<_> =
-        taken.into_iter().map(|taken| LeasedDelivery::new(&endpoint, taken, now)).collect::<Result<_>>()?;
+    let deliveries: Vec<_> = taken.into_iter().map(|taken| leased(&endpoint, taken, now)).collect::<Result<_>>()?;
     let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
     // The deliveries are leased, so the call must return them.
     noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
@@ -184,10 +139,10 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
         false => IDLE_PAUSE,
     };
     let previous = endpoint.previous_secret.as_ref().map(|previous| previous.expires_at);
-    Ok(Output {
+    Ok(Received {
         deliveries,
         poll_after_ms: u32::try_from(pause.as_millis()).unwrap_or(u32::MAX),
-        previous_secret_expires_at: previous.filter(|at| now < *at),
+        previous_secret_expires_at: previous.filter(|at| now < *at).map(Into::into),
     })
 }
 

@@ -2,24 +2,23 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    deliveries::{Missed, Recover, Recovering},
+};
 use common::{
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, RecoveryId, TenantId},
-    issue::{IssueCode, Problem},
+    issue::{IssueCode, Problem, parse_name},
     timestamp::Timestamp,
-    webhooks::{
-        endpoints::Endpoints,
-        log::{Log, recovery::Missed},
-    },
+    webhooks::{endpoints::Endpoints, log::Log},
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
-const ROUTE: &str = "/v1/deliveries/recover";
+const ROUTE: &str = Recover::PATH;
 
 /// The dependencies of the route.
 pub struct App {
@@ -50,8 +49,8 @@ fn route() -> Route<App> {
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
-            Fault::Conflict("idempotency_key_reused"),
-            Fault::Conflict("recovery_limit"),
+            Fault::Conflict(Reason::IdempotencyKeyReused),
+            Fault::Conflict(Reason::RecoveryLimit),
         ])
 }
 
@@ -71,49 +70,41 @@ impl Input {
                 "The id of the endpoint whose deliveries are resent. If the endpoint is inactive, enable it first; \
                  otherwise, the deliveries are held again.",
             )
-            .text("webhook_endpoint_id", EndpointId::parse);
-        let since =
-            fields.about("Only deliveries that were created at this time or later.").text("since", Timestamp::parse);
+            .text(Recover::NAMES.webhook_endpoint_id, EndpointId::parse);
+        let since = fields
+            .about("Only deliveries that were created at this time or later.")
+            .text(Recover::NAMES.since, Timestamp::parse);
         let until = fields
             .about(
                 "Only deliveries that were created before this time, which must not be before `since`. The default is \
                  now.",
             )
-            .optional_text("until", Timestamp::parse);
+            .optional_text(Recover::NAMES.until, Timestamp::parse);
         let status = fields
             .about("The status of the deliveries to resend: `failed`, `held` or `both` (the default).")
-            .optional_text("status", Missed::parse);
+            .optional_text(Recover::NAMES.status, parse_name);
         let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)
             && until < since
         {
             let message = "Must not be before since".to_owned();
-            return Err(fields.reject("until", Problem { code: IssueCode::TooSmall, message }));
+            return Err(fields.reject(Recover::NAMES.until, Problem { code: IssueCode::TooSmall, message }));
         }
         Ok(Self { endpoint: endpoint?, since: since?, until: until?, status: status?.unwrap_or_default(), key: key? })
     }
 }
 
-/// The recovery: a new one, or a waiting one that the call joined.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// Always `true`; refusals are returned as errors.
-    success: bool,
-    /// A summary of the result, for people.
-    #[schemars(extend("examples" = ["Deliveries will be recovered"]))]
-    message: &'static str,
-    /// The id of the recovery. `stats` shows its progress.
-    recovery_id: RecoveryId,
-}
-
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Recovering>> {
     let (tenant, now) = (&call.caller, Timestamp::now());
     let time = input.since..input.until.unwrap_or(now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let start = async {
         app.endpoints.require(tenant, input.endpoint).await?;
-        let output = |recovery_id| Output { success: true, message: "Deliveries will be recovered", recovery_id };
+        let output = |id: RecoveryId| Recovering {
+            success: true,
+            message: "Deliveries will be recovered".to_owned(),
+            recovery_id: id.into(),
+        };
         let marker = |id| once.marker(&output(id));
         app.log.start_recovery(tenant, input.endpoint, time, input.status, marker, now).await.map(output)
     };

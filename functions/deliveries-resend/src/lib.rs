@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use api::{Call as _, deliveries::Resend};
 use common::{
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
@@ -17,7 +18,7 @@ use common::{
     },
 };
 
-const ROUTE: &str = "/v1/deliveries/resend";
+const ROUTE: &str = Resend::PATH;
 
 /// The dependencies of the route.
 pub struct App {
@@ -48,8 +49,8 @@ fn route() -> Route<App> {
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
-            Fault::Conflict("payload_not_kept"),
-            Fault::Conflict("idempotency_key_reused"),
+            Fault::Conflict(Reason::PayloadNotKept),
+            Fault::Conflict(Reason::IdempotencyKeyReused),
         ])
 }
 
@@ -63,7 +64,7 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields
             .about("The id of the delivery to resend, as returned by `list`.")
-            .text("delivery_id", DeliveryId::parse);
+            .text(Resend::NAMES.delivery_id, DeliveryId::parse);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, key: key? })
     }

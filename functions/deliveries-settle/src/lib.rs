@@ -6,13 +6,17 @@ use std::{
     time::Duration,
 };
 
+use api::{
+    Call as _,
+    deliveries::{Results, Settle, Settled, Settlement as Sent, Unanswered, Verdict},
+};
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
     id::{EndpointId, LeaseId, TenantId},
-    issue::Problem,
+    issue::{Problem, parse_name},
     random,
     timestamp::Timestamp,
     webhooks::{
@@ -25,8 +29,6 @@ use common::{
     },
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// The dependencies of the route.
 pub struct App {
@@ -56,7 +58,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/deliveries/settle", Tenant, Input::read, handle)
+    Route::post(Settle::PATH, Tenant, Input::read, handle)
         .summary("Records the results of received deliveries, each identified by its lease.")
         .description(
             "The same rules apply as to deliveries that the service posts, except that `Retry-After` is ignored. \
@@ -79,44 +81,13 @@ struct Settlement {
     response: Option<String>,
 }
 
-/// The reason why a receiver did not respond.
-#[derive(Clone, Copy, JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-enum Unanswered {
-    /// No complete response arrived in time.
-    Timeout,
-    /// The host name has no address.
-    Dns,
-    /// No address accepted a connection.
-    Connect,
-    /// The TLS handshake failed.
-    Tls,
-    /// The connection closed early, or the response was not valid HTTP.
-    Protocol,
-}
-
-impl Unanswered {
-    fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        match text {
-            "timeout" => Ok(Self::Timeout),
-            "dns" => Ok(Self::Dns),
-            "connect" => Ok(Self::Connect),
-            "tls" => Ok(Self::Tls),
-            "protocol" => Ok(Self::Protocol),
-            _ => Err(vec![Problem::format("Must be timeout, dns, connect, tls or protocol")]),
-        }
-    }
-}
-
-impl From<Unanswered> for Failure {
-    fn from(why: Unanswered) -> Self {
-        match why {
-            Unanswered::Timeout => Self::Timeout,
-            Unanswered::Dns => Self::Dns,
-            Unanswered::Connect => Self::Connect,
-            Unanswered::Tls => Self::Tls,
-            Unanswered::Protocol => Self::Protocol,
-        }
+fn failure(why: Unanswered) -> Failure {
+    match why {
+        Unanswered::Timeout => Failure::Timeout,
+        Unanswered::Dns => Failure::Dns,
+        Unanswered::Connect => Failure::Connect,
+        Unanswered::Tls => Failure::Tls,
+        Unanswered::Protocol => Failure::Protocol,
     }
 }
 
@@ -128,21 +99,22 @@ impl Input {
                     "The attempts to record, each with the lease that `receive` returned. The body is limited to 64 \
                      KiB, so split long responses over several calls.",
                 )
-                .objects("settlements", Settlement::read)?,
+                .objects(Settle::NAMES.settlements, Settlement::read)?,
         })
     }
 }
 
 impl Settlement {
     fn read(fields: &mut Fields) -> Result<Self, Rejected> {
-        let id =
-            fields.about("The id of the delivery, as returned by `receive`.").text("delivery_id", DeliveryId::parse);
+        let id = fields
+            .about("The id of the delivery, as returned by `receive`.")
+            .text(Sent::NAMES.delivery_id, DeliveryId::parse);
         let lease = fields
             .about(
                 "The lease of the delivery, as returned by `receive`. If two settlements have the same lease, the \
                  first counts.",
             )
-            .text("lease", LeaseId::parse);
+            .text(Sent::NAMES.lease, LeaseId::parse);
         let status = fields
             .about(
                 "The HTTP status of the receiver's response. 2xx marks the delivery as delivered, 410 ends it and \
@@ -150,26 +122,26 @@ impl Settlement {
                  the delivery is released: this does not count as an attempt, and the delivery can be received again \
                  immediately.",
             )
-            .optional_number("status_code", 100..=999);
+            .optional_number(Sent::NAMES.status_code, 100..=999);
         let error = fields
             .about("The reason why the receiver did not respond. Allowed only without `status_code`.")
-            .optional_text("error", Unanswered::parse);
+            .optional_text(Sent::NAMES.error, parse_name);
         let duration = fields
             .about("The duration of the attempt, in milliseconds. The default is 0.")
-            .optional_number("duration_ms", 0..=LONGEST);
+            .optional_number(Sent::NAMES.duration_ms, 0..=LONGEST);
         let response = fields
             .about("The receiver's response to a failed attempt, for the delivery log. The first 1,024 bytes are kept.")
             .example("try again later")
-            .optional_text("response", |text| Ok(text.to_owned()));
-        fields.either(["status_code", "error"]);
+            .optional_text(Sent::NAMES.response, |text| Ok(text.to_owned()));
+        fields.either([Sent::NAMES.status_code, Sent::NAMES.error]);
         let (status, error) = (status?.and_then(|status| u16::try_from(status).ok()), error?);
         let outcome = match (status, error) {
             (Some(_), Some(_)) => {
-                return Err(fields.reject("error", Problem::format("Must be absent if status_code is given")));
+                return Err(fields.reject(Sent::NAMES.error, Problem::format("Must be absent if status_code is given")));
             }
             (Some(status @ 200..=299), None) => Some(Outcome::Delivered(status)),
             (Some(status), None) => Some(Outcome::Failed(Failure::Status(status, None))),
-            (None, Some(error)) => Some(Outcome::Failed(error.into())),
+            (None, Some(error)) => Some(Outcome::Failed(failure(error))),
             (None, None) => None,
         };
         Ok(Self { id: id?, lease: lease?, outcome, duration_ms: duration?.unwrap_or_default(), response: response? })
@@ -190,43 +162,7 @@ impl Settlement {
     }
 }
 
-/// The results of the settlements, in the same order.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// The result of each settlement, in the order of the request.
-    settlements: Vec<Settled>,
-}
-
-/// The result of a settlement.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields)]
-struct Settled {
-    /// The delivery.
-    delivery_id: DeliveryId,
-    /// The result: whether the settlement was recorded.
-    result: Verdict,
-    /// The status that the delivery now has; absent if nothing was recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Status")]
-    status: Option<Status>,
-}
-
-/// The result of a settlement.
-#[derive(Clone, Copy, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    /// The settlement was recorded as an attempt.
-    Settled,
-    /// The lease was released, and the delivery can be received again.
-    Released,
-    /// The lease has ended. The settlement changed nothing.
-    LeaseExpired,
-    /// The delivery does not exist.
-    NotFound,
-}
-
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Output> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Results> {
     let (tenant, now) = (&call.caller, Timestamp::now());
     let ids: Vec<_> = input.settlements.iter().map(|settlement| settlement.id).collect();
     let (endpoints, deliveries) =
@@ -239,7 +175,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
     // If two settlements are for the same delivery, the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
-    Ok(Output { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
+    Ok(Results { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
 }
 
 /// The existing endpoints of the settlements.
@@ -267,7 +203,7 @@ impl App {
     ) -> Result<Settled> {
         let id = settlement.id;
         let endpoint = id.destination.endpoint().and_then(|id| known.get(&id));
-        let verdict = |result, status| Settled { delivery_id: id, result, status };
+        let verdict = |result, status| Settled { delivery_id: id.into(), result, status };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
         let mut tried = None;
         for _ in 0..ROUNDS {

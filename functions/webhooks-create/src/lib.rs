@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    webhooks::{Create, Created},
+};
 use common::{
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
-    issue::Problem,
+    issue::{Problem, parse_name},
     name::Description,
     timestamp::Timestamp,
     webhooks::{
@@ -18,10 +22,8 @@ use common::{
         event::EventFilter,
     },
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
-const ROUTE: &str = "/v1/webhooks/create";
+const ROUTE: &str = Create::PATH;
 
 /// The dependencies of the route.
 pub struct App {
@@ -49,8 +51,8 @@ fn route() -> Route<App> {
         .description("An organization can have 100 endpoints, unless the deployment sets another limit.")
         .faults(&[
             Fault::EmailNotVerified,
-            Fault::Conflict("endpoint_limit"),
-            Fault::Conflict("idempotency_key_reused"),
+            Fault::Conflict(Reason::EndpointLimit),
+            Fault::Conflict(Reason::IdempotencyKeyReused),
         ])
 }
 
@@ -73,48 +75,51 @@ impl Input {
                 "How events reach you: `push` (the default) posts each event to `url`; `pull` keeps it until your \
                  program receives it with `deliveries/receive`. The kind cannot be changed later.",
             )
-            .optional_text("kind", Kind::parse);
+            .optional_text(Create::NAMES.kind, parse_name::<Kind>);
         let url = fields
             .about("The URL to which events are posted. Required for push endpoints, and refused for pull endpoints.")
-            .optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
+            .optional_text(Create::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let address = match (kind, url) {
             (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
             (Ok(None | Some(Kind::Push)), Ok(Some(url))) => Ok(Address::Push(url)),
-            (Ok(None | Some(Kind::Push)), Ok(None)) => Err(fields.reject("url", Problem::missing())),
+            (Ok(None | Some(Kind::Push)), Ok(None)) => Err(fields.reject(Create::NAMES.url, Problem::missing())),
             (Ok(Some(Kind::Pull)), Ok(None)) => Ok(Address::Pull),
             (Ok(Some(Kind::Pull)), Ok(Some(_))) => {
-                Err(fields.reject("url", Problem::format("Must be absent: a pull endpoint has no url")))
+                Err(fields.reject(Create::NAMES.url, Problem::format("Must be absent: a pull endpoint has no url")))
             }
         };
-        fields.cases("kind", &[("push", "PushEndpoint", &["url"]), ("pull", "PullEndpoint", &[])]);
+        fields.cases(
+            Create::NAMES.kind,
+            &[("push", "PushEndpoint", &[Create::NAMES.url]), ("pull", "PullEndpoint", &[])],
+        );
         let signing_secret = fields
             .about(
                 "The secret that signs events, if you choose your own. By default, the service generates and returns \
                  a secret.",
             )
-            .optional_text("signing_secret", SigningSecret::parse_chosen);
+            .optional_text(Create::NAMES.signing_secret, SigningSecret::parse_chosen);
         let headers = fields
             .about(
                 "Headers to send with each attempt, such as an `authorization` header that your receiver requires. By \
                  default, or with `null`, no headers are added. The signatures do not cover the headers, and their \
                  values never appear in responses, log lines or emails.",
             )
-            .nullable_object("headers", Headers::parse);
+            .nullable_object(Create::NAMES.headers, Headers::parse);
         let description = fields
             .about(
                 "A text that distinguishes the endpoint from your other endpoints. By default, or with `null`, the \
                  endpoint has no description.",
             )
-            .nullable_text("description", Description::parse);
+            .nullable_text(Create::NAMES.description, Description::parse);
         let active = fields
             .about(
                 "Whether events are delivered. The default is `true`. Events for an inactive endpoint are `held` for \
                  7 days.",
             )
-            .optional_bool("active");
+            .optional_bool(Create::NAMES.active);
         let events = fields
             .about("The events that the endpoint gets. By default, or with `null`, it gets all events.")
-            .nullable_list("events", EventFilter::parse_name);
+            .nullable_list(Create::NAMES.events, EventFilter::parse_name);
         let key = fields.idempotency_key();
         Ok(Self {
             address: address?,
@@ -128,28 +133,7 @@ impl Input {
     }
 }
 
-/// The id of the new endpoint, and its secret if the service generated it.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// Always `true`; refusals are returned as errors.
-    success: bool,
-    /// The id of the new endpoint.
-    webhook_endpoint_id: EndpointId,
-    /// A summary of the result, for people.
-    #[schemars(extend("examples" = ["Webhook endpoint created"]))]
-    message: &'static str,
-    /// The secret that the service generated: `whsec_` followed by the base64 of 32 random bytes; absent if you chose
-    /// your own. The secret is returned only here, and to repeated calls with the same `idempotency-key`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", extend(
-        "pattern" = "^whsec_[A-Za-z0-9+/]{43}=$",
-        "examples" = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],
-    ))]
-    signing_secret: Option<String>,
-}
-
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Created>> {
     let (signing_secret, is_generated) = match input.signing_secret {
         Some(secret) => (secret, false),
         None => (SigningSecret::generate(), true),
@@ -166,11 +150,11 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     };
     let once = app.calls.once(&call.caller, ROUTE, input.key, endpoint.created_at);
     let create = async {
-        let output = Output {
+        let output = Created {
             success: true,
-            webhook_endpoint_id: endpoint.id,
-            message: "Webhook endpoint created",
-            signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().to_owned()),
+            webhook_endpoint_id: endpoint.id.into(),
+            message: "Webhook endpoint created".to_owned(),
+            signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().into()),
         };
         let marker = once.marker(&output)?;
         app.endpoints.create(&call.caller, &endpoint, app.limit, marker.as_ref()).await?;

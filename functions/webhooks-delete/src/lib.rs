@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::{Call as _, webhooks::Delete};
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -26,7 +27,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/delete", Tenant, Input::read, handle)
+    Route::post(Delete::PATH, Tenant, Input::read, handle)
         .summary("Deletes a webhook endpoint.")
         .description("Unfinished deliveries to the endpoint get the status `ended`, and remain in the delivery log.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
@@ -39,7 +40,7 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The id of the endpoint to delete.").text("id", EndpointId::parse);
+        let id = fields.about("The id of the endpoint to delete.").text(Delete::NAMES.id, EndpointId::parse);
         Ok(Self { id: id? })
     }
 }

@@ -2,25 +2,22 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    webhooks::{Test, Tested},
+};
 use common::{
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{Delivery, DeliveryId},
-        endpoints::Endpoints,
-        log::Log,
-        queue::SharedQueue,
-    },
+    webhooks::{delivery::Delivery, endpoints::Endpoints, log::Log, queue::SharedQueue},
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
-const ROUTE: &str = "/v1/webhooks/test";
+const ROUTE: &str = Test::PATH;
 
 /// The dependencies of the route.
 pub struct App {
@@ -50,7 +47,12 @@ fn route() -> Route<App> {
              members of every event: `job_id` is `test`, and the members that describe a job are `null`. Pull \
              endpoints keep the event until it is received. The limit is 10 tests per endpoint per minute.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict("idempotency_key_reused"), Fault::TooMany])
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotFound,
+            Fault::Conflict(Reason::IdempotencyKeyReused),
+            Fault::TooMany,
+        ])
 }
 
 /// The endpoint to test.
@@ -61,31 +63,19 @@ pub struct Input {
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The id of the endpoint to test, active or not.").text("id", EndpointId::parse);
+        let id = fields.about("The id of the endpoint to test, active or not.").text(Test::NAMES.id, EndpointId::parse);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, key: key? })
     }
 }
 
-/// The delivery of the test event.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// Always `true`; refusals are returned as errors.
-    success: bool,
-    /// A summary of the result, for people.
-    #[schemars(extend("examples" = ["Test event will be sent"]))]
-    message: &'static str,
-    /// The id of the test delivery. `deliveries/get` shows its result.
-    delivery_id: DeliveryId,
-}
-
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Output>> {
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Tested>> {
     let (tenant, now) = (&call.caller, Timestamp::now());
     let test = Delivery::test(input.id, now);
     let once = app.calls.once(tenant, ROUTE, input.key, now);
     let begin = async {
-        let output = Output { success: true, message: "Test event will be sent", delivery_id: test.id };
+        let output =
+            Tested { success: true, message: "Test event will be sent".to_owned(), delivery_id: test.id.into() };
         app.endpoints.begin_test(&app.log, tenant, &test, once.marker(&output)?.as_ref(), now).await?;
         app.queue.wake(tenant, &test, now).await;
         Ok(output)

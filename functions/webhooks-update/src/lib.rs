@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use api::{Call as _, webhooks::Update};
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     name::Description,
     timestamp::Timestamp,
@@ -36,7 +37,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post("/v1/webhooks/update", Tenant, Input::read, handle)
+    Route::post(Update::PATH, Tenant, Input::read, handle)
         .summary("Changes the given fields of a webhook endpoint.")
         .description(
             "Omitted fields keep their values, so a call with `id` alone changes nothing. Enabling an endpoint does \
@@ -45,8 +46,8 @@ fn route() -> Route<App> {
         .faults(&[
             Fault::EmailNotVerified,
             Fault::NotFound,
-            Fault::Conflict("headers_needed"),
-            Fault::Conflict("pull_endpoint"),
+            Fault::Conflict(Reason::HeadersNeeded),
+            Fault::Conflict(Reason::PullEndpoint),
         ])
 }
 
@@ -58,34 +59,34 @@ pub struct Input {
 
 impl Input {
     fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let id = fields.about("The id of the endpoint to change.").text("id", EndpointId::parse);
+        let id = fields.about("The id of the endpoint to change.").text(Update::NAMES.id, EndpointId::parse);
         let url = fields
             .about(
                 "The new URL to which events are posted. If the endpoint has headers, send `headers` in the same \
                  call, since the new URL would otherwise receive these secrets.",
             )
-            .optional_text("url", |text| EndpointUrl::parse_permitted(text, &app.destinations));
+            .optional_text(Update::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields
             .about("The new secret. The previous secret also signs for a day, so that you can update your receiver.")
-            .optional_text("signing_secret", SigningSecret::parse_chosen);
+            .optional_text(Update::NAMES.signing_secret, SigningSecret::parse_chosen);
         let headers = fields
             .about("Headers that replace all headers of the endpoint. `null` or an empty object removes them.")
-            .nullable_object("headers", Headers::parse);
+            .nullable_object(Update::NAMES.headers, Headers::parse);
         let description = fields
             .about("A new text that distinguishes the endpoint from your other endpoints. `null` removes it.")
-            .nullable_text("description", Description::parse);
+            .nullable_text(Update::NAMES.description, Description::parse);
         let active = fields
             .about(
                 "`true` enables the endpoint and clears `failing_since`, `disabled_at` and `disabled_reason`. `false` \
                  disables it: its events, and deliveries whose next attempt becomes due, are held for 7 days.",
             )
-            .optional_bool("active");
+            .optional_bool(Update::NAMES.active);
         let events = fields
             .about(
                 "The events that the endpoint gets from now on. `null` selects all events. Existing deliveries are \
                  not affected.",
             )
-            .nullable_list("events", EventFilter::parse_name);
+            .nullable_list(Update::NAMES.events, EventFilter::parse_name);
         let change = Change {
             url: url?,
             signing_secret: signing_secret?,

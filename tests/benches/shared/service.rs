@@ -59,7 +59,7 @@ impl Service {
         let env =
             Env::new(move |name| Some(if name == "AWS_ENDPOINT_URL_SQS" { &address } else { "local" }.to_owned()));
         let sqs = Aws::new(&env).expect("settings").sqs();
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let http = tests::plain_http().build().expect("a client");
         (Self { child, addresses, http, sqs }, lines)
     }
 

@@ -8,10 +8,7 @@ use schemars::JsonSchema;
 use super::{Fields, Rejected};
 use crate::http::info::Case;
 #[cfg(feature = "openapi")]
-use crate::http::{
-    json::{MAX_ELEMENTS, Object},
-    shapes::FieldDescriptions,
-};
+use crate::http::{json::Object, shapes::FieldDescriptions};
 
 impl Fields {
     /// Describes the fields that `read` reads.
@@ -91,7 +88,7 @@ impl Fields {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
             let element = Self::describe(&mut description.generator, _read);
-            description.note_objects(_name, &element, MAX_ELEMENTS);
+            description.note_objects(_name, &element, api::MAX_ELEMENTS);
         }
     }
 

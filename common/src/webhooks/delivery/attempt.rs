@@ -2,39 +2,26 @@
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use api::deliveries::Trigger;
 
-use super::{
-    outcome::{Failure, Outcome},
-    status::Trigger,
-};
+use super::outcome::{Failure, Outcome};
 use crate::timestamp::Timestamp;
 
 /// The number of bytes of a receiver's response that the log keeps.
 pub const RESPONSE_BYTES: usize = 1024;
 
 /// One POST to the receiver.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// When the attempt started.
     pub at: Timestamp,
     /// `delivered`, or the reason for the failure.
-    #[schemars(extend("examples" = ["status_5xx"]))]
     pub outcome: Cow<'static, str>,
-    /// The HTTP status of the response; absent if the receiver did not respond.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u16")]
-    #[schemars(extend("examples" = [503]))]
+    /// The HTTP status of the response, if any.
     pub status_code: Option<u16>,
     /// The duration of the attempt, in milliseconds.
     pub duration_ms: u32,
-    /// The first 1,024 bytes of the response to a failed attempt; absent if there was none. `[secret]` replaces each
-    /// word of eight characters or more that the response repeats from the values of the endpoint's headers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    #[schemars(extend("examples" = ["try again later"]))]
+    /// The beginning of the response to a failed attempt, if any, with the values of the endpoint's headers masked.
     pub response: Option<String>,
     /// The reason for the attempt.
     pub trigger: Trigger,

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use api::deliveries::{Status, Trigger};
 
 use super::{
     attempt::{Attempt, have_room},
@@ -11,7 +10,6 @@ use super::{
     outcome::{MAX_AGE, Outcome, Step, next_step},
     payload::Destination,
     pull::{Claim, Lease, Pull},
-    status::{Status, Trigger},
 };
 use crate::{
     id::{EndpointId, LeaseId},
@@ -20,22 +18,17 @@ use crate::{
 };
 
 /// A delivery in the delivery log.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The id of the delivery, for `get` and `resend`.
-    #[serde(rename = "delivery_id")]
+    /// The id of the delivery.
     pub id: DeliveryId,
     /// The value of the `webhook-id` header, by which receivers recognize duplicates.
     pub webhook_id: WebhookId,
-    /// The id of the endpoint; absent for the callback of a job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "EndpointId")]
+    /// The id of the endpoint; `None` for the callback of a job.
     pub webhook_endpoint_id: Option<EndpointId>,
     /// The name of the event.
     pub event: EventName,
     /// The first 1,024 bytes of the id of the job that the event is about.
-    #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
     /// The status of the delivery.
     pub status: Status,
@@ -43,28 +36,19 @@ pub struct Delivery {
     pub attempts: u32,
     /// When the event entered its queue.
     pub created_at: Timestamp,
-    /// When the next attempt is due; present only while the delivery is `pending`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Timestamp")]
+    /// When the next attempt is due; only while the delivery is pending.
     pub next_attempt_at: Option<Timestamp>,
-    /// The latest attempt; absent before the first attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Attempt")]
+    /// The latest attempt.
     pub last_attempt: Option<Attempt>,
     /// Attempts before the last, oldest first. Once there are too many, they are elsewhere in the log.
-    #[serde(skip)]
     pub earlier: Vec<Attempt>,
     /// The number of attempts in the current schedule. A resend starts a new schedule.
-    #[serde(skip)]
     pub tries: u32,
     /// The reason for the next attempt.
-    #[serde(skip)]
     pub trigger: Trigger,
     /// The time after which a failed attempt is the last.
-    #[serde(skip)]
     pub fails_at: Timestamp,
     /// Its additional state if it goes to a pull endpoint.
-    #[serde(skip)]
     pub pull: Option<Pull>,
 }
 

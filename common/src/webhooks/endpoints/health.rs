@@ -5,15 +5,14 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::Serialize;
+pub use api::webhooks::DisabledReason;
 
 use super::table::{Endpoints, record};
 use crate::{
     aws::dynamo::{Item, Record, boolean, change, number, text, update_if},
     config::{ConfigError, Env},
     error::Result,
-    id::{EndpointId, TenantId, names},
+    id::{EndpointId, TenantId},
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::delivery::{Attempt, Delivery},
@@ -37,16 +36,6 @@ pub struct Health {
     pub slow_at: Option<Timestamp>,
     /// The time at which the receiver last became good again.
     pub good_at: Option<Timestamp>,
-}
-
-/// The reason why the service disabled an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DisabledReason {
-    /// The receiver responded with HTTP 410.
-    Gone,
-    /// The endpoint had been failing for too long.
-    Failing,
 }
 
 /// The consequence of a failed delivery for its endpoint.
@@ -105,11 +94,6 @@ pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, Disable
     let at = record.optional_number("disabled_at").map(Timestamp::from_millisecond);
     at.map(|at| Ok((at, record.parsed("disabled_reason")?))).transpose()
 }
-
-names! { DisabledReason {
-    Gone => "gone",
-    Failing => "failing",
-} }
 
 /// Reads `DISABLE_AFTER`: how long an endpoint may be failing. Zero means forever.
 ///

@@ -1,26 +1,8 @@
 //! The kind of an endpoint (push or pull), and the time of its last receive.
 
-use schemars::JsonSchema;
-use serde::Serialize;
+pub use api::webhooks::Kind;
 
-use crate::{
-    aws::dynamo::Record,
-    error::Result,
-    id::{NotAnId, names},
-    issue::Problem,
-    timestamp::Timestamp,
-    webhooks::destination::EndpointUrl,
-};
-
-/// The way in which events reach the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// The service posts them to its URL.
-    Push,
-    /// The tenant receives them.
-    Pull,
-}
+use crate::{aws::dynamo::Record, error::Result, timestamp::Timestamp, webhooks::destination::EndpointUrl};
 
 /// The way in which an endpoint gets its deliveries, with its URL.
 #[derive(Clone, Debug)]
@@ -38,21 +20,6 @@ pub struct Pulled {
     pub asked_at: Option<Timestamp>,
     /// The time of the last call that returned a delivery.
     pub taken_at: Option<Timestamp>,
-}
-
-names! { Kind {
-    Push => "push",
-    Pull => "pull",
-} }
-
-impl Kind {
-    /// Parses a kind from a request.
-    ///
-    /// # Errors
-    /// There is no such kind.
-    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        text.parse().map_err(|NotAnId| vec![Problem::format("Must be push or pull")])
-    }
 }
 
 impl Address {

@@ -1,17 +1,11 @@
 //! Filters of endpoints: the events that an endpoint gets.
 
-use serde::Serialize;
-
 use super::name::EventName;
 use crate::issue::Problem;
 
 /// The events that an endpoint gets, without duplicates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFilter(Vec<EventName>);
-
-/// The events that can be filtered.
-const NAMES: [EventName; 2] = [EventName::Completed, EventName::Failed];
 
 impl EventFilter {
     /// Parses the name of an event that can be filtered.
@@ -19,8 +13,10 @@ impl EventFilter {
     /// # Errors
     /// There is no such event.
     pub fn parse_name(text: &str) -> Result<EventName, Vec<Problem>> {
-        let known = NAMES.into_iter().find(|name| name.as_str() == text);
-        known.ok_or_else(|| vec![Problem::format(format!("Must be {}", NAMES.map(EventName::as_str).join(" or ")))])
+        let known = EventName::OF_JOBS.into_iter().find(|name| name.as_str() == text);
+        known.ok_or_else(|| {
+            vec![Problem::format(format!("Must be {}", EventName::OF_JOBS.map(EventName::as_str).join(" or ")))]
+        })
     }
 
     /// Whether the filter includes this event.
@@ -41,5 +37,11 @@ impl FromIterator<EventName> for EventFilter {
         names.sort_unstable_by_key(|name| name.as_str());
         names.dedup();
         Self(names)
+    }
+}
+
+impl From<EventFilter> for api::EventFilter {
+    fn from(filter: EventFilter) -> Self {
+        Self(filter.0)
     }
 }

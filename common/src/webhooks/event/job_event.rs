@@ -7,7 +7,7 @@ use memchr::{memchr, memchr2, memchr3};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::name::EventName;
+use super::name::{EventName, of_a_job};
 use crate::{
     id::TenantId,
     timestamp::Timestamp,
@@ -72,6 +72,7 @@ impl fmt::Display for Malformed {
 /// their escapes.
 #[derive(Deserialize)]
 struct Message<'a> {
+    #[serde(deserialize_with = "of_a_job")]
     event: EventName,
     tenant_id: String,
     job_id: String,

@@ -1,10 +1,9 @@
 //! Counts of deliveries by status, hour and reason.
 
-use std::{collections::BTreeMap, ops::AddAssign};
+use std::collections::BTreeMap;
 
+pub use api::deliveries::Counts;
 use futures::{StreamExt, TryStreamExt, stream};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::{
     search::{Filter, KeyRange, id},
@@ -20,22 +19,6 @@ use crate::{
     timestamp::Timestamp,
     webhooks::delivery::{Shard, Status},
 };
-
-/// The number of deliveries by status.
-#[derive(Clone, Copy, Debug, Default, JsonSchema, PartialEq, Eq, Serialize)]
-#[schemars(deny_unknown_fields)]
-pub struct Counts {
-    /// The number of deliveries that are waiting for an attempt.
-    pub pending: u32,
-    /// The number of deliveries that succeeded.
-    pub delivered: u32,
-    /// The number of deliveries that failed permanently.
-    pub failed: u32,
-    /// The number of deliveries that are held because their endpoint is inactive, or until a program receives them.
-    pub held: u32,
-    /// The number of deliveries that ended because their endpoint was deleted.
-    pub ended: u32,
-}
 
 /// The counts of a tenant's or an endpoint's deliveries.
 #[derive(Clone, Debug, Default)]
@@ -118,15 +101,5 @@ impl Statistics {
         }
         self.total += one;
         *self.hours.entry(hour).or_default() += one;
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.pending += other.pending;
-        self.delivered += other.delivered;
-        self.failed += other.failed;
-        self.held += other.held;
-        self.ended += other.ended;
     }
 }

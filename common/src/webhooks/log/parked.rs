@@ -14,7 +14,7 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{DeliveryId, WebhookId},
-        event::{Audience, EventName, JobEvent},
+        event::{Audience, EventName, JobEvent, of_a_job},
     },
 };
 
@@ -47,6 +47,7 @@ pub struct Parked {
 /// The part of a body that identifies the event.
 #[derive(Deserialize)]
 struct Body {
+    #[serde(deserialize_with = "of_a_job")]
     event: EventName,
     job_id: String,
 }

@@ -13,10 +13,9 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+pub use api::deliveries::Missed;
 use aws_sdk_dynamodb::types::{Put, ReturnValue};
 use futures::{StreamExt, stream};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::{
     search::{Filter, KeyRange, id},
@@ -29,18 +28,15 @@ use crate::{
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
-    id::{EndpointId, NotAnId, RecoveryId, TenantId, names},
-    issue::Problem,
+    id::{EndpointId, RecoveryId, TenantId},
     timestamp::Timestamp,
     webhooks::delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
 };
 
 /// A recovery and its progress.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Recovery {
     /// The id of the recovery.
-    #[serde(rename = "recovery_id")]
     pub id: RecoveryId,
     /// The id of the endpoint whose deliveries are resent.
     pub webhook_endpoint_id: EndpointId,
@@ -55,27 +51,11 @@ pub struct Recovery {
     /// Whether all of these deliveries have been resent.
     pub done: bool,
     /// The number of the shard that is being read.
-    #[serde(skip)]
     shard: u8,
     /// The last key of that shard that was read.
-    #[serde(skip)]
     after: String,
     /// Whether its first page has been read, or is being read.
-    #[serde(skip)]
     begun: bool,
-}
-
-/// The deliveries that a recovery resends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Missed {
-    /// Failed deliveries.
-    Failed,
-    /// Held deliveries.
-    Held,
-    /// Failed and held deliveries.
-    #[default]
-    Both,
 }
 
 /// The number of deliveries that are resent between two saves.
@@ -326,7 +306,7 @@ impl Log {
         range: &KeyRange,
     ) -> Result<Vec<DeliveryId>> {
         let mut ids = Vec::new();
-        for status in missed.statuses() {
+        for status in statuses(missed) {
             let query = self.query(tenant, shard, Some(*status), range);
             let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
             let answer = Box::pin(query.send()).await.map_err(failure("listing missed deliveries"))?;
@@ -355,29 +335,13 @@ impl Log {
     }
 }
 
-impl Missed {
-    /// Parses a status from a request.
-    ///
-    /// # Errors
-    /// There is no such status, or recoveries do not resend it.
-    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        text.parse().map_err(|NotAnId| vec![Problem::format("Must be failed, held or both")])
-    }
-
-    fn statuses(self) -> &'static [Status] {
-        match self {
-            Self::Failed => &[Status::Failed],
-            Self::Held => &[Status::Held],
-            Self::Both => &[Status::Failed, Status::Held],
-        }
+fn statuses(missed: Missed) -> &'static [Status] {
+    match missed {
+        Missed::Failed => &[Status::Failed],
+        Missed::Held => &[Status::Held],
+        Missed::Both => &[Status::Failed, Status::Held],
     }
 }
-
-names! { Missed {
-    Failed => "failed",
-    Held => "held",
-    Both => "both",
-} }
 
 impl Recovery {
     fn new(endpoint: EndpointId, time: &Range<Timestamp>, status: Missed) -> Self {

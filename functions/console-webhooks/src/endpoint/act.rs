@@ -10,10 +10,10 @@ use common::{
         page::{Page, TICKED},
     },
     id::{EndpointId, TenantId},
-    issue::Problem,
+    issue::{Problem, parse_name},
     patch::Patch,
     timestamp::Timestamp,
-    webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change, log::recovery::Missed},
+    webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change},
 };
 use maud::html;
 
@@ -89,7 +89,7 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
     let now = Timestamp::now();
     let (since, missed) = form.read(|fields| {
         let since = fields.text("since", moment);
-        let missed = fields.optional_text("status", Missed::parse);
+        let missed = fields.optional_text("status", parse_name);
         Ok((since?, missed?.unwrap_or_default()))
     })?;
     app.endpoints.require(tenant, id).await?;

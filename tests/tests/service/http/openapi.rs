@@ -1,5 +1,7 @@
 //! The OpenAPI description. `World` checks every response against it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tests::{
     World,
@@ -24,6 +26,30 @@ fn the_openapi_file_is_up_to_date() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
     let written: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap_or_default()).unwrap_or_default();
     assert!(written == document(), "docs/openapi.json is stale: run `cargo local openapi > docs/openapi.json`");
+}
+
+/// A function parses fields under the names of the crate; here, it parses all of them and no others.
+#[test]
+fn the_client_knows_exactly_the_fields_of_each_input() {
+    let document = document();
+    let calls = [api::account::CALLS, api::auth::CALLS, api::deliveries::CALLS, api::webhooks::CALLS].concat();
+    assert_eq!(calls.len(), 19);
+    for (path, names) in calls {
+        let route = &document["paths"][path];
+        let body = &route["post"]["requestBody"]["content"]["application/json"]["schema"];
+        let input = if path.starts_with("/v1/") { &body["properties"]["json"] } else { body };
+        let cases = input["oneOf"].as_array().map_or(std::slice::from_ref(input), Vec::as_slice);
+        let properties = cases.iter().filter_map(|case| case["properties"].as_object()).flatten();
+        let described: BTreeSet<_> = properties.map(|(name, _)| name.as_str()).collect();
+        assert!(route.is_object() && described == names.iter().copied().collect(), "{path}: {described:?}, {names:?}");
+    }
+    let element = "/paths/~1v1~1deliveries~1settle/post/requestBody/content/application~1json/schema/properties/json\
+                   /properties/settlements/items/properties";
+    let described = document.pointer(element).and_then(Value::as_object).expect("properties");
+    let names = api::deliveries::Settlement::NAMES;
+    let mut names = [names.delivery_id, names.lease, names.status_code, names.error, names.duration_ms, names.response];
+    names.sort_unstable();
+    assert_eq!(described.keys().collect::<Vec<_>>(), names);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,7 +21,7 @@ pub(crate) async fn start(directory: PathBuf) -> Stack {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tables_outlive_a_runner_that_was_not_stopped() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
-    let http = reqwest::Client::new();
+    let http = tests::plain_http().build().expect("a client");
     let before = start(directory.clone()).await;
     let body = json!({ "json": World::sign_up_fields("acme") }).to_string();
     let sign_up = http.post(format!("{}/v1/auth/signupAndCreateOrg", before.api())).body(body);

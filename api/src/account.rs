@@ -1,0 +1,118 @@
+//! Accounts: routes under `/api/auth`, in plain JSON.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::text::{Email, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId};
+
+names! {
+    /// The rights of a member.
+    Role {
+        // May do everything.
+        Owner = "owner",
+        // May not invite people, or manage other members or their keys.
+        Member = "member",
+    }
+
+    /// The state of an invitation. An expired invitation stays `pending`.
+    InvitationStatus {
+        // It has been neither accepted nor canceled.
+        Pending = "pending",
+        // A user has joined with it.
+        Accepted = "accepted",
+        // It was canceled, or replaced by a newer one.
+        Canceled = "canceled",
+    }
+}
+
+calls! {
+    POST "/api/auth/sign-out" SignOut -> Success { required {} optional {} }
+    POST "/api/auth/api-key/create" CreateKey -> IssuedKey { required { name: String } optional { expires_in = "expiresIn": u32 } }
+    POST "/api/auth/api-key/delete" DeleteKey -> Success { required { key_id = "keyId": KeyId } optional {} }
+    GET "/api/auth/organization/list" Organizations -> [Organization; 1] { required {} optional {} }
+    GET "/api/auth/organization/get-active-member" ActiveMember -> Member { required {} optional {} }
+}
+
+/// A confirmation, for routes that return nothing else.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Success {
+    /// Always `true`; refusals are returned as errors.
+    pub success: bool,
+}
+
+impl Success {
+    pub const DONE: Self = Self { success: true };
+}
+
+/// A newly issued API key, with its secret.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "IssuedApiKey")]
+pub struct IssuedKey {
+    /// The id of the key, which `api-key/delete` requires.
+    pub id: KeyId,
+    /// The name of the key.
+    pub name: Name,
+    /// The prefix that all keys have in common.
+    #[schemars(extend("examples" = ["ak_"]))]
+    pub prefix: String,
+    /// The first characters of the key, by which you can recognize it.
+    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
+    pub start: String,
+    /// The key, for the header `x-api-key`. No other response contains it.
+    #[schemars(extend("examples" = ["ak_3kTf9wQ0mB7sYxVb2nLr8Jd5"]))]
+    pub key: Secret,
+    /// Always `true`.
+    pub enabled: bool,
+    /// When the key was created.
+    pub created_at: Timestamp,
+    /// When the key stops working; `null` if it does not expire.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// An organization, as its members see it.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct Organization {
+    /// The id of the organization. Events contain it as `tenant_id`.
+    pub id: TenantId,
+    /// The name of the organization.
+    pub name: Name,
+    /// The short unique name of the organization, for use in links.
+    pub slug: Slug,
+    /// When the organization was created.
+    pub created_at: Timestamp,
+}
+
+/// A member. Each user has exactly one membership, so its id is the user's id.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct Member {
+    /// The id of the member, which is the id of the user.
+    pub id: UserId,
+    /// The id of the organization.
+    pub organization_id: TenantId,
+    /// The id of the user.
+    pub user_id: UserId,
+    /// The role of the member, which determines their permissions.
+    pub role: Role,
+    /// When the member joined.
+    pub created_at: Timestamp,
+    /// The user.
+    pub user: Profile,
+}
+
+/// A user, as other members see them.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Profile {
+    /// The id of the user.
+    pub id: UserId,
+    /// The name of the user.
+    pub name: Name,
+    /// The address that the user signs in with.
+    pub email: Email,
+}

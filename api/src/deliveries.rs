@@ -1,0 +1,370 @@
+//! The delivery log: the routes under `/v1/deliveries`.
+
+use std::{borrow::Cow, collections::BTreeMap, ops::AddAssign};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    call::Done,
+    text::{Cursor, DeliveryId, EndpointId, LeaseId, RecoveryId, Timestamp, WebhookId},
+    webhooks::EventName,
+};
+
+names! {
+    /// The status of a delivery.
+    Status {
+        /// An attempt is due.
+        Pending = "pending",
+        /// The receiver accepted the delivery.
+        Delivered = "delivered",
+        /// The delivery failed permanently; no attempt follows.
+        Failed = "failed",
+        /// The endpoint is inactive. The delivery is sent only after a resend or a recovery.
+        Held = "held",
+        /// The endpoint was deleted, or has been inactive for longer than deliveries are held.
+        Ended = "ended",
+    }
+
+    /// The reason for an attempt.
+    Trigger {
+        /// The event: the first attempt.
+        Event = "event",
+        /// The retry schedule.
+        Schedule = "schedule",
+        /// A resend.
+        Resend = "resend",
+        /// A recovery.
+        Recovery = "recovery",
+        /// A test of the endpoint.
+        Test = "test",
+    }
+
+    /// The deliveries that a recovery resends.
+    #[derive(Default)]
+    Missed {
+        /// Failed deliveries.
+        Failed = "failed",
+        /// Held deliveries.
+        Held = "held",
+        /// Failed and held deliveries.
+        #[default]
+        Both = "both",
+    }
+
+    /// The reason why a receiver did not respond.
+    Unanswered {
+        /// No complete response arrived in time.
+        Timeout = "timeout",
+        /// The host name has no address.
+        Dns = "dns",
+        /// No address accepted a connection.
+        Connect = "connect",
+        /// The TLS handshake failed.
+        Tls = "tls",
+        /// The connection closed early, or the response was not valid HTTP.
+        Protocol = "protocol",
+    }
+
+    /// The result of a settlement.
+    Verdict {
+        /// The settlement was recorded as an attempt.
+        Settled = "settled",
+        /// The lease was released, and the delivery can be received again.
+        Released = "released",
+        /// The lease has ended. The settlement changed nothing.
+        LeaseExpired = "lease_expired",
+        /// The delivery does not exist.
+        NotFound = "not_found",
+    }
+}
+
+calls! {
+    POST "/v1/deliveries/list" List -> Listed {
+        required {}
+        optional {
+            webhook_endpoint_id: EndpointId,
+            status: Status,
+            event: String,
+            job_id: String,
+            since: Timestamp,
+            until: Timestamp,
+            limit: usize,
+            cursor: Cursor,
+        }
+    }
+    POST "/v1/deliveries/get" Get -> Found { required { delivery_id: DeliveryId } optional {} }
+    POST "/v1/deliveries/resend" Resend -> Done { required { delivery_id: DeliveryId } optional {} }
+    POST "/v1/deliveries/recover" Recover -> Recovering {
+        required { webhook_endpoint_id: EndpointId, since: Timestamp }
+        optional { until: Timestamp, status: Missed }
+    }
+    POST "/v1/deliveries/stats" Count -> Counted { required {} optional { webhook_endpoint_id: EndpointId, since: Timestamp } }
+    POST "/v1/deliveries/receive" Receive -> Received { required { webhook_endpoint_id: EndpointId } optional { limit: usize } }
+    POST "/v1/deliveries/settle" Settle -> Results { required { settlements: Vec<Settlement> } optional {} }
+}
+
+inputs! {
+    /// The result of a received delivery.
+    Settlement {
+        required { delivery_id: DeliveryId, lease: LeaseId }
+        optional { status_code: u16, error: Unanswered, duration_ms: u64, response: String }
+    }
+}
+
+/// A page of deliveries, newest first.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Listed {
+    /// The deliveries on this page, newest first. A page can be empty and still have a `next_cursor`.
+    pub deliveries: Vec<Delivery>,
+    /// The `cursor` of the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cursor")]
+    pub next_cursor: Option<Cursor>,
+}
+
+/// A delivery in the delivery log.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Delivery {
+    /// The id of the delivery, for `get` and `resend`.
+    pub delivery_id: DeliveryId,
+    /// The value of the `webhook-id` header, by which receivers recognize duplicates.
+    pub webhook_id: WebhookId,
+    /// The id of the endpoint; absent for the callback of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EndpointId")]
+    pub webhook_endpoint_id: Option<EndpointId>,
+    /// The name of the event.
+    pub event: EventName,
+    /// The first 1,024 bytes of the id of the job that the event is about.
+    #[schemars(extend("examples" = ["job_4821"]))]
+    pub job_id: String,
+    /// The status of the delivery.
+    pub status: Status,
+    /// The number of attempts so far.
+    pub attempts: u32,
+    /// When the event entered its queue.
+    pub created_at: Timestamp,
+    /// When the next attempt is due; present only while the delivery is `pending`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub next_attempt_at: Option<Timestamp>,
+    /// The latest attempt; absent before the first attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Attempt")]
+    pub last_attempt: Option<Attempt>,
+}
+
+/// One POST to the receiver.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Attempt {
+    /// When the attempt started.
+    pub at: Timestamp,
+    /// `delivered`, or the reason for the failure.
+    #[schemars(extend("examples" = ["status_5xx"]))]
+    pub outcome: Cow<'static, str>,
+    /// The HTTP status of the response; absent if the receiver did not respond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u16")]
+    #[schemars(extend("examples" = [503]))]
+    pub status_code: Option<u16>,
+    /// The duration of the attempt, in milliseconds.
+    pub duration_ms: u32,
+    /// The first 1,024 bytes of the response to a failed attempt; absent if there was none. `[secret]` replaces each
+    /// word of eight characters or more that the response repeats from the values of the endpoint's headers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["try again later"]))]
+    pub response: Option<String>,
+    /// The reason for the attempt.
+    pub trigger: Trigger,
+}
+
+/// A delivery with its payload and its attempts.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Found {
+    /// The delivery.
+    pub delivery: Delivery,
+    /// The body of the request, byte for byte as it was or will be sent; absent if it was not kept. After a successful
+    /// delivery, a payload of more than 8 KiB after compression is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
+    pub payload: Option<String>,
+    /// All attempts, oldest first. If there are very many, only the newest 201 are returned.
+    pub attempts: Vec<Attempt>,
+}
+
+/// The recovery: a new one, or a waiting one that the call joined.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Recovering {
+    /// Always `true`; refusals are returned as errors.
+    pub success: bool,
+    /// A summary of the result, for people.
+    #[schemars(extend("examples" = ["Deliveries will be recovered"]))]
+    pub message: String,
+    /// The id of the recovery. `stats` shows its progress.
+    pub recovery_id: RecoveryId,
+}
+
+/// A recovery and its progress.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Recovery {
+    /// The id of the recovery.
+    pub recovery_id: RecoveryId,
+    /// The id of the endpoint whose deliveries are resent.
+    pub webhook_endpoint_id: EndpointId,
+    /// The start of the period: deliveries that were created at this time or later are resent.
+    pub since: Timestamp,
+    /// The end of the period: deliveries that were created before this time are resent.
+    pub until: Timestamp,
+    /// The status of the deliveries that are resent.
+    pub status: Missed,
+    /// The number of deliveries that have been resent so far.
+    pub resent: u32,
+    /// Whether all of these deliveries have been resent.
+    pub done: bool,
+}
+
+/// The counts of the deliveries, and the latest recoveries.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Counted {
+    /// The start of the period: deliveries that were created at this time or later are counted.
+    pub since: Timestamp,
+    /// Whether all deliveries of the period were counted. If there are too many, only the newest are counted.
+    pub complete: bool,
+    /// The number of deliveries by status.
+    pub total: Counts,
+    /// The number of deliveries by status for each hour in which they were created, oldest first. Hours without
+    /// deliveries are omitted.
+    pub hours: Vec<Hour>,
+    /// The number of failed deliveries by the reason for the failure of their last attempt, most frequent first.
+    pub failures: Vec<FailureReason>,
+    /// The ten latest recoveries, newest first.
+    pub recoveries: Vec<Recovery>,
+}
+
+/// The number of deliveries by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Counts {
+    /// The number of deliveries that are waiting for an attempt.
+    pub pending: u32,
+    /// The number of deliveries that succeeded.
+    pub delivered: u32,
+    /// The number of deliveries that failed permanently.
+    pub failed: u32,
+    /// The number of deliveries that are held because their endpoint is inactive, or until a program receives them.
+    pub held: u32,
+    /// The number of deliveries that ended because their endpoint was deleted.
+    pub ended: u32,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.pending += other.pending;
+        self.delivered += other.delivered;
+        self.failed += other.failed;
+        self.held += other.held;
+        self.ended += other.ended;
+    }
+}
+
+/// The number of deliveries that were created in one hour.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, rename = "DeliveriesOfAnHour")]
+pub struct Hour {
+    /// The start of the hour, in UTC.
+    pub hour: Timestamp,
+    /// The number of deliveries that are waiting for an attempt.
+    pub pending: u32,
+    /// The number of deliveries that succeeded.
+    pub delivered: u32,
+    /// The number of deliveries that failed.
+    pub failed: u32,
+    /// The number of deliveries that are held.
+    pub held: u32,
+    /// The number of deliveries that ended.
+    pub ended: u32,
+}
+
+/// The number of deliveries that failed for the same reason.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct FailureReason {
+    /// The outcome of the last attempt, or `untaken` for a pull endpoint.
+    #[schemars(extend("examples" = ["status_5xx"]))]
+    pub reason: String,
+    /// The number of deliveries that failed for this reason.
+    pub count: u32,
+}
+
+/// The received deliveries, and the time to wait before the next call.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Received {
+    /// The received deliveries. Those that have been due longest come first.
+    pub deliveries: Vec<LeasedDelivery>,
+    /// The number of milliseconds to wait before the next call: 0 if more deliveries may be due, 1,000 for ten minutes
+    /// after a delivery was received, and 3,000 otherwise.
+    pub poll_after_ms: u32,
+    /// The time until which the previous signing secret also signs; absent afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub previous_secret_expires_at: Option<Timestamp>,
+}
+
+/// A delivery with its lease. The holder of the lease posts the delivery and settles it with the receiver's response.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct LeasedDelivery {
+    /// The id of the delivery, needed to settle it.
+    pub delivery_id: DeliveryId,
+    /// The name of the event.
+    pub event: EventName,
+    /// The id of the job that the event is about.
+    #[schemars(extend("examples" = ["job_4821"]))]
+    pub job_id: String,
+    /// The id of the lease, needed to settle the delivery.
+    pub lease: LeaseId,
+    /// When the lease ends, 60 seconds from now. A delivery that has not been settled by then can be received again.
+    pub lease_expires_at: Timestamp,
+    /// The number of this attempt, starting at 1.
+    #[schemars(range(min = 1))]
+    pub attempt: u32,
+    /// The headers of the request to your receiver, including the endpoint's own headers and a fresh signature.
+    #[schemars(extend("examples" = [{"content-type": "application/json", "webhook-id": "msg_0123456789abcdef0123456789abcdef"}]))]
+    pub headers: BTreeMap<String, String>,
+    /// The body of the request to your receiver, byte for byte.
+    #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
+    pub body: String,
+}
+
+/// The results of the settlements, in the same order.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Results {
+    /// The result of each settlement, in the order of the request.
+    pub settlements: Vec<Settled>,
+}
+
+/// The result of a settlement.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Settled {
+    /// The delivery.
+    pub delivery_id: DeliveryId,
+    /// The result: whether the settlement was recorded.
+    pub result: Verdict,
+    /// The status that the delivery now has; absent if nothing was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Status")]
+    pub status: Option<Status>,
+}

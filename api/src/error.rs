@@ -1,0 +1,151 @@
+//! Errors: codes, reasons and issues.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+names! {
+    /// The kind of error, for programs.
+    Code {
+        BadRequest = "BAD_REQUEST",
+        Unauthorized = "UNAUTHORIZED",
+        Forbidden = "FORBIDDEN",
+        NotFound = "NOT_FOUND",
+        MethodNotSupported = "METHOD_NOT_SUPPORTED",
+        Conflict = "CONFLICT",
+        PayloadTooLarge = "PAYLOAD_TOO_LARGE",
+        TooManyRequests = "TOO_MANY_REQUESTS",
+        InternalServerError = "INTERNAL_SERVER_ERROR",
+        ServiceUnavailable = "SERVICE_UNAVAILABLE",
+        // These are only in plain JSON, where conflicts have their reason in upper case as the code.
+        InvalidEmailOrPassword = "INVALID_EMAIL_OR_PASSWORD",
+        InvalidPassword = "INVALID_PASSWORD",
+        InvalidToken = "INVALID_TOKEN",
+        ConfirmationRequired = "CONFIRMATION_REQUIRED",
+        // Better Auth's name.
+        NotAMember = "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION",
+        EmailNotVerified = "EMAIL_NOT_VERIFIED",
+        InvalidOrigin = "INVALID_ORIGIN",
+    }
+
+    /// The reason for a conflict with stored data. Present only in errors with the status 409.
+    Reason {
+        SlugTaken = "slug_taken",
+        EmailTaken = "email_taken",
+        InvitationExpired = "invitation_expired",
+        InvitationUsed = "invitation_used",
+        LastOwner = "last_owner",
+        EndpointLimit = "endpoint_limit",
+        KeyLimit = "key_limit",
+        PayloadNotKept = "payload_not_kept",
+        EndpointInactive = "endpoint_inactive",
+        NotAPullEndpoint = "not_a_pull_endpoint",
+        PullEndpoint = "pull_endpoint",
+        HeadersNeeded = "headers_needed",
+        RecoveryLimit = "recovery_limit",
+        IdempotencyKeyReused = "idempotency_key_reused",
+    }
+
+    /// The kind of problem. `invalid_type` means that the field is missing or has the wrong JSON type.
+    #[schemars(inline)]
+    IssueCode {
+        // The names that zod and so every oRPC client use.
+        InvalidType = "invalid_type",
+        InvalidFormat = "invalid_format",
+        TooSmall = "too_small",
+        TooBig = "too_big",
+    }
+}
+
+/// A value in the envelope of the routes under `/v1`.
+#[derive(Deserialize, Serialize)]
+pub struct Envelope<T> {
+    pub json: T,
+}
+
+/// An error of a route under `/v1`.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct EnvelopeError {
+    /// The error.
+    pub json: Error,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Error {
+    /// Always false.
+    pub defined: bool,
+    /// The kind of error, for programs.
+    pub code: String,
+    /// The HTTP status of the response.
+    #[schemars(schema_with = "integer")]
+    pub status: u16,
+    /// The cause and the remedy, for people. The wording may change.
+    pub message: String,
+    /// Details of the error; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Details")]
+    pub data: Option<Details>,
+}
+
+#[derive(Default, Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Details {
+    /// All issues of all fields. Present only in errors with the status 400.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Issue>")]
+    pub issues: Option<Vec<Issue>>,
+    /// The reason for a conflict with stored data. Present only in errors with the status 409.
+    #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
+    #[schemars(!default, with = "String")]
+    pub reason: Option<Reason>,
+}
+
+/// An error of any other route.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct PlainError {
+    /// The kind of error, for programs.
+    pub code: String,
+    /// The cause and the remedy, for people. The wording may change.
+    pub message: String,
+    /// All issues of all fields. Present only in errors with the status 400.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Issue>")]
+    pub issues: Option<Vec<Issue>>,
+    /// The reason for a conflict with stored data. Present only in errors with the status 409.
+    #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
+    #[schemars(!default, with = "String")]
+    pub reason: Option<Reason>,
+}
+
+/// A problem with one field.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct Issue {
+    pub code: IssueCode,
+    /// The field and, in an array, the index of the element, starting at `0`; in `headers`, the name of the header.
+    pub path: Vec<String>,
+    /// The rule that the field violates. The message never repeats the value.
+    pub message: String,
+}
+
+/// Formats an issue as "password: must have at least 8 characters".
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut message = self.message.chars();
+        let first = message.next().unwrap_or_default().to_ascii_lowercase();
+        write!(f, "{}: {first}{}", self.path.join("."), message.as_str())
+    }
+}
+
+/// A reason of a later version is read as none, so that the client still prints the message.
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reason>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.and_then(|name| name.parse().ok()))
+}
+
+fn integer(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "integer" })
+}

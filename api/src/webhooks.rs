@@ -1,0 +1,211 @@
+//! Webhook endpoints: the routes under `/v1/webhooks`.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    call::{Done, MAX_ELEMENTS},
+    text::{DeliveryId, Description, EndpointId, Secret, Timestamp},
+};
+
+names! {
+    /// The name of an event.
+    EventName {
+        Completed = "job.completed",
+        Failed = "job.failed",
+        // The test of an endpoint. Producers cannot send it.
+        Test = "webhook.test",
+    }
+
+    /// The way in which events reach the receiver.
+    Kind {
+        /// The service posts them to its URL.
+        Push = "push",
+        /// The tenant receives them.
+        Pull = "pull",
+    }
+
+    /// The reason why the service disabled an endpoint.
+    DisabledReason {
+        /// The receiver responded with HTTP 410.
+        Gone = "gone",
+        /// The endpoint had been failing for too long.
+        Failing = "failing",
+    }
+}
+
+impl EventName {
+    /// The events about jobs, which endpoints can choose.
+    pub const OF_JOBS: [Self; 2] = [Self::Completed, Self::Failed];
+
+    /// Whether the event is about a job. Only such events count for the health of an endpoint.
+    #[must_use]
+    pub fn is_of_a_job(self) -> bool {
+        Self::OF_JOBS.contains(&self)
+    }
+}
+
+/// The events that an endpoint gets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct EventFilter(pub Vec<EventName>);
+
+impl fmt::Display for EventFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl JsonSchema for EventFilter {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "EventFilter".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Duplicates are ignored.",
+            "type": "array",
+            "items": { "type": "string", "enum": EventName::OF_JOBS.map(EventName::as_str) },
+            "minItems": 1,
+            "maxItems": MAX_ELEMENTS,
+        })
+    }
+}
+
+calls! {
+    POST "/v1/webhooks/create" Create -> Created {
+        required {}
+        optional {
+            kind: Kind,
+            url: String,
+            signing_secret: Secret,
+            headers: Option<BTreeMap<String, Secret>>,
+            description: Option<String>,
+            active: bool,
+            events: Option<Vec<String>>,
+        }
+    }
+    POST "/v1/webhooks/list" List -> Listed { required {} optional {} }
+    POST "/v1/webhooks/update" Update -> Done {
+        required { id: EndpointId }
+        optional {
+            url: String,
+            signing_secret: Secret,
+            headers: Option<BTreeMap<String, Secret>>,
+            description: Option<String>,
+            active: bool,
+            events: Option<Vec<String>>,
+        }
+    }
+    POST "/v1/webhooks/test" Test -> Tested { required { id: EndpointId } optional {} }
+    POST "/v1/webhooks/delete" Delete -> Done { required { id: EndpointId } optional {} }
+}
+
+/// The id of the new endpoint, and its secret if the service generated it.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Created {
+    /// Always `true`; refusals are returned as errors.
+    pub success: bool,
+    /// The id of the new endpoint.
+    pub webhook_endpoint_id: EndpointId,
+    /// A summary of the result, for people.
+    #[schemars(extend("examples" = ["Webhook endpoint created"]))]
+    pub message: String,
+    /// The secret that the service generated: `whsec_` followed by the base64 of 32 random bytes; absent if you chose
+    /// your own. The secret is returned only here, and to repeated calls with the same `idempotency-key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Secret", extend(
+        "pattern" = "^whsec_[A-Za-z0-9+/]{43}=$",
+        "examples" = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],
+    ))]
+    pub signing_secret: Option<Secret>,
+}
+
+/// The endpoints of the organization, oldest first.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Listed {
+    /// All endpoints of the organization, oldest first.
+    pub webhook_endpoints: Vec<Endpoint>,
+}
+
+/// An endpoint, without its secret and the values of its headers.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
+pub struct Endpoint {
+    /// The id of the endpoint.
+    pub webhook_endpoint_id: EndpointId,
+    /// How events reach the receiver: the service posts them (`push`), or a program receives them (`pull`).
+    pub kind: Kind,
+    /// The URL to which events are posted; absent for pull endpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["https://example.com/hook"]))]
+    pub url: Option<String>,
+    /// The description of the endpoint; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Description")]
+    pub description: Option<Description>,
+    /// Whether deliveries are attempted. Deliveries to an inactive endpoint are held.
+    pub active: bool,
+    /// The events that the endpoint gets; absent if it gets all events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EventFilter")]
+    pub events: Option<EventFilter>,
+    /// The names of the headers that are sent with each attempt, in lower case and sorted; absent if the endpoint has
+    /// none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(!default, extend("minItems" = 1, "maxItems" = 10))]
+    #[schemars(extend("examples" = [["authorization"]]))]
+    pub header_names: Vec<String>,
+    /// When the endpoint was created.
+    pub created_at: Timestamp,
+    /// When the endpoint was last changed.
+    pub updated_at: Timestamp,
+    /// The time until which the previous signing secret also signs; absent afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub previous_secret_expires_at: Option<Timestamp>,
+    /// The time since which all deliveries to the endpoint have failed; absent while they succeed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub failing_since: Option<Timestamp>,
+    /// When the service disabled the endpoint; absent if the service has not disabled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub disabled_at: Option<Timestamp>,
+    /// The reason why the service disabled the endpoint; absent if the service has not disabled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DisabledReason")]
+    pub disabled_reason: Option<DisabledReason>,
+    /// When a program last called `receive` for the pull endpoint, accurate to ten minutes; absent before the first
+    /// call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub last_asked_at: Option<Timestamp>,
+    /// When a program last received a delivery of the pull endpoint, accurate to a minute; absent before the first
+    /// delivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub last_taken_at: Option<Timestamp>,
+}
+
+/// The delivery of the test event.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Tested {
+    /// Always `true`; refusals are returned as errors.
+    pub success: bool,
+    /// A summary of the result, for people.
+    #[schemars(extend("examples" = ["Test event will be sent"]))]
+    pub message: String,
+    /// The id of the test delivery. `deliveries/get` shows its result.
+    pub delivery_id: DeliveryId,
+}

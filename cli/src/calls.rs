@@ -1,0 +1,176 @@
+//! Calls of the service's API, with the credentials of the signed-in user.
+
+use std::time::Duration;
+
+use api::{
+    Call, Secret,
+    error::{Details, Envelope, EnvelopeError, Issue, PlainError},
+};
+use reqwest::Method;
+use serde::Deserialize;
+use url::{Host, Url};
+
+use crate::{
+    failure::Failure,
+    http::{Answer, Http},
+    terminal::shown,
+};
+
+/// The time limit of a call. A Lambda function behind an HTTP API has 30 seconds.
+const TIMEOUT: Duration = Duration::from_secs(35);
+/// The largest answer, in bytes: above the limit of Lambda.
+const LARGEST: usize = 8 << 20;
+
+/// The caller's credentials. They cannot be printed.
+#[derive(Clone)]
+pub(crate) enum Caller {
+    Anonymous,
+    Key(Secret),
+    Session(Secret),
+}
+
+/// The API at an address.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) base: Url,
+    caller: Caller,
+    http: Http,
+}
+
+impl Api {
+    pub(crate) fn new(base: Url, caller: Caller, http: Http) -> Self {
+        Self { base, caller, http }
+    }
+
+    /// The same API with other credentials.
+    pub(crate) fn by(&self, caller: Caller) -> Self {
+        Self { caller, ..self.clone() }
+    }
+
+    /// The origin of the service: its address without a path.
+    pub(crate) fn origin(&self) -> String {
+        self.base.origin().ascii_serialization()
+    }
+
+    /// Whether calls are encrypted or stay on this machine.
+    pub(crate) fn is_private(&self) -> bool {
+        self.base.scheme() == "https" || is_loopback(&self.base)
+    }
+
+    /// The address of a page.
+    pub(crate) fn page(&self, path: &str) -> String {
+        format!("{}{path}", self.origin())
+    }
+
+    /// Calls a route.
+    pub(crate) async fn call<C: Call>(&self, fields: &C) -> Result<C::Answer, Failure> {
+        let has_envelope = C::PATH.starts_with("/v1/");
+        let (method, body) = match (C::IS_GET, has_envelope) {
+            (true, _) => (Method::GET, Ok(String::new())),
+            (false, true) => (Method::POST, serde_json::to_string(&Envelope { json: fields })),
+            (false, false) => (Method::POST, serde_json::to_string(fields)),
+        };
+        let body = body.map_err(|error| Failure::Local(format!("The request could not be built: {error}.")))?;
+        let Answer { status, body, retry_after } = self.send(method, C::PATH, body).await?;
+        if !(200..=299).contains(&status) {
+            return Err(refused(status, retry_after, &body));
+        }
+        let answer = if has_envelope {
+            serde_json::from_slice(&body).map(|Envelope { json }| json)
+        } else {
+            serde_json::from_slice(&body)
+        };
+        answer.map_err(|_other| {
+            Failure::Unreachable(format!("{} did not answer like this service. Check --api.", self.origin()))
+        })
+    }
+
+    async fn send(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
+        let request = self.http.request(method, &self.page(path)).header("accept", "application/json");
+        let request = match &self.caller {
+            Caller::Anonymous => request,
+            Caller::Key(key) => request.header("x-api-key", key.reveal()),
+            Caller::Session(cookie) => request.header("cookie", cookie.reveal()).header("origin", self.origin()),
+        };
+        let request = request.header("content-type", "application/json").body(body).build();
+        let request = request.map_err(|error| Failure::Local(format!("The request could not be built: {error}.")))?;
+        self.http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
+            Failure::Unreachable(format!("Could not reach {} ({why}). Check the network and --api.", self.origin()))
+        })
+    }
+}
+
+/// Whether a URL leads to this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// An error answer, in either format of the API or by API Gateway itself.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Refusal {
+    Envelope(EnvelopeError),
+    Plain(PlainError),
+    Gateway { message: String },
+}
+
+fn refused(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
+    if status == 401 {
+        return Failure::NotSignedIn("The API key or session is no longer valid.".to_owned());
+    }
+    let (message, issues, reason) = match serde_json::from_slice(body) {
+        Ok(Refusal::Envelope(EnvelopeError { json })) => {
+            let Details { issues, reason } = json.data.unwrap_or_default();
+            (json.message, issues.unwrap_or_default(), reason)
+        }
+        // The message includes the first issue.
+        Ok(Refusal::Plain(PlainError { message, reason, .. })) => (message, Vec::new(), reason),
+        Ok(Refusal::Gateway { message }) => (message, Vec::new(), None),
+        Err(_) => (format!("The service answered HTTP {status}"), Vec::new(), None),
+    };
+    let issues: Vec<_> =
+        issues.iter().map(|Issue { path, message, .. }| format!("{}: {message}", path.join("."))).collect();
+    let message = shown(&if issues.is_empty() { message } else { issues.join("; ") });
+    Failure::Refused { status, reason, message: format!("{}.", message.trim_end_matches('.')), retry_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::error::Reason;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_style_of_error_is_one_line() {
+        let error = json!({
+            "defined": false, "code": "CONFLICT", "status": 409, "message": "No.", "data": {"reason": "endpoint_limit"}
+        });
+        let issue = |path: &[&str], message: &str| json!({"code": "invalid_format", "path": path, "message": message});
+        let mut invalid = error.clone();
+        invalid["data"] = json!({
+            "issues": [issue(&["url"], "Must be an absolute https URL"), issue(&["events", "0"], "Unknown")]
+        });
+        let mut later = error.clone();
+        later["data"]["reason"] = json!("a_reason_of_a_later_version");
+        let plain = json!({"code": "LAST_OWNER", "message": "You stay", "reason": "last_owner"});
+        for (status, answer, message, reason) in [
+            (409, json!({ "json": error }), "No.", Some(Reason::EndpointLimit)),
+            (400, json!({ "json": invalid }), "url: Must be an absolute https URL; events.0: Unknown.", None),
+            (409, json!({ "json": later }), "No.", None),
+            (409, plain, "You stay.", Some(Reason::LastOwner)),
+            (429, json!({"message": "Too Many\u{1b}[2J Requests"}), "Too Many\u{FFFD}[2J Requests.", None),
+            (502, json!(null), "The service answered HTTP 502.", None),
+        ] {
+            let failure = refused(status, None, answer.to_string().as_bytes());
+            assert_eq!((failure.to_string().as_str(), failure.reason()), (message, reason));
+            assert_eq!(failure.is_passing(), status >= 429);
+        }
+        assert!(matches!(refused(401, None, b""), Failure::NotSignedIn(_)));
+    }
+}

@@ -1,0 +1,242 @@
+//! The domain's values in the API: their forms as texts, and the answers made of them.
+
+use std::borrow::Cow;
+
+use api::{account, deliveries};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::{
+    accounts::{
+        email::Email,
+        members::{Member, MemberIdOrEmail},
+        organizations::Organization,
+        password::{Guess, Password},
+        sessions::IdOrToken,
+        token::Token,
+        users::User,
+    },
+    id::{CliLoginId, EndpointId, InvitationId, KeyId, LeaseId, RecoveryId, SessionId, TenantId, UserId},
+    name::{Description, Name, Slug},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Attempt, Delivery, DeliveryId, WebhookId},
+        destination::{EndpointUrl, Headers, SigningSecret, headers},
+        event::EventFilter,
+        log::{recovery::Recovery, search::Cursor},
+    },
+};
+
+/// The forms of values in answers. As fields of an input, values have the schemas of their forms.
+macro_rules! forms {
+    ($($type:ident $(: $text:ident)?,)*) => {$(
+        $(impl From<$type> for api::$type {
+            fn from(value: $type) -> Self {
+                value.$text().into()
+            }
+        })?
+
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                api::$type::schema_name()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                api::$type::json_schema(generator)
+            }
+        }
+    )*};
+}
+
+forms! {
+    CliLoginId: to_string,
+    Cursor: as_str,
+    DeliveryId: to_string,
+    Description: as_str,
+    Email: as_str,
+    EndpointId: to_string,
+    EventFilter,
+    KeyId: to_string,
+    LeaseId: to_string,
+    Name: as_str,
+    RecoveryId: to_string,
+    Slug: as_str,
+    TenantId: as_str,
+    Timestamp: to_string,
+    UserId: to_string,
+    WebhookId: to_string,
+}
+
+impl From<Delivery> for deliveries::Delivery {
+    fn from(delivery: Delivery) -> Self {
+        let Delivery { id, webhook_id, webhook_endpoint_id, event, job_id, status, attempts, .. } = delivery;
+        Self {
+            delivery_id: id.into(),
+            webhook_id: webhook_id.into(),
+            webhook_endpoint_id: webhook_endpoint_id.map(Into::into),
+            event,
+            job_id,
+            status,
+            attempts,
+            created_at: delivery.created_at.into(),
+            next_attempt_at: delivery.next_attempt_at.map(Into::into),
+            last_attempt: delivery.last_attempt.map(Into::into),
+        }
+    }
+}
+
+impl From<Attempt> for deliveries::Attempt {
+    fn from(attempt: Attempt) -> Self {
+        let Attempt { at, outcome, status_code, duration_ms, response, trigger } = attempt;
+        Self { at: at.into(), outcome, status_code, duration_ms, response, trigger }
+    }
+}
+
+impl From<Recovery> for deliveries::Recovery {
+    fn from(recovery: Recovery) -> Self {
+        let Recovery { id, webhook_endpoint_id, since, until, status, resent, done, .. } = recovery;
+        Self {
+            recovery_id: id.into(),
+            webhook_endpoint_id: webhook_endpoint_id.into(),
+            since: since.into(),
+            until: until.into(),
+            status,
+            resent,
+            done,
+        }
+    }
+}
+
+impl From<Organization> for account::Organization {
+    fn from(organization: Organization) -> Self {
+        let Organization { id, name, slug, created_at, .. } = organization;
+        Self { id: id.into(), name: name.into(), slug: slug.into(), created_at: created_at.into() }
+    }
+}
+
+impl From<Member> for account::Member {
+    fn from(member: Member) -> Self {
+        let Member { user: User { id, name, email, organization, role, .. }, joined_at } = member;
+        Self {
+            id: id.into(),
+            organization_id: organization.into(),
+            user_id: id.into(),
+            role,
+            created_at: joined_at.into(),
+            user: account::Profile { id: id.into(), name: name.into(), email: email.into() },
+        }
+    }
+}
+
+/// Schemas of texts that are not in answers of the crate `api`.
+macro_rules! schemas {
+    ($($type:ident { $($json:tt)* })*) => {$(
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", $($json)* })
+            }
+        }
+    )*};
+}
+
+impl JsonSchema for Headers {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Headers".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names = headers::RESERVED.iter().map(|name| format!("`{name}`"));
+        let prefixes = headers::RESERVED_PREFIXES.iter().map(|prefix| format!("`{prefix}*`"));
+        let reserved: Vec<_> = names.chain(prefixes).collect();
+        json_schema!({
+            "description": format!("Names are HTTP tokens, unique regardless of case, and stored in lower case. \
+                                    Values consist of visible ASCII characters, with spaces only between them. \
+                                    Reserved names: {}.", reserved.join(", ")),
+            "type": "object",
+            "maxProperties": headers::MOST,
+            "propertyNames": {
+                "maxLength": headers::LONGEST_NAME,
+                "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+                "not": { "pattern": reserved_names() },
+            },
+            "additionalProperties": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": headers::LONGEST_VALUE,
+                "pattern": "^[!-~]([ -~]*[!-~])?$",
+            },
+            "writeOnly": true,
+            "examples": [{ "authorization": "Bearer correct-horse" }],
+        })
+    }
+}
+
+/// The pattern that matches a reserved name in upper or lower case. JSON Schema patterns have no flags.
+fn reserved_names() -> String {
+    let any_case = |name: &&str| -> String {
+        let letter =
+            |c: char| if c.is_ascii_alphabetic() { format!("[{}{c}]", c.to_ascii_uppercase()) } else { c.into() };
+        name.chars().map(letter).collect()
+    };
+    let whole: Vec<_> = headers::RESERVED.iter().map(any_case).collect();
+    let prefixes: Vec<_> = headers::RESERVED_PREFIXES.iter().map(any_case).collect();
+    format!("^(({})$|({}))", whole.join("|"), prefixes.join("|"))
+}
+
+schemas! {
+    EndpointUrl {
+        "description": "It must be an https URL on the public internet, without user info or a fragment.",
+        "format": "uri",
+        "maxLength": 2048,
+        "examples": ["https://example.com/hook"],
+    }
+    Guess { "writeOnly": true, "examples": ["a long password"] }
+    IdOrToken {
+        "pattern": r"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$",
+        "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"],
+    }
+    InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
+    MemberIdOrEmail {
+        "pattern": "^(.+@.+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$",
+        "examples": ["bo@example.com"],
+    }
+    Password {
+        "description": "Passwords are never trimmed.",
+        "minLength": 8,
+        "maxLength": 128,
+        "writeOnly": true,
+        "examples": ["a long password"],
+    }
+    SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
+    SigningSecret {
+        "description": "It must not be blank or decode to an empty key, as `whsec_` alone does.",
+        "minLength": 1,
+        "maxLength": 256,
+        "pattern": r"^\s*\S",
+        // After the prefix at most one base64 symbol; without it, only ASCII characters other than base64 symbols.
+        "not": { "pattern": r"^(whsec_[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
+        "writeOnly": true,
+        "examples": ["correct-horse-battery-staple"],
+    }
+    Token {
+        "minLength": 43,
+        "maxLength": 43,
+        "pattern": "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+        "examples": ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"],
+    }
+}
