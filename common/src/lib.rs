@@ -18,6 +18,7 @@ pub mod error;
 pub mod http;
 pub mod id;
 pub mod issue;
+mod members;
 pub mod name;
 pub mod paging;
 pub mod patch;
