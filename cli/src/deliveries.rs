@@ -26,7 +26,7 @@ const LISTED: Columns = Columns {
     can_drop: true,
 };
 const ATTEMPTS: Columns = Columns {
-    titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ANSWER"],
+    titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ERROR OR ANSWER"],
     shrinks: 5,
     state: Some(1),
     can_drop: false,
@@ -155,7 +155,7 @@ fn show(api: &Api, answer: &Value) -> Result<(), Failure> {
                 of("status_code"),
                 of("duration_ms"),
                 of("trigger"),
-                of("response"),
+                cell(if attempt["detail"].is_null() { &attempt["response"] } else { &attempt["detail"] }),
             ]
         });
         say("")?;

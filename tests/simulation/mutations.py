@@ -593,15 +593,15 @@ MUTATIONS = [
     ),
     Mutation(
         "a redirect counts as a success",
-        WEBHOOKS + "post.rs",
+        WEBHOOKS + "post/answer.rs",
         "if !status.is_success() {",
         "if status.is_client_error() || status.is_server_error() {",
         "a receiver answers 302",
     ),
     Mutation(
         "a 2xx that breaks off counts as a success",
-        WEBHOOKS + "post.rs",
-        "Err(_) => return Outcome::Failed(Failure::Protocol).into(),",
+        WEBHOOKS + "post/answer.rs",
+        "Err(error) => return Err(error),",
         "Err(_) => break,",
         "a receiver closes the connection in the middle of its answer",
     ),

@@ -138,7 +138,8 @@ fn facts(notice: &Notice, failures: &Failures) -> String {
     let (count, bound) = (failures.count.max(1), if failures.is_complete { "" } else { "at least " });
     facts.push(format!("Failed deliveries since then: {bound}{count}"));
     facts.extend(failures.last.as_ref().map(|last| {
-        let (name, meaning) = (error_name(&last.outcome, last.status_code), error_meaning(&last.outcome));
+        let name = error_name(&last.outcome, last.status_code);
+        let meaning = error_meaning(&last.outcome, last.detail.as_ref());
         format!("Last error: {name}. {meaning}")
     }));
     facts.join("\n")

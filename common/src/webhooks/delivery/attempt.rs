@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    detail::Detail,
     outcome::{Failure, Outcome},
     status::Trigger,
 };
@@ -21,20 +22,26 @@ pub struct Attempt {
     /// When the attempt started.
     pub at: Timestamp,
     /// `delivered`, or the reason for the failure.
-    #[schemars(extend("examples" = ["status_5xx"]))]
+    #[schemars(extend("examples" = ["redirect"]))]
     pub outcome: Cow<'static, str>,
     /// The HTTP status of the response; absent if the receiver did not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u16")]
-    #[schemars(extend("examples" = [503]))]
+    #[schemars(extend("examples" = [308]))]
     pub status_code: Option<u16>,
+    /// The cause of the failure, in words for people, as far as it is known: such as an expired certificate, or the URL
+    /// that a redirect leads to. The words may change; `outcome` does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["The receiver redirected the request to https://example.com/new"]))]
+    pub detail: Option<Detail>,
     /// The duration of the attempt, in milliseconds.
     pub duration_ms: u32,
     /// The first 1,024 bytes of the response to a failed attempt; absent if there was none. `[secret]` replaces each
     /// word of eight characters or more that the response repeats from the values of the endpoint's headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
-    #[schemars(extend("examples" = ["try again later"]))]
+    #[schemars(extend("examples" = ["Moved to /new"]))]
     pub response: Option<String>,
     /// The reason for the attempt.
     pub trigger: Trigger,
@@ -49,13 +56,14 @@ impl Attempt {
             Outcome::Failed(failure @ Failure::Status(status, _)) => (failure.reason(), Some(status)),
             Outcome::Failed(failure) => (failure.reason(), None),
         };
-        Self { at, outcome: name.into(), status_code, duration_ms, response, trigger }
+        Self { at, outcome: name.into(), status_code, detail: None, duration_ms, response, trigger }
     }
 
     /// The approximate size of the attempt in an item, in bytes: the names, the numbers and the texts.
     fn stored_bytes(&self) -> usize {
         let response = self.response.as_ref().map_or(0, |response| "response".len() + response.len());
-        48 + self.outcome.len() + response
+        let detail = self.detail.as_ref().map_or(0, |detail| "detail".len() + detail.as_str().len());
+        48 + self.outcome.len() + detail + response
     }
 }
 
