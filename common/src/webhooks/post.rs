@@ -266,7 +266,7 @@ fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     let text = if connection.is_http2() {
         HTTP_2
     } else if connection.is_spent() || error.is_parse_too_large() {
-        "The headers of the response do not end within 64 KiB"
+        "The headers of the response exceed 64 KiB or 1,024 lines"
     } else if error.is_parse() {
         INVALID
     } else if connection.is_unanswered() {
@@ -858,7 +858,7 @@ mod tests {
             (vec![b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort"], "protocol", INCOMPLETE),
             (vec![b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"], "protocol", INVALID),
             (vec![b"220 mail.example ESMTP\r\n"], "protocol", INVALID),
-            (vec![&*long], "protocol", "The headers of the response do not end within 64 KiB"),
+            (vec![&*long], "protocol", "The headers of the response exceed 64 KiB or 1,024 lines"),
         ] {
             let (port, _) = server("127.0.0.1:0", None, vec![vec![answer.clone()]]).await;
             let why = why(&client(), &format!("http://127.0.0.1:{port}/")).await;
@@ -919,5 +919,37 @@ mod tests {
         let long = format!("HTTP/1.1 302 Found\r\nlocation: /{}\r\n\r\n", "x".repeat(9_000)).into_bytes().leak();
         let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![&*long]]]).await;
         assert_eq!(why(&client(), &format!("http://127.0.0.1:{port}/")).await.1.len(), 240);
+    }
+
+    #[tokio::test]
+    async fn a_response_with_headers_of_real_servers_counts() {
+        let lines = |number: usize| (0..number).map(|line| format!("x-{line}: 1\r\n")).collect::<String>();
+        for (head, is_delivered) in [
+            (format!("HTTP/1.1 200 OK\r\n{}", lines(101)), true),
+            (format!("HTTP/1.1 200 OK\r\n{}", lines(1_020)), true),
+            (format!("HTTP/1.1 200 OK\r\n{}", lines(1_030)), false),
+            (format!("HTTP/1.1 200 OK\r\nx: {}\r\n", "x".repeat(60_000)), true),
+            ("HTTP/1.1 200 OK\r\nserver : spaced\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nx-folded: one\r\n two\r\n\tthree\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nx powered by: a shop\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nx: \u{1}control\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\n: no name\r\n".to_owned(), true),
+            ("HTTP/1.1 200\r\n".to_owned(), true),
+            ("HTTP/1.1 200 \u{c4}OK\r\nx: \u{fc}\r\n".to_owned(), true),
+            ("HTTP/1.0 200 OK\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\nserver: with line feeds\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nconnection: close\r\nConnection: close\r\n".to_owned(), true),
+        ] {
+            let body = if head.contains("chunked") { "0\r\n\r\n" } else { "" };
+            // Two lengths that agree are one.
+            let length = if body.is_empty() { "content-length: 0\r\n" } else { "" };
+            let answer: &[u8] = format!("{head}{length}\r\n{body}").into_bytes().leak();
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;
+            let outcome = post(&client(), &format!("http://127.0.0.1:{port}/")).await;
+            let start = &head[..head.len().min(60)];
+            assert_eq!(outcome == Outcome::Delivered(200), is_delivered, "{start:?}: {outcome:?}");
+        }
     }
 }

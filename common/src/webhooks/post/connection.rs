@@ -26,6 +26,8 @@ use tokio::{
 const MAX_BYTES: usize = 64 * 1024;
 /// The minimum number of bytes charged per read, since reading one byte costs as much as reading many.
 const READ: usize = 128;
+/// The number of header lines that are read of a response. A line of four bytes takes thirty times as many in memory.
+const MAX_HEADERS: usize = 1024;
 /// The number of bytes that an interim response (100, 102, 103) counts: a few are normal, sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
 
@@ -160,7 +162,11 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let response = Arc::clone(&stream.meter);
-        let (requests, driver) = http1::Builder::new().max_buf_size(MAX_BYTES).handshake(TokioIo::new(stream)).await?;
+        // Clients in use accept these headers, so servers send them, and hardly any of them matters for a delivery.
+        let mut builder = http1::Builder::new();
+        builder.max_headers(MAX_HEADERS).allow_spaces_after_header_name_in_responses(true);
+        builder.allow_obsolete_multiline_headers_in_responses(true).ignore_invalid_headers_in_responses(true);
+        let (requests, driver) = builder.max_buf_size(MAX_BYTES).handshake(TokioIo::new(stream)).await?;
         Ok(Self { requests, driver: Some(Box::pin(driver)), wire, response, _permit: permit })
     }
 
