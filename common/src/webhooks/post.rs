@@ -952,4 +952,27 @@ mod tests {
             assert_eq!(outcome == Outcome::Delivered(200), is_delivered, "{start:?}: {outcome:?}");
         }
     }
+
+    #[tokio::test]
+    async fn a_body_that_is_not_text_is_named_with_its_length() {
+        let compressed: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
+        for (headers, body, shown) in [
+            ("content-encoding: gzip", compressed, "(gzip, 10 bytes)"),
+            ("content-encoding: BR", b"\x8b\x02", "(BR, 2 bytes)"),
+            ("content-encoding: deflate, gzip", compressed, "(deflate, gzip, 10 bytes)"),
+            ("content-encoding: gzip", &[b'x'; 5_000], "(gzip, at least 1024 bytes)"),
+            ("content-encoding: gzip", b"", ""),
+            ("content-encoding: identity", b"plain", "plain"),
+            ("content-encoding: ", b"plain", "plain"),
+            ("content-type: image/png", b"\x89PNG\r\n\x1a\n\0", "(image/png, 9 bytes)"),
+            ("x: no type", b"a\0", "(binary, 2 bytes)"),
+            ("content-type: text/plain; charset=iso-8859-1", b"caf\xe9 noir", "caf\u{fffd} noir"),
+        ] {
+            let head = format!("HTTP/1.1 500 Oh\r\n{headers}\r\ncontent-length: {}\r\n\r\n", body.len());
+            let answer: &[u8] = [head.as_bytes(), body].concat().leak();
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;
+            let posted = try_to_post(&client(), &format!("http://127.0.0.1:{port}/")).await.expect("a response");
+            assert_eq!(posted.response.as_deref(), Some(shown), "{headers}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use http_body_util::BodyExt;
-use hyper::{Response, StatusCode, body::Incoming, header};
+use hyper::{HeaderMap, Response, StatusCode, body::Incoming, header};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -55,7 +55,7 @@ impl Read<'_> {
         if !status.is_success() {
             let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, self.now)));
             let detail = redirected(self.url, &response).map(|text| Detail::new(self.masked(text)));
-            let response = Some(self.masked(beginning(response.into_body()).await));
+            let response = Some(self.masked(beginning(response).await));
             return Posted { outcome, response, detail };
         }
         let failed = |failure, text| Posted {
@@ -111,8 +111,9 @@ fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
 /// The maximum time for the body of a failed response, since the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
-/// The first bytes of a body in the form of text, or as many as arrive in time.
-async fn beginning(mut body: Incoming) -> String {
+/// The first bytes of a body in the form of text, or as many as arrive in time. Other bytes than text are only counted.
+async fn beginning(response: Response<Incoming>) -> String {
+    let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
     let read = async {
         while let Some(Ok(frame)) = body.frame().await {
@@ -127,8 +128,27 @@ async fn beginning(mut body: Incoming) -> String {
     };
     // The bytes that arrived in time are kept.
     tokio::time::timeout(BODY_OF_FAILURE, read).await.ok();
-    text(bytes)
+    not_text(&head.headers, &bytes).unwrap_or_else(|| text(bytes))
 }
+
+/// Names the form of a body that is compressed or binary, with its length. Requests ask for no compression, so few
+/// receivers use one: a decoder would cost each cold start more than it shows.
+fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
+    let value = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let form = match value(header::CONTENT_ENCODING) {
+        Some(coding) if !coding.is_empty() && !coding.eq_ignore_ascii_case("identity") => coding,
+        _ if bytes.contains(&0) => value(header::CONTENT_TYPE).unwrap_or("binary"),
+        _ => return None,
+    };
+    let or_more = if bytes.len() == RESPONSE_BYTES { "at least " } else { "" };
+    (!bytes.is_empty()).then(|| {
+        let form: String = form.chars().take(LONGEST_FORM).collect();
+        format!("({form}, {or_more}{} bytes)", bytes.len())
+    })
+}
+
+/// The number of characters of a media type or a coding that are shown.
+const LONGEST_FORM: usize = 100;
 
 fn text(mut bytes: Vec<u8>) -> String {
     // A character that is cut in two is omitted.
