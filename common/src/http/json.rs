@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::members::Members;
+use crate::json_members::Members;
 
 /// A JSON value. It is serialized only for hashing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::name::EventName;
 use crate::{
     id::TenantId,
-    members::Members,
+    json_members::Members,
     timestamp::Timestamp,
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
