@@ -26,7 +26,7 @@ pub use self::{
 };
 use self::{
     answer::Read,
-    cause::{HTTP_2, INCOMPLETE, INVALID, cause_of, is_caused_by},
+    cause::{HTTP_2, INCOMPLETE, cause_of, is_caused_by},
     connection::{Connection, Meter, Metered, TooMuch},
     dialer::{DialError, Dialer, LookupError},
     pool::Pool,
@@ -265,10 +265,11 @@ fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     }
     let text = if connection.is_http2() {
         HTTP_2
-    } else if connection.is_spent() || error.is_parse_too_large() {
-        "The headers of the response exceed 64 KiB or 1,024 lines"
+    } else if connection.is_spent() {
+        "The headers of the response exceed 64 KiB"
     } else if error.is_parse() {
-        INVALID
+        // Without its code for servers, `hyper` does not tell one from the other.
+        "The response is not valid HTTP/1.1, or has more than 1,024 header lines"
     } else if connection.is_unanswered() {
         "The receiver closed the connection without a response"
     } else {
@@ -852,13 +853,20 @@ mod tests {
     #[tokio::test]
     async fn a_broken_exchange_tells_its_cause() {
         let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(70_000)).into_bytes().leak();
+        let lines = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: 1\r\n".repeat(1_025)).into_bytes().leak();
+        let no_http = "The response is not valid HTTP/1.1, or has more than 1,024 header lines";
         for (answer, reason, detail) in [
             (vec![], "protocol", "The receiver closed the connection without a response"),
             (vec![&b"HTTP/1.1 200"[..]], "protocol", INCOMPLETE),
             (vec![b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort"], "protocol", INCOMPLETE),
-            (vec![b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"], "protocol", INVALID),
-            (vec![b"220 mail.example ESMTP\r\n"], "protocol", INVALID),
-            (vec![&*long], "protocol", "The headers of the response exceed 64 KiB or 1,024 lines"),
+            (
+                vec![b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"],
+                "protocol",
+                "The body of the response is not valid HTTP/1.1",
+            ),
+            (vec![b"220 mail.example ESMTP\r\n"], "protocol", no_http),
+            (vec![&*lines], "protocol", no_http),
+            (vec![&*long], "protocol", "The headers of the response exceed 64 KiB"),
         ] {
             let (port, _) = server("127.0.0.1:0", None, vec![vec![answer.clone()]]).await;
             let why = why(&client(), &format!("http://127.0.0.1:{port}/")).await;

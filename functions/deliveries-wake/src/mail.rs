@@ -139,7 +139,9 @@ fn facts(notice: &Notice, failures: &Failures) -> String {
     facts.push(format!("Failed deliveries since then: {bound}{count}"));
     facts.extend(failures.last.as_ref().map(|last| {
         let name = error_name(&last.outcome, last.status_code);
-        let meaning = error_meaning(&last.outcome, last.detail.as_ref());
+        // An email has no URL from a receiver, since mail programs turn URLs into links.
+        let detail = last.detail.as_ref().filter(|_| last.status_code.is_none());
+        let meaning = error_meaning(&last.outcome, detail);
         format!("Last error: {name}. {meaning}")
     }));
     facts.join("\n")

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::{
-    cause::{INCOMPLETE, INVALID, cause_of, is_caused_by},
+    cause::{INCOMPLETE, cause_of, is_caused_by},
     connection::TooMuch,
 };
 use crate::{
@@ -35,6 +35,8 @@ impl From<Outcome> for Posted {
         Self { outcome, response: None, detail: None }
     }
 }
+
+const INVALID: &str = "The body of the response is not valid HTTP/1.1";
 
 /// Reads the response to a request.
 #[derive(Clone, Copy)]
